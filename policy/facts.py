@@ -1,0 +1,112 @@
+"""Everything the gate must be told about the outside, gathered before it is asked.
+
+A fact that could not be gathered is `None`, and a check that needs it refuses.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from policy.labels import Reading
+    from policy.model import (
+        CandidateId,
+        Digest,
+        MemoryClass,
+        MemoryStatus,
+        PrincipalId,
+        Provenance,
+        SourceKind,
+        Tenant,
+    )
+    from policy.trust import TrustState
+
+
+class NonceState(enum.Enum):
+    """What the store knows of a candidate's nonce."""
+
+    FRESH = "fresh"
+    SPENT = "spent"  # used before, with another digest, principal or target
+    OWN = "own"  # spent by this very candidate, when it was held
+    FOREIGN_INCARNATION = "foreign_incarnation"
+
+
+class TokenState(enum.Enum):
+    """Outcome of verifying a promotion token outside the gate (Ed25519, MWP 3.2 check 6)."""
+
+    ABSENT = "absent"
+    VALID = "valid"  # signed, unexpired, unspent, and bound to this digest, classes, nonce
+    INVALID = "invalid"  # bad signature, or bound to something else
+    EXPIRED = "expired"
+    SPENT = "spent"
+
+
+class InterceptRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the interceptor wrote down when it first saw the candidate, kept apart from staging."""
+
+    candidate_id: CandidateId
+    digest: Digest
+    principal_id: PrincipalId
+    tenant: Tenant
+    target: str
+
+
+class TargetState(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored memory that an update, delete or purge is aimed at, as the store has it now."""
+
+    source: SourceKind
+    memory_class: MemoryClass
+    status: MemoryStatus
+
+
+class AnchorProbe(msgspec.Struct, frozen=True, kw_only=True):
+    """The anchor's own question, asked of a shadow retrieval that contains the candidate."""
+
+    anchor_id: str
+    outranks: bool
+    contradicts: bool
+
+
+class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
+    """Budgets as they stand without this candidate; units in the names."""
+
+    writes_in_window_count: int
+    text_bytes: int
+    metadata_bytes: int
+    topic_writes_count: int = 0
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """A person confirmed the rendered candidate: released from review, or a signed confirmation."""
+
+    by: PrincipalId
+    digest: Digest
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """The evidence for one decision. Gathered inside the write transaction that would commit it."""
+
+    candidate_id: CandidateId
+    now_ms: int
+    # Recomputed from staging at decision time (step 4), never carried over from interception.
+    staged_digest: Digest | None
+    intercept: InterceptRecord | None
+    provenance: Provenance | None
+    # What `policy.labels.read_text` found in the text; for a change without text, of "".
+    reading: Reading | None
+    trust: TrustState | None
+    nonce: NonceState | None
+    token: TokenState | None
+    # One probe per anchor; () where the tenant has none. None: the shadow could not be asked.
+    shadow: tuple[AnchorProbe, ...] | None
+    budget: BudgetState | None
+    # Cells under drift alarm that the candidate falls in; () while nothing watches (step 10).
+    drift_alarms: tuple[str, ...] | None
+    # The stored memory for update, delete, purge; None where there is none in this tenant.
+    stored: TargetState | None = None
+    # Lowest label among the stored memories named in derived_from; None where none is named.
+    lineage: SourceKind | None = None
+    approval: Approval | None = None

@@ -1,0 +1,252 @@
+"""The nouns of the gate: candidate, principal, provenance, source kind, memory class.
+
+All structs are frozen; none checks its types on construction, so anything that came from a peer is
+decoded at the edge (``proxy/dialects``) before it is put in one of these.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, NewType
+
+import msgspec
+from msgspec import Meta
+
+CandidateId = NewType("CandidateId", str)
+"""32 lower-case hex digits, random, minted by the interceptor; carries nothing of the content."""
+
+MemoryId = NewType("MemoryId", str)
+"""A UUID (36 characters); opaque."""
+
+PrincipalId = NewType("PrincipalId", str)
+Tenant = NewType("Tenant", str)
+
+Digest = NewType("Digest", bytes)
+"""SHA-256 over a candidate's canonical bytes (RFC 8785); never leaves the process."""
+
+TEXT_LEN_MAX = 65_536
+METADATA_LEN_MAX = 32_768
+NAME_LEN_MAX = 256
+NONCE_LEN_MAX = 128
+LINEAGE_LEN_MAX = 64
+
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
+Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
+
+
+class SourceKind(enum.Enum):
+    """Who is accountable for a text, most trusted first (design section 3)."""
+
+    OPERATOR = "operator"
+    USER_INPUT = "user_input"
+    AGENT_SELF_EDIT = "agent_self_edit"
+    MODEL_INFERENCE = "model_inference"
+    TOOL_RESULT = "tool_result"
+    UNKNOWN = "unknown"
+
+    @property
+    def trust(self) -> int:
+        """Position in the lattice: 0 for `UNKNOWN` up to 4 for `OPERATOR`."""
+        return _TRUST[self]
+
+
+_TRUST = {
+    SourceKind.UNKNOWN: 0,
+    SourceKind.TOOL_RESULT: 1,
+    SourceKind.MODEL_INFERENCE: 2,
+    SourceKind.AGENT_SELF_EDIT: 2,
+    SourceKind.USER_INPUT: 3,
+    SourceKind.OPERATOR: 4,
+}
+
+
+class MemoryClass(enum.Enum):
+    """What a memory is able to do to the agent, most powerful first."""
+
+    L1 = "L1"  # policy: directives that steer the agent
+    L2 = "L2"  # identity, preference, procedure
+    L3 = "L3"  # knowledge
+    L4 = "L4"  # episode, scratch
+
+    @property
+    def power(self) -> int:
+        """4 for `L1` down to 1 for `L4`: a higher number asks for a more trusted source."""
+        return _POWER[self]
+
+
+_POWER = {MemoryClass.L1: 4, MemoryClass.L2: 3, MemoryClass.L3: 2, MemoryClass.L4: 1}
+
+
+class ChangeKind(enum.Enum):
+    """What a candidate would do to memory."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    PURGE = "purge"
+
+
+class Channel(enum.Enum):
+    """To whom the operator bound a credential (design 5.7)."""
+
+    AGENT = "agent"
+    USER = "user"
+    OPERATOR = "operator"
+
+
+class Claims(enum.Enum):
+    """What the labels that a client names are worth on its channel (design 5.7)."""
+
+    IGNORED = "ignored"
+    TRUSTED = "trusted"
+
+
+class Basis(enum.Enum):
+    """Why a source kind was given to a candidate; written into every leaf that relies on it."""
+
+    CHANNEL = "channel"  # the credential is bound to people or to a publisher
+    VOUCHED = "vouched"  # claims = "trusted": the operator vouches for the harness's labels
+    UNJOINED = "unjoined"  # an agent's channel, and no model front saw where the text came from
+    TAINT = "taint"  # the meet of everything in the session's context
+    CONTAINMENT = "containment"  # lowered to the segment the text is contained in
+    ENDORSEMENT = "endorsement"  # a person said or confirmed every sentence of it
+    LINEAGE = "lineage"  # the minimum of the memories it derives from
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    """Who authenticated on a connection. Trust, nonces and ids are scoped by it."""
+
+    principal_id: PrincipalId
+    tenant: Tenant
+    channel: Channel = Channel.AGENT
+    claims: Claims = Claims.IGNORED
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The ids a client files a memory under. They narrow inside a tenant, and never cross it."""
+
+    user_id: Name | None = None
+    agent_id: Name | None = None
+    run_id: Name | None = None
+    app_id: Name | None = None
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A proposed change of memory, not yet judged. Its canonical bytes are what is judged.
+
+    Every field is under the digest. Absent and default fields are left out of the canonical form,
+    which keeps it injective: a default has exactly one spelling, the absent one.
+    """
+
+    change: ChangeKind
+    principal_id: PrincipalId
+    tenant: Tenant
+    nonce: Annotated[str, Meta(min_length=1, max_length=NONCE_LEN_MAX)]
+    # Which collection, namespace, path, block label or tool the client aimed at, in its words.
+    target: Name = "memories"
+    # The memory that is changed; for a create, only where the client chose the id itself.
+    memory_id: MemoryId | None = None
+    text: Text | None = None
+    # Canonical JSON (RFC 8785) of the client's metadata object, or None where it sent none.
+    metadata_json: Annotated[str, Meta(max_length=METADATA_LEN_MAX)] | None = None
+    scope: Scope = Scope()
+    memory_class: MemoryClass = MemoryClass.L3
+    # True where the client named the class itself, False where a rule mapped the target to it.
+    class_named: bool = False
+    claimed_source: SourceKind | None = None
+    # The chat role and speaker a dialect carries along (Mem0: role, actor_id); claims, both.
+    role: Name | None = None
+    actor: Name | None = None
+    derived_from: Annotated[tuple[MemoryId, ...], Meta(max_length=LINEAGE_LEN_MAX)] = ()
+    # RFC 3339 date or date-time after which reads stop showing the memory.
+    expires_at: Annotated[str, Meta(max_length=40)] | None = None
+    # SHA-256 (hex) of the client's own vector bytes, where the protocol carries one.
+    vector_sha256: Annotated[str, Meta(max_length=64)] | None = None
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a segment came from, precisely enough to name a culprit."""
+
+    kind: SourceKind
+    server: str | None = None
+    tool: str | None = None
+    call_id: str | None = None
+    memory_id: MemoryId | None = None
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """The attested origin of a candidate. What the client said stays in `Candidate.claimed_*`."""
+
+    source: SourceKind
+    basis: Basis
+    culprits: tuple[Origin, ...] = ()
+
+
+class MemoryStatus(enum.Enum):
+    """Whether reads may show a committed memory."""
+
+    LIVE = "live"
+    QUARANTINED = "quarantined"
+    DELETED = "deleted"
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """One committed memory as a read may show it. Times are Unix milliseconds."""
+
+    memory_id: MemoryId
+    tenant: Tenant
+    principal_id: PrincipalId
+    text: str
+    metadata_json: str | None
+    scope: Scope
+    target: str
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    status: MemoryStatus
+    version: int
+    created_at_ms: int
+    updated_at_ms: int
+    candidate_id: CandidateId
+    role: str | None = None
+    actor: str | None = None
+    expires_at: str | None = None
+    derived_from: tuple[MemoryId, ...] = ()
+
+
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One step in the life of a memory, oldest first in every listing."""
+
+    change: ChangeKind
+    version: int
+    at_ms: int
+    candidate_id: CandidateId
+    source: SourceKind
+    memory_class: MemoryClass
+    old_text: str | None
+    new_text: str | None
+    metadata_json: str | None
+    role: str | None
+    actor: str | None
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One search result; `score` is the cosine similarity, in [-1, 1]."""
+
+    memory: Memory
+    score: float
+
+
+class Entity(msgspec.Struct, frozen=True, kw_only=True):
+    """One id that live memories of a tenant are filed under."""
+
+    kind: str  # "user" | "agent" | "run" | "app"
+    name: str
+    count: int
+    first_at_ms: int
+    last_at_ms: int
+
+
+def meet(first: SourceKind, second: SourceKind) -> SourceKind:
+    """The less trusted of the two; the first on a tie."""
+    return second if second.trust < first.trust else first

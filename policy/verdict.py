@@ -1,0 +1,146 @@
+"""What the gate may answer: `Admit(permit) | Hold(reason) | Reject(reason)`.
+
+A refusal is a value. Ignoring one is harmless, because the only thing `storage.commit` takes is a
+`Permit`, and only the gate can make one.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import msgspec
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId, Digest, MemoryClass, SourceKind
+
+
+class InvariantBroken(Exception):  # noqa: N818 - names a state of the process, not a mistake
+    """A promise the code relies on does not hold; the process must stop."""
+
+
+class Reason(enum.Enum):
+    """Why a candidate was not admitted. Closed list; values are stable and content-free."""
+
+    # (0) the gate could not decide
+    GATE_UNAVAILABLE = "gate_unavailable"
+    # (1) source-class compatibility
+    SOURCE_CLASS_FORBIDDEN = "source_class_forbidden"
+    CLASS_FLOOR = "class_floor"
+    SOURCE_BELOW_STORED = "source_below_stored"
+    TARGET_MISSING = "target_missing"
+    PERSON_REQUIRED = "person_required"
+    # (2) directive and injection language
+    DIRECTIVE_LANGUAGE = "directive_language"
+    INJECTION_LANGUAGE = "injection_language"
+    # (3) trust
+    TRUST_INSUFFICIENT = "trust_insufficient"
+    TRUST_SOFT_SCORE = "trust_soft_score"
+    # (4) digest
+    DIGEST_MISMATCH = "digest_mismatch"
+    # (5) nonce
+    NONCE_REPLAYED = "nonce_replayed"
+    NONCE_INCARNATION = "nonce_incarnation"
+    # (6) promotion token
+    PROMOTION_TOKEN_MISSING = "promotion_token_missing"
+    PROMOTION_TOKEN_INVALID = "promotion_token_invalid"
+    PROMOTION_TOKEN_EXPIRED = "promotion_token_expired"
+    PROMOTION_TOKEN_SPENT = "promotion_token_spent"
+    # (7) audit cross-check
+    NOT_INTERCEPTED = "not_intercepted"
+    AUDIT_MISMATCH = "audit_mismatch"
+    # (8) cognitive staging
+    CONTRADICTS_ANCHOR = "contradicts_anchor"
+    OUTRANKS_ANCHOR = "outranks_anchor"
+    # (9) budgets
+    OVERSIZE = "oversize"
+    RATE_LIMITED = "rate_limited"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    # (10) drift
+    DRIFT_ALARM = "drift_alarm"
+    # a person said no to a held candidate; or the candidate was dropped before its verdict
+    DENIED_BY_PERSON = "denied_by_person"
+
+
+_SEAL: Final = object()
+
+
+class Permit:
+    """Single-use right to commit one candidate; made only by `policy.gate`.
+
+    It names what was judged (candidate, digest, class, label), under which epoch, and which steps
+    passed. `spend` may be called once.
+    """
+
+    __slots__ = ("_spent", "candidate_id", "digest", "epoch", "memory_class", "passed", "source")
+
+    def __init__(  # noqa: PLR0913 - the permit is exactly these facts
+        self,
+        seal: object,
+        *,
+        candidate_id: CandidateId,
+        digest: Digest,
+        epoch: int,
+        memory_class: MemoryClass,
+        source: SourceKind,
+        passed: frozenset[int],
+    ) -> None:
+        if seal is not _SEAL:
+            raise InvariantBroken("a permit can only be made by the gate")
+        self.candidate_id = candidate_id
+        self.digest = digest
+        self.epoch = epoch
+        self.memory_class = memory_class
+        self.source = source
+        self.passed = passed
+        self._spent = False
+
+    def __init_subclass__(cls, **_kwargs: object) -> NoReturn:
+        raise InvariantBroken("Permit is final")
+
+    def __reduce__(self) -> NoReturn:
+        raise InvariantBroken("a permit does not leave the process")
+
+    def __copy__(self) -> NoReturn:
+        raise InvariantBroken("a permit is single-use and cannot be copied")
+
+    def __deepcopy__(self, _memo: object) -> NoReturn:
+        raise InvariantBroken("a permit is single-use and cannot be copied")
+
+    def spend(self) -> None:
+        """Use the permit up.
+
+        Raises:
+            InvariantBroken: It was spent before.
+        """
+        if self._spent:
+            raise InvariantBroken("permit spent twice")
+        self._spent = True
+
+
+class Admit(msgspec.Struct, frozen=True, kw_only=True, tag="admit"):
+    """The candidate may become a memory, under the class and label the permit names."""
+
+    permit: Permit
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
+    """Admitted by nobody yet: waits in staging for a person."""
+
+    reason: Reason
+    step: int
+    memory_class: MemoryClass
+    passed: tuple[int, ...] = ()
+
+
+class Reject(msgspec.Struct, frozen=True, kw_only=True, tag="reject"):
+    """Refused. `structural` marks a violation that an honest client cannot commit."""
+
+    reason: Reason
+    step: int
+    memory_class: MemoryClass
+    structural: bool = False
+    passed: tuple[int, ...] = ()
+
+
+Verdict = Admit | Hold | Reject

@@ -1,0 +1,1 @@
+"""Bytes in, bytes out: fronts, dialects, the session that drives one operation, composition."""

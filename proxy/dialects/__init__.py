@@ -1,0 +1,1 @@
+"""Wire adapters, pure: bytes to operation, result to bytes. No network, no storage."""

@@ -1,0 +1,1 @@
+"""Where memories, verdicts and trust become durable. LMDB is the truth, FAISS is derived from it."""

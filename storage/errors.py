@@ -1,0 +1,35 @@
+"""Failures of the store, named for what the caller can still believe."""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class StoreUnavailable(StorageError):
+    """The store cannot take this request now (disk, quota, queue, closing); nothing was written."""
+
+
+class OutcomeUnknown(StorageError):
+    """A commit may or may not be durable, and the store could not be reopened to find out."""
+
+
+class StoreCorrupt(StorageError):
+    """A value on disk does not match its digest, or two tables contradict each other."""
+
+
+class StoreRolledBack(StorageError):
+    """The checkpoint kept outside the store is ahead of it: an older copy was put in place."""
+
+
+class StoreLocked(StorageError):
+    """Another gate holds this state directory, or the caller forked after opening it."""
+
+
+class StalePermit(StorageError):
+    """The ruleset epoch moved, or the permit does not fit what is staged; nothing was written."""
+
+
+class UnknownCandidate(StorageError):
+    """No held candidate of that id."""

@@ -1,0 +1,314 @@
+"""What the rest of the system may ask of a store, with the promises each call makes.
+
+Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + pgvector.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from policy.model import (
+    Basis,
+    Candidate,
+    CandidateId,
+    Claims,
+    Channel,
+    Digest,
+    Entity,
+    HistoryEntry,
+    Hit,
+    Memory,
+    MemoryClass,
+    MemoryId,
+    Principal,
+    PrincipalId,
+    Provenance,
+    SourceKind,
+    Tenant,
+)
+from policy.verdict import Reason
+
+if TYPE_CHECKING:
+    from policy.facts import AnchorProbe, BudgetState, TokenState
+    from policy.labels import Reading
+    from policy.query import Filter
+    from policy.trust import TrustState
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """One intercepted candidate with the evidence gathered before the writer's turn.
+
+    `canonical` are the canonical bytes of `candidate`; what is staged, judged and stored is
+    `canonical` alone, `candidate` is there so that nobody needs to decode it twice.
+    """
+
+    candidate_id: CandidateId
+    candidate: Candidate
+    canonical: bytes
+    digest: Digest
+    provenance: Provenance
+    intercepted_at_ms: int
+    reading: Reading
+    token: TokenState
+    # Key under which the promotion token is spent on admission (hash of the token), or None.
+    token_key: bytes | None
+    shadow: tuple[AnchorProbe, ...] | None
+    budget: BudgetState | None
+    # Unit-norm float32 little-endian vector of the text, and the model it belongs to; b"" for a
+    # change without text.
+    vector: bytes
+    embedder_id: str
+    # Opaque to the store: the W3C trace id of the request, written into the verdict leaf.
+    trace_id: str
+
+
+class Decision(enum.Enum):
+    """What became of a candidate."""
+
+    ADMIT = "admit"
+    HOLD = "hold"
+    REJECT = "reject"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The durable answer for one candidate. Carries no content except `memory` of an admitted one."""
+
+    candidate_id: CandidateId
+    decision: Decision
+    reason: Reason | None
+    step: int | None
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    passed: tuple[int, ...]
+    structural: bool
+    version: int  # the store's version after this outcome
+    leaf_index: int  # of the verdict leaf
+    memory: Memory | None
+    trust: TrustState
+    # True when this is the first verdict of an earlier identical request, given again.
+    replayed: bool = False
+    # Monotonic durations in microseconds.
+    queued_us: int = 0
+    gate_us: int = 0
+    commit_us: int = 0
+
+
+class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate that waits for a person. `candidate` is decrypted from staging on request."""
+
+    candidate_id: CandidateId
+    principal_id: PrincipalId
+    tenant: Tenant
+    reason: Reason
+    step: int
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    held_at_ms: int
+    candidate: Candidate | None = None
+
+
+class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One API key. Only the SHA-256 of the key is stored; the id is its public handle."""
+
+    key_id: str
+    key_sha256: bytes
+    principal: Principal
+    created_at_ms: int
+    revoked_at_ms: int | None = None
+
+
+class Anchor(msgspec.Struct, frozen=True, kw_only=True):
+    """A statement that an operator registered as a source of truth, with its own questions."""
+
+    anchor_id: str
+    tenant: Tenant
+    statement: str
+    questions: tuple[str, ...]
+    created_at_ms: int
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """A slice of a listing; `total` counts every match."""
+
+    total: int
+    memories: tuple[Memory, ...]
+
+
+class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What `/readyz`, `doctor` and `metrics` show of a store."""
+
+    incarnation: str
+    version: int
+    epoch: int
+    ruleset_digest: str
+    live_count: int
+    held_count: int
+    leaf_count: int
+    bytes_used: int
+    bytes_quota: int
+    writable: bool
+    reason: str | None  # why not writable
+
+
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of walking the whole store; empty `problems` means sound."""
+
+    rows: int
+    vectors: int
+    leaves: int
+    version: int
+    problems: tuple[str, ...]
+
+
+class Failpoint(Protocol):
+    """Called by name at each crash point of the write path; the shipped one does nothing."""
+
+    def __call__(self, name: str) -> None:
+        """Return, raise, or kill the process."""
+
+
+class MemoryWriter(Protocol):
+    """The only way anything becomes durable. Every method may be called from the event loop."""
+
+    async def submit(self, submission: Submission) -> Outcome:
+        """Stage, judge and, if admitted, commit one candidate, exactly once.
+
+        When this returns, nonce, both audit leaves, trust and (if admitted) row, vector and
+        version are on disk together, and a held candidate survives a crash. Cancelling the caller
+        does not cancel the commit.
+
+        Raises:
+            StoreUnavailable: Queue full, quota reached, or not writable; nothing was written.
+            OutcomeUnknown: The disk failed mid-commit and the store could not be reopened.
+        """
+        ...
+
+    async def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Judge a held candidate again with a person's approval.
+
+        Raises:
+            UnknownCandidate: Nothing of that id is held.
+        """
+        ...
+
+    async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Refuse a held candidate; its staging key is destroyed.
+
+        Raises:
+            UnknownCandidate: Nothing of that id is held.
+        """
+        ...
+
+    async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
+        """The operator's way back up the trust ladder; leaves a leaf of its own."""
+        ...
+
+    async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
+        """Add a key, or replace the record of the same key id (revocation); leaves a leaf."""
+        ...
+
+    async def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
+        """Register or replace an anchor; leaves a leaf."""
+        ...
+
+    async def compact(self) -> int:
+        """Rewrite the store without its free pages, so that purged bytes are gone; bytes saved."""
+        ...
+
+
+class MemoryReader(Protocol):
+    """Reads of the last committed generation. Quarantined, held and deleted items do not exist.
+
+    Cheap calls (`get`, `keys`, `trust`) may run on the event loop; `search` and `page` are safe to
+    call from any thread and may take milliseconds.
+    """
+
+    def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
+        """One live memory of a tenant."""
+        ...
+
+    def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
+        """Live memories that match, newest first."""
+        ...
+
+    def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
+        """Every committed step of one memory, oldest first; () if it never existed here."""
+        ...
+
+    def search(
+        self, tenant: Tenant, vector: bytes, where: Filter, limit: int, threshold: float
+    ) -> tuple[Hit, ...]:
+        """The `limit` nearest live memories that match, best first; exact."""
+        ...
+
+    def entities(self, tenant: Tenant) -> tuple[Entity, ...]:
+        """Every id that live memories of a tenant are filed under."""
+        ...
+
+    def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:
+        """Held candidates, oldest first, without their content."""
+        ...
+
+    def held_candidate(self, candidate_id: CandidateId) -> HeldCandidate | None:
+        """One held candidate with its content, for a person to read."""
+        ...
+
+    def keys(self) -> tuple[KeyRecord, ...]:
+        """Every key record, revoked ones too."""
+        ...
+
+    def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
+        """The anchors of a tenant."""
+        ...
+
+    def trust(self, principal_id: PrincipalId) -> TrustState:
+        """The trust of one principal; that of a newcomer where it never wrote."""
+        ...
+
+    def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
+        """Every principal with a recorded trust."""
+        ...
+
+    def status(self) -> StoreStatus:
+        """A cheap summary."""
+        ...
+
+    def check(self) -> CheckReport:
+        """Walk everything and report each contradiction. Seconds on a large store."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns text into a vector. Two embedders' vectors never mix in one search."""
+
+    embedder_id: str
+    dimension: int
+
+    def embed(self, texts: list[str]) -> list[bytes]:
+        """Unit-norm float32 little-endian vectors, one per text; safe from any thread."""
+        ...
+
+
+__all__ = [
+    "Anchor",
+    "Candidate",
+    "Channel",
+    "CheckReport",
+    "Claims",
+    "Decision",
+    "Embedder",
+    "Failpoint",
+    "HeldCandidate",
+    "KeyRecord",
+    "MemoryReader",
+    "MemoryWriter",
+    "Outcome",
+    "Page",
+    "StoreStatus",
+    "Submission",
+]

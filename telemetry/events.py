@@ -1,0 +1,87 @@
+"""One struct per happening. None has a field that could hold content: that is the point.
+
+Times are Unix nanoseconds (`_ns`) or durations in microseconds (`_us`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
+    """W3C trace context of one request: hex ids; `parent_span_id` is "" for a new trace."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str = ""
+    sampled: bool = True
+    tracestate: str = ""
+
+
+class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How one numbered step of the gate ended."""
+
+    step: int
+    name: str
+    outcome: str  # "passed" | "failed" | "not_reached"
+
+
+class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
+    """One candidate was judged. Becomes the root span of the write, with a child per step."""
+
+    context: TraceContext
+    operation: str  # gen_ai.operation.name: create_memory, update_memory, delete_memory, ...
+    dialect: str
+    started_ns: int
+    ended_ns: int
+    decision: str  # "admit" | "hold" | "reject" | "error"
+    reason: str
+    step: int
+    memory_class: str
+    source_kind: str
+    claimed_source_kind: str
+    basis: str
+    principal: str
+    tenant: str
+    candidate_id: str
+    memory_id: str
+    version: int
+    leaf_index: int
+    replayed: bool
+    ruleset_epoch: int
+    steps: tuple[StepOutcome, ...]
+    queued_us: int
+    gate_us: int
+    commit_us: int
+    error_type: str = ""
+
+
+class ReadServed(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
+    """One read was answered: search_memory, get, list, history, export."""
+
+    context: TraceContext
+    operation: str
+    dialect: str
+    started_ns: int
+    ended_ns: int
+    principal: str
+    tenant: str
+    record_count: int
+    error_type: str = ""
+
+
+class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
+    """One HTTP request was answered, refused or failed; for metrics and the access log."""
+
+    context: TraceContext
+    listener: str  # "data" | "admin"
+    method: str
+    route: str  # the route's template, never the path that was asked for
+    status: int
+    started_ns: int
+    ended_ns: int
+    principal: str = ""
+    error_type: str = ""
+
+
+Event = VerdictRecorded | ReadServed | RequestServed
