@@ -1,0 +1,211 @@
+"""Signed tree heads in the C2SP forms: tlog-checkpoint inside a signed note (c2sp.org).
+
+Any verifier of that ecosystem can open what is signed here; what is opened here is read strictly,
+because the copy outside the store is what an attacker would edit.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from policy.verdict import InvariantBroken
+from storage.audit.merkle import HASH_LEN
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+NOTE_LEN_MAX: Final = 65_536
+SIGNATURES_MAX: Final = 64
+_TREE_SIZE_MAX: Final = 2**63 - 1
+_SIZE_DIGITS_MAX: Final = 19
+_ED25519: Final = b"\x01"
+_KEY_ID_LEN: Final = 4
+_PUBLIC_KEY_LEN: Final = 32
+_VKEY_PARTS: Final = 3
+_BODY_LINES_MIN: Final = 3
+_SIGNATURE_MARK: Final = "\N{EM DASH} "
+
+
+class BadCheckpoint(StorageError):  # noqa: N818 - named for what it says, like its siblings
+    """The bytes are not a checkpoint that the given key signed."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The head of a log: the root over its first `size` leaves."""
+
+    origin: str
+    size: int
+    root: bytes
+
+
+class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A name with an Ed25519 public key, as a verifier is given it."""
+
+    name: str
+    public_key: bytes
+
+    @classmethod
+    def of(cls, name: str, private_key: Ed25519PrivateKey) -> VerifierKey:
+        """The verifier's half of a signing key.
+
+        Raises:
+            ValueError: The name is empty, or holds a space, a plus or a control character.
+        """
+        if not _is_key_name(name):
+            raise ValueError("not a key name")
+        return cls(name=name, public_key=private_key.public_key().public_bytes_raw())
+
+    @classmethod
+    def parse(cls, vkey: str) -> VerifierKey:
+        """Read a vkey, `name+hash+base64`.
+
+        Raises:
+            BadCheckpoint: It is none, not an Ed25519 key, or its hash does not fit.
+        """
+        parts = vkey.split("+", _VKEY_PARTS - 1)
+        if len(parts) != _VKEY_PARTS or not _is_key_name(parts[0]):
+            raise BadCheckpoint("not a verifier key")
+        encoded = _decoded(parts[2])
+        if len(encoded) != 1 + _PUBLIC_KEY_LEN or encoded[:1] != _ED25519:
+            raise BadCheckpoint("not an Ed25519 verifier key")
+        key = cls(name=parts[0], public_key=encoded[1:])
+        if key.key_id.hex() != parts[1]:
+            raise BadCheckpoint("the verifier key's hash does not fit it")
+        return key
+
+    @property
+    def key_id(self) -> bytes:
+        """Four bytes that tell keys of one name apart; not a fingerprint."""
+        hashed = hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.public_key)
+        return hashed.digest()[:_KEY_ID_LEN]
+
+    def text(self) -> str:
+        """The vkey, `name+hash+base64`, to hand to a verifier."""
+        return f"{self.name}+{self.key_id.hex()}+{_encoded(_ED25519 + self.public_key)}"
+
+
+def sign_note(text: str, name: str, private_key: Ed25519PrivateKey) -> bytes:
+    """A note with one signature. Ed25519 is deterministic, so equal input gives equal bytes.
+
+    Raises:
+        ValueError: The text cannot be a note's, or the name a key's.
+    """
+    key = VerifierKey.of(name, private_key)
+    if not text.endswith("\n") or _has_control(text):
+        raise ValueError("a note's text ends in a newline and has no control characters")
+    body = text.encode()
+    signature = _encoded(key.key_id + private_key.sign(body))
+    return body + f"\n{_SIGNATURE_MARK}{name} {signature}\n".encode()
+
+
+def open_note(note: bytes, verifier: VerifierKey) -> str:
+    """The text of a note that `verifier` signed; signatures of other keys are ignored.
+
+    Raises:
+        BadCheckpoint: The note is malformed, not signed by that key, or wrongly signed.
+    """
+    text, lines = _split_note(note)
+    verified = False
+    for line in lines:
+        name, _, encoded = line.removeprefix(_SIGNATURE_MARK).partition(" ")
+        if not line.startswith(_SIGNATURE_MARK) or not _is_key_name(name):
+            raise BadCheckpoint("malformed signature line")
+        signature = _decoded(encoded)
+        if len(signature) <= _KEY_ID_LEN:
+            raise BadCheckpoint("malformed signature line")
+        if name == verifier.name and signature[:_KEY_ID_LEN] == verifier.key_id:
+            _check(verifier, signature[_KEY_ID_LEN:], text)
+            verified = True
+    if not verified:
+        raise BadCheckpoint("not signed by the expected key")
+    return text
+
+
+def sign_checkpoint(origin: str, size: int, root: bytes, private_key: Ed25519PrivateKey) -> bytes:
+    """The head of the log `origin` as a note that it signed under its own name.
+
+    Raises:
+        ValueError: The origin cannot be a key's name.
+        InvariantBroken: The size or the root cannot be a tree's.
+    """
+    if not 0 <= size <= _TREE_SIZE_MAX or len(root) != HASH_LEN:
+        raise InvariantBroken("not a tree head")
+    return sign_note(f"{origin}\n{size}\n{_encoded(root)}\n", origin, private_key)
+
+
+def open_checkpoint(note: bytes, verifier: VerifierKey) -> Checkpoint:
+    """The tree head in a note, once its signature holds.
+
+    Raises:
+        BadCheckpoint: The note does not open, is no checkpoint, or speaks for another origin.
+    """
+    lines = open_note(note, verifier).removesuffix("\n").split("\n")
+    if len(lines) < _BODY_LINES_MIN or not all(lines):
+        raise BadCheckpoint("not a checkpoint")
+    origin, size, root = lines[0], lines[1], _decoded(lines[2])
+    # A key that signs for two logs must not let one log's head stand in for the other's.
+    if origin != verifier.name:
+        raise BadCheckpoint("checkpoint of another log")
+    plain = size.isascii() and size.isdigit() and len(size) <= _SIZE_DIGITS_MAX
+    if not plain or str(int(size)) != size or int(size) > _TREE_SIZE_MAX:
+        raise BadCheckpoint("malformed tree size")
+    if len(root) != HASH_LEN:
+        raise BadCheckpoint("malformed root hash")
+    return Checkpoint(origin=origin, size=int(size), root=root)
+
+
+def _split_note(note: bytes) -> tuple[str, list[str]]:
+    """The signed text and the signature lines; the last empty line parts them."""
+    if len(note) > NOTE_LEN_MAX:
+        raise BadCheckpoint("note too long")
+    try:
+        decoded = note.decode()
+    except UnicodeDecodeError as error:
+        raise BadCheckpoint("note is not UTF-8") from error
+    at = decoded.rfind("\n\n")
+    if _has_control(decoded) or at < 0 or not decoded.endswith("\n"):
+        raise BadCheckpoint("malformed note")
+    text, signatures = decoded[: at + 1], decoded[at + 2 :]
+    lines = signatures.removesuffix("\n").split("\n")
+    if not signatures or len(lines) > SIGNATURES_MAX:
+        raise BadCheckpoint("malformed note")
+    return text, lines
+
+
+def _check(verifier: VerifierKey, signature: bytes, text: str) -> None:
+    try:
+        Ed25519PublicKey.from_public_bytes(verifier.public_key).verify(signature, text.encode())
+    except (InvalidSignature, ValueError) as error:
+        raise BadCheckpoint("signature does not verify") from error
+
+
+def _is_key_name(name: str) -> bool:
+    spaced = any(char.isspace() for char in name)
+    return bool(name) and "+" not in name and not spaced and not _has_control(name)
+
+
+def _has_control(text: str) -> bool:
+    return any(char < " " and char != "\n" for char in text)
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
+
+def _decoded(text: str) -> bytes:
+    """Standard base64 in its one spelling: stray bits would give a note a second form."""
+    try:
+        raw = base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise BadCheckpoint("malformed base64") from error
+    if _encoded(raw) != text:
+        raise BadCheckpoint("malformed base64")
+    return raw

@@ -1,0 +1,186 @@
+"""What a leaf of the audit log says, and its bytes.
+
+A leaf never holds content: the candidate is named by its random id and by a salted commitment, so
+that a log cannot be searched for guessed content once the salt is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import (
+    Basis,
+    CandidateId,
+    ChangeKind,
+    MemoryClass,
+    MemoryId,
+    PrincipalId,
+    SourceKind,
+    Tenant,
+)
+from policy.verdict import InvariantBroken, Reason
+from storage.errors import StoreCorrupt
+from storage.interfaces import Decision
+
+LEAF_FORMAT: Final = 1
+SALT_LEN: Final = 16
+LEAF_LEN_MAX: Final = 4_096
+
+_Index = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Short = Annotated[str, Meta(max_length=256)]
+
+
+class InterceptedLeaf(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=1
+):
+    """A candidate was seen, before anybody judged it. Times are Unix milliseconds."""
+
+    candidate_id: CandidateId
+    at_ms: _Index
+    principal_id: PrincipalId
+    tenant: Tenant
+    target: _Short
+    change: ChangeKind
+    commitment: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    nonce_key: Annotated[bytes, Meta(max_length=32)]
+    claimed_source: SourceKind | None
+    claimed_class: MemoryClass | None
+    class_named: bool
+    ruleset_digest: Annotated[str, Meta(max_length=64)]  # first 16 hex digits
+    trace_id: Annotated[str, Meta(max_length=64)]
+
+
+class VerdictLeaf(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=2
+):
+    """What became of a candidate, and under which label; `version` is the store's after it."""
+
+    candidate_id: CandidateId
+    at_ms: _Index
+    intercepted_index: _Index
+    decision: Decision
+    reason: Reason | None
+    step: _Index | None
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    version: _Index
+    memory_id: MemoryId | None
+    approved_by: PrincipalId | None
+    ruleset_epoch: _Index
+    structural: bool
+    trust_level: Annotated[str, Meta(max_length=16)]
+
+
+class OperatorLeaf(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=3
+):
+    """A person or the store itself changed what governs it: a key, an anchor, trust, a purge."""
+
+    at_ms: _Index
+    action: Annotated[str, Meta(min_length=1, max_length=64)]
+    subject: _Short
+    by: PrincipalId
+    detail: _Short = ""  # short machine text, never content
+
+
+Leaf = InterceptedLeaf | VerdictLeaf | OperatorLeaf
+
+_DECODER: Final = msgspec.msgpack.Decoder(list[Any])
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+# Ids are hex text in memory and raw bytes on disk: half the size, and most of a leaf is ids.
+# Position 0 is the tag.
+_HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1,), 3: ()}
+_UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: ()}
+
+
+def commitment(salt: bytes, digest: bytes) -> bytes:
+    """SHA-256(salt || digest), what a leaf says of the content.
+
+    Raises:
+        InvariantBroken: The salt or the digest has another length, so that bytes could move from
+            one to the other under the same commitment.
+    """
+    if len(salt) != SALT_LEN or len(digest) != hashlib.sha256().digest_size:
+        raise InvariantBroken("a commitment takes a 16-byte salt and a SHA-256 digest")
+    return hashlib.sha256(salt + digest).digest()
+
+
+def veiled_target(target: str, salt: bytes) -> str:
+    """A stand-in for a target that must not be readable, the same for the same salt only.
+
+    A target is the client's own text: a refused candidate could carry its content there.
+    """
+    return "salted:" + hashlib.sha256(salt + target.encode()).hexdigest()[:16]
+
+
+def encode_leaf(leaf: Leaf) -> bytes:
+    """The bytes that are hashed into the tree and stored; one spelling for each leaf.
+
+    Raises:
+        InvariantBroken: The leaf is longer than any leaf may be.
+    """
+    fields: list[Any] = msgspec.to_builtins(leaf, builtin_types=(bytes,))
+    tag = fields[0]
+    for at in _HEX_AT[tag]:
+        fields[at] = _packed_hex(fields[at])
+    for at in _UUID_AT[tag]:
+        fields[at] = _packed_uuid(fields[at])
+    data = bytes((LEAF_FORMAT,)) + _ENCODER.encode(fields)
+    if len(data) > LEAF_LEN_MAX:
+        raise InvariantBroken("an audit leaf is bounded; content has no place in it")
+    return data
+
+
+def decode_leaf(data: bytes) -> Leaf:
+    """The leaf of these bytes; only what `encode_leaf` writes is accepted.
+
+    Raises:
+        StoreCorrupt: The bytes are no leaf, or another spelling of one.
+    """
+    if not data or data[0] != LEAF_FORMAT or len(data) > LEAF_LEN_MAX:
+        raise StoreCorrupt("audit leaf of an unknown format")
+    try:
+        fields = _DECODER.decode(memoryview(data)[1:])
+        tag: Any = fields[0] if fields else None
+        for at in _HEX_AT.get(tag, ()):
+            fields[at] = _unpacked_hex(fields[at])
+        for at in _UUID_AT.get(tag, ()):
+            fields[at] = _unpacked_uuid(fields[at])
+        leaf: Leaf = msgspec.convert(fields, Leaf, builtin_types=(bytes,))
+    except (msgspec.MsgspecError, UnicodeError, IndexError, TypeError) as error:
+        raise StoreCorrupt("audit leaf does not decode") from error
+    if encode_leaf(leaf) != data:
+        raise StoreCorrupt("audit leaf is not in its one spelling")
+    return leaf
+
+
+def _packed_hex(text: str) -> bytes | str:
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        return text
+    return raw if raw and raw.hex() == text else text
+
+
+def _unpacked_hex(packed: object) -> object:
+    return packed.hex() if isinstance(packed, bytes) else packed
+
+
+def _packed_uuid(text: str | None) -> bytes | str | None:
+    if text is None:
+        return None
+    raw = _packed_hex(text.replace("-", ""))
+    return raw if isinstance(raw, bytes) and _unpacked_uuid(raw) == text else text
+
+
+def _unpacked_uuid(packed: object) -> object:
+    if not isinstance(packed, bytes):
+        return packed
+    digits = packed.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -1,0 +1,264 @@
+"""The Merkle tree of the audit log: RFC 6962 section 2.1, proofs checked as in RFC 9162.
+
+Only the tree's right edge is kept in memory. Complete subtrees of 2^8, 2^16, 2^24, ... leaves are
+handed to a `NodeStore`, so loading a tree or proving a leaf reads a few hundred hashes, whatever
+the size of the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final, Protocol
+
+from policy.verdict import InvariantBroken
+from storage.errors import StoreCorrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    LeafSource = Callable[[int], bytes]
+
+HASH_LEN: Final = 32
+BAND: Final = 8
+"""Every `BAND`-th level of the tree is stored; the levels between are recomputed from it."""
+
+_EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
+
+
+class NodeStore(Protocol):
+    """Where hashes of complete subtrees live; bound to the caller's transaction."""
+
+    def put(self, level: int, index: int, node: bytes) -> None:
+        """Keep the hash over leaves `index << level` up to `(index + 1) << level`, exclusive."""
+        ...
+
+    def get(self, level: int, index: int) -> bytes | None:
+        """The hash that was put, or None."""
+        ...
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """The hash of a leaf; its prefix keeps a leaf from passing as an inner node (RFC 6962 2.1)."""
+    return hashlib.sha256(b"\x00" + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of an inner node."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+class Tree:
+    """The right edge of the log: one hash for each set bit of `size`, largest subtree first.
+
+    Not safe for concurrent use: it belongs to the writer thread.
+    """
+
+    __slots__ = ("_peaks", "_size")
+
+    def __init__(self, size: int = 0, peaks: Sequence[bytes] = ()) -> None:
+        if len(peaks) != size.bit_count():
+            raise InvariantBroken("a tree of this size has another number of peaks")
+        self._size = size
+        self._peaks = list(peaks)
+
+    @classmethod
+    def load(cls, size: int, leaf_at: LeafSource, nodes: NodeStore) -> Tree:
+        """Rebuild the tree of `size` leaves from at most 255 leaves and 255 nodes per band.
+
+        Raises:
+            StoreCorrupt: A node that must be there is missing.
+        """
+        peaks: list[bytes] = []
+        start = 0
+        for level in reversed(range(size.bit_length())):
+            if size >> level & 1:
+                peaks.append(_complete(level, start >> level, leaf_at, nodes))
+                start += 1 << level
+        return cls(size, peaks)
+
+    @property
+    def size(self) -> int:
+        """How many leaves were appended."""
+        return self._size
+
+    def append(self, leaf: bytes, nodes: NodeStore) -> int:
+        """Add one encoded leaf; its index. `nodes` belongs to the transaction that stores it.
+
+        Take a `copy` before the transaction, and go back to it when the transaction fails.
+        """
+        index = self._size
+        node, level, left = leaf_hash(leaf), 0, index
+        while left & 1:
+            node = node_hash(self._peaks.pop(), node)
+            level += 1
+            left >>= 1
+            if level % BAND == 0:
+                nodes.put(level, left, node)
+        self._peaks.append(node)
+        self._size = index + 1
+        return index
+
+    def root(self) -> bytes:
+        """The Merkle tree hash over all leaves; SHA-256 of nothing for an empty tree."""
+        if not self._peaks:
+            return _EMPTY_ROOT
+        node = self._peaks[-1]
+        for peak in reversed(self._peaks[:-1]):
+            node = node_hash(peak, node)
+        return node
+
+    def copy(self) -> Tree:
+        """An independent tree of the same leaves; costs one small list."""
+        return Tree(self._size, self._peaks)
+
+
+def range_root(start: int, stop: int, leaf_at: LeafSource, nodes: NodeStore) -> bytes:
+    """The Merkle tree hash over leaves `start` up to `stop`, exclusive.
+
+    `start` must be a multiple of the smallest power of two that is not below `stop - start`, as
+    it is for every subtree of the log.
+    """
+    count = stop - start
+    if count == 0:
+        return _EMPTY_ROOT
+    if count & (count - 1) == 0:
+        level = count.bit_length() - 1
+        return _complete(level, start >> level, leaf_at, nodes)
+    middle = start + _split(count)
+    return node_hash(
+        range_root(start, middle, leaf_at, nodes), range_root(middle, stop, leaf_at, nodes)
+    )
+
+
+def inclusion_proof(
+    index: int, size: int, leaf_at: LeafSource, nodes: NodeStore
+) -> tuple[bytes, ...]:
+    """The audit path of leaf `index` in the tree of its first `size` leaves (RFC 6962 2.1.1).
+
+    Raises:
+        ValueError: There is no such leaf.
+        StoreCorrupt: A stored node is missing.
+    """
+    if not 0 <= index < size:
+        raise ValueError("no leaf of that index in a tree of that size")
+    path: list[bytes] = []
+    start, stop = 0, size
+    while stop - start > 1:
+        middle = start + _split(stop - start)
+        if index < middle:
+            path.append(range_root(middle, stop, leaf_at, nodes))
+            stop = middle
+        else:
+            path.append(range_root(start, middle, leaf_at, nodes))
+            start = middle
+    return tuple(reversed(path))
+
+
+def consistency_proof(
+    old: int, new: int, leaf_at: LeafSource, nodes: NodeStore
+) -> tuple[bytes, ...]:
+    """Proof that the first `old` of `new` leaves are unchanged (RFC 6962 2.1.2).
+
+    Empty for `old == new` and for `old == 0`, where there is nothing to prove.
+
+    Raises:
+        ValueError: `old` is not between 0 and `new`.
+        StoreCorrupt: A stored node is missing.
+    """
+    if not 0 <= old <= new:
+        raise ValueError("the old tree must not be larger than the new one")
+    if old in (0, new):
+        return ()
+    path: list[bytes] = []
+    start, stop = 0, new
+    while stop != old:
+        middle = start + _split(stop - start)
+        if old <= middle:
+            path.append(range_root(middle, stop, leaf_at, nodes))
+            stop = middle
+        else:
+            path.append(range_root(start, middle, leaf_at, nodes))
+            start = middle
+    # The old tree's own root is left out where it is a subtree of the new one: the verifier has it.
+    if start:
+        path.append(range_root(start, stop, leaf_at, nodes))
+    return tuple(reversed(path))
+
+
+def verify_inclusion(
+    leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes
+) -> bool:
+    """Whether `leaf` (encoded, not hashed) is leaf `index` of the tree (RFC 9162 2.1.3.2)."""
+    if not 0 <= index < size or any(len(node) != HASH_LEN for node in proof):
+        return False
+    place, last, node = index, size - 1, leaf_hash(leaf)
+    for sibling in proof:
+        if last == 0:
+            return False
+        if place & 1 or place == last:
+            node = node_hash(sibling, node)
+            while not place & 1 and place:
+                place >>= 1
+                last >>= 1
+        else:
+            node = node_hash(node, sibling)
+        place >>= 1
+        last >>= 1
+    return last == 0 and node == root
+
+
+def verify_consistency(
+    old: int, new: int, old_root: bytes, new_root: bytes, proof: Sequence[bytes]
+) -> bool:
+    """Whether the tree of `old` leaves is a prefix of that of `new` leaves (RFC 9162 2.1.4.2)."""
+    if not 0 <= old <= new or any(len(node) != HASH_LEN for node in proof):
+        return False
+    if old == new:
+        return not proof and old_root == new_root
+    if old == 0:
+        return not proof and old_root == _EMPTY_ROOT
+    # A complete old tree is a subtree of the new one, so the proof leaves out its root.
+    nodes = [old_root, *proof] if old & (old - 1) == 0 else list(proof)
+    return bool(nodes) and _roots_of(old, new, nodes) == (old_root, new_root)
+
+
+def _roots_of(old: int, new: int, nodes: Sequence[bytes]) -> tuple[bytes, bytes] | None:
+    """Both roots that a consistency proof leads to; None where it has a wrong length."""
+    place, last = old - 1, new - 1
+    while place & 1:
+        place >>= 1
+        last >>= 1
+    first = second = nodes[0]
+    for node in nodes[1:]:
+        if last == 0:
+            return None
+        if place & 1 or place == last:
+            first, second = node_hash(node, first), node_hash(node, second)
+            while not place & 1 and place:
+                place >>= 1
+                last >>= 1
+        else:
+            second = node_hash(second, node)
+        place >>= 1
+        last >>= 1
+    return (first, second) if last == 0 else None
+
+
+def _split(count: int) -> int:
+    """The largest power of two below `count` (RFC 6962 2.1)."""
+    return 1 << (count - 1).bit_length() - 1
+
+
+def _complete(level: int, index: int, leaf_at: LeafSource, nodes: NodeStore) -> bytes:
+    """The hash of a complete subtree, from the nearest stored level below it."""
+    if level == 0:
+        return leaf_hash(leaf_at(index))
+    if level % BAND == 0:
+        node = nodes.get(level, index)
+        if node is None or len(node) != HASH_LEN:
+            raise StoreCorrupt("a node of the audit tree is missing")
+        return node
+    return node_hash(
+        _complete(level - 1, 2 * index, leaf_at, nodes),
+        _complete(level - 1, 2 * index + 1, leaf_at, nodes),
+    )
