@@ -24,6 +24,9 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     name: str
     outcome: str  # "passed" | "failed" | "not_reached"
+    # When it ran, from the start of the gate; -1 where only the gate as a whole was timed.
+    started_us: int = -1
+    duration_us: int = -1
 
 
 class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
@@ -54,6 +57,8 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     gate_us: int
     commit_us: int
     error_type: str = ""
+    # 0 where it was not noted: then the gate is taken to have ended when the commit began.
+    gate_started_ns: int = 0
 
 
 class ReadServed(msgspec.Struct, frozen=True, kw_only=True, tag="read"):
@@ -82,6 +87,20 @@ class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
     ended_ns: int
     principal: str = ""
     error_type: str = ""
+
+
+class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a store at the moment of a scrape. Not a happening: set, never recorded."""
+
+    version: int
+    epoch: int
+    live_count: int
+    held_count: int
+    leaf_count: int
+    bytes_used: int
+    bytes_quota: int
+    writable: bool
+    queue_len: int = 0
 
 
 Event = VerdictRecorded | ReadServed | RequestServed

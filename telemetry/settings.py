@@ -1,0 +1,38 @@
+"""What telemetry is told; built by `proxy.settings`, the one reader of the environment."""
+
+from __future__ import annotations
+
+import msgspec
+
+TRACES_PATH = "/v1/traces"
+
+
+class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where traces go and what is logged. Every field is explicit: nothing falls back to OTEL_*.
+
+    `endpoint` is the base URL of an OTLP/HTTP collector (`http://127.0.0.1:4318`), or the full URL
+    of its traces signal; None builds no spans and starts no thread.
+    """
+
+    endpoint: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    # CA bundle for an https endpoint; None uses the system's.
+    certificate_file: str | None = None
+    service_name: str = "mnemogate"
+    service_version: str = ""
+    # Further resource attributes, for example openinference.project.name.
+    resource: tuple[tuple[str, str], ...] = ()
+    # Share of admits that also get a child span per step, in [0, 1]; decided by the trace id.
+    admit_detail_share: float = 0.01
+    # How long one export may take, retries included.
+    export_timeout_s: float = 5.0
+    log_level: str = "info"  # "debug" | "info" | "warning" | "error"
+    access_log: bool = True
+
+    @property
+    def traces_url(self) -> str | None:
+        """The URL that spans are posted to."""
+        if self.endpoint is None:
+            return None
+        base = self.endpoint.rstrip("/")
+        return base if base.endswith(TRACES_PATH) else base + TRACES_PATH

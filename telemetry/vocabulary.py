@@ -1,0 +1,93 @@
+"""What a string may look like once it leaves in a span, a label or a log line.
+
+The event structs have no field for content, but their fields are strings, and a caller's mistake or
+a peer's header could put anything into one. So every value passes through here on its way out:
+a closed vocabulary where there is one, a shape where there is a shape, and otherwise a short
+printable form.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from policy.model import Basis, MemoryClass, SourceKind
+from policy.verdict import Reason
+
+PRINTABLE_LEN_MAX: Final = 256
+OTHER: Final = "other"
+NONE: Final = "none"
+
+DECISIONS: Final = frozenset({"admit", "hold", "reject", "error"})
+REASONS: Final = frozenset(reason.value for reason in Reason)
+MEMORY_CLASSES: Final = frozenset(memory_class.value for memory_class in MemoryClass)
+SOURCE_KINDS: Final = frozenset(kind.value for kind in SourceKind)
+BASES: Final = frozenset(basis.value for basis in Basis)
+OUTCOMES: Final = frozenset({"passed", "failed", "not_reached"})
+LISTENERS: Final = frozenset({"data", "admin"})
+TRUST_LEVELS: Final = frozenset({"trusted", "degraded", "untrusted"})
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+WRITE_OPERATIONS: Final = frozenset(
+    {"create_memory", "update_memory", "delete_memory", "upsert_memory", "purge_memory"}
+)
+READ_OPERATIONS: Final = frozenset(
+    {
+        "search_memory",
+        "get_memory",
+        "list_memories",
+        "get_history",
+        "export_memories",
+        "list_entities",
+        "search",
+        "get",
+        "list",
+        "history",
+        "export",
+        "entities",
+    }
+)
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}", re.ASCII)
+_HEX_ID = re.compile(r"[0-9a-f\-]{1,64}", re.ASCII | re.IGNORECASE)
+
+
+def known(value: str, vocabulary: frozenset[str]) -> str:
+    """`value` if the closed list has it, "none" for an empty one, "other" for the rest."""
+    if value in vocabulary:
+        return value
+    return OTHER if value else NONE
+
+
+def name(value: str) -> str:
+    """A name out of our own code (step, dialect, exception class), or "other"."""
+    return value if _NAME.fullmatch(value) else OTHER
+
+
+def hex_id(value: str) -> str:
+    """A minted id (hex digits and dashes), or "other".
+
+    A client that picks its own memory ids could spell content in one.
+    """
+    return value if _HEX_ID.fullmatch(value) else OTHER
+
+
+def printable(value: str) -> str:
+    """At most 256 characters that a terminal and an encoder are safe with.
+
+    Control, format (bidi, tag), surrogate and unassigned characters become escapes; a value that
+    was cut ends in an ellipsis.
+    """
+    if len(value) <= PRINTABLE_LEN_MAX and value.isprintable():
+        return value
+    shown = "".join(
+        character if character.isprintable() else _escaped(character)
+        for character in value[: PRINTABLE_LEN_MAX + 1]
+    )
+    if len(value) <= PRINTABLE_LEN_MAX and len(shown) <= PRINTABLE_LEN_MAX:
+        return shown
+    return shown[: PRINTABLE_LEN_MAX - 1] + "…"
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - end of BMP
