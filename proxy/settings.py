@@ -1,0 +1,347 @@
+"""The only reader of the environment: flags over `MNEMOGATE_*` over the TOML file over defaults.
+
+A bad value stops the start before any port opens, with what was wrong and what is allowed. What was
+given is never quoted: it may be a secret that landed in the wrong variable.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
+from proxy.setting_table import (
+    ENVIRONMENT_PREFIX,
+    SETTINGS,
+    Address,
+    BadValue,
+    Raw,
+    Secret,
+    Setting,
+)
+from telemetry.settings import TelemetrySettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG_ENV = "MNEMOGATE_CONFIG"
+OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"
+NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+SUBJECT_PATTERN = r"^(CN|DNS|URI):[\x21-\x7e][\x20-\x7e]{0,254}$"
+_CONFIG_BYTES_MAX = 1024 * 1024
+
+__all__ = ["SETTINGS", "Address", "Secret", "Settings", "SettingsError", "load_settings"]
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used; the message names the setting and what is allowed."""
+
+
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
+    """A principal that the operator bound to a certificate subject or a Unix user id."""
+
+    principal: Principal
+    mtls: str | None = None
+    uid: int | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one listener lets a peer take of it."""
+
+    body_bytes_max: int
+    header_seconds: float
+    body_seconds: float
+    idle_seconds: float
+    drain_seconds: float
+    connections_max: int
+    requests_max: int
+
+
+class Tls(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of the server's certificate, its key, and the CA of client certificates."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole configuration, checked."""
+
+    listen: Address
+    admin: Address
+    unix_socket: Path | None
+    unix_uids: tuple[int, ...]
+    tls: Tls | None
+    state: Path
+    checkpoint: Path
+    ruleset: Path | None
+    embedder: str
+    quota_bytes: int
+    observe: bool
+    allowed_hosts: tuple[str, ...]
+    allowed_origins: tuple[str, ...]
+    agent_key: Secret | None
+    operator_key: Secret | None
+    telemetry: TelemetrySettings
+    limits: Limits
+    bindings: tuple[Binding, ...]
+
+    def ruleset_text(self) -> str:
+        """The TOML text of the ruleset; read again at each call, for a reload.
+
+        Raises:
+            SettingsError: The file cannot be read.
+        """
+        if self.ruleset is None:
+            return resources.files("policy").joinpath("default.toml").read_text("utf-8")
+        try:
+            return self.ruleset.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"ruleset: cannot be read ({type(error).__name__}); give a readable TOML file"
+            ) from None
+
+
+class _BoundPrincipal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[principals]]` table."""
+
+    id: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    tenant: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    channel: Channel = Channel.AGENT
+    claims: Claims = Claims.IGNORED
+    mtls: Annotated[str, Meta(pattern=SUBJECT_PATTERN)] | None = None
+    uid: Annotated[int, Meta(ge=0, le=2**32 - 2)] | None = None
+
+
+def load_settings(
+    flags: Mapping[str, Raw] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    config: Path | None = None,
+    check_places: bool = True,
+) -> Settings:
+    """The configuration of this process.
+
+    `flags` maps setting names to what the command line gave. The file is `config`, else
+    `MNEMOGATE_CONFIG`, else `mnemogate/mnemogate.toml` in the user's configuration directory. It
+    is never looked for in the working directory: the agent may be able to write there.
+
+    `check_places` is off for commands that only ask about a state directory (`doctor`, and those
+    that talk to a running sidecar): they may be another user's, and stand anywhere.
+
+    Raises:
+        SettingsError: Anything is unknown, missing or out of range.
+    """
+    env = dict(os.environ if environment is None else environment)
+    known = {setting.env for setting in SETTINGS} | {CONFIG_ENV}
+    for name in sorted(env):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
+            raise SettingsError(f"{name}: no such setting; see `mnemogate run --help`")
+    table, principals = _read_file(_config_file(env, config))
+    values: dict[str, object] = {}
+    for setting in SETTINGS:
+        values[setting.name] = _value(setting, dict(flags or {}), env, table)
+    unknown = sorted(set(flags or {}) - {setting.name for setting in SETTINGS})
+    if unknown:
+        raise SettingsError(f"{unknown[0]}: no such setting")
+    settings = _assemble(values, env, _bindings(principals))
+    if check_places:
+        _check_places(settings, env)
+    return settings
+
+
+def setting_table() -> tuple[tuple[str, str, str, str], ...]:
+    """Name, environment variable, default and meaning of every setting, for the documentation."""
+    return tuple(
+        (
+            setting.name,
+            setting.env,
+            ""
+            if setting.default in (None, "")
+            else str(setting.default).lower()
+            if isinstance(setting.default, bool)
+            else str(setting.default),
+            setting.meaning,
+        )
+        for setting in SETTINGS
+    )
+
+
+def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
+    """The file to read; one that was named must exist."""
+    named = config or (Path(env[CONFIG_ENV]).expanduser() if env.get(CONFIG_ENV) else None)
+    if named is not None:
+        return named
+    usual = _base(env, "XDG_CONFIG_HOME", ".config") / "mnemogate" / "mnemogate.toml"
+    return usual if usual.is_file() else None
+
+
+def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
+    given = env.get(variable, "")
+    home = env.get("HOME") or str(Path.home())
+    # The XDG specification: a relative path in these variables is to be ignored.
+    return Path(given) if given.startswith("/") else Path(home) / below_home
+
+
+def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object]]:
+    if file is None:
+        return {}, []
+    try:
+        with file.open("rb") as handle:
+            data = handle.read(_CONFIG_BYTES_MAX + 1)
+        if len(data) > _CONFIG_BYTES_MAX:
+            raise SettingsError(f"{file}: larger than {_CONFIG_BYTES_MAX} bytes")
+        table = cast("dict[str, object]", tomllib.loads(data.decode("utf-8")))
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read ({type(error).__name__})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
+    principals = table.pop("principals", [])
+    if not isinstance(principals, list):
+        raise SettingsError(f"{file}: principals: write them as [[principals]] tables")
+    by_name = {setting.name: setting for setting in SETTINGS}
+    for name in table:
+        if name not in by_name:
+            raise SettingsError(f"{file}: {name}: no such setting")
+        if by_name[name].secret:
+            raise SettingsError(
+                f"{file}: {name}: a secret does not belong in a file; set {by_name[name].env}"
+            )
+    return cast("dict[str, Raw]", table), cast("list[object]", principals)
+
+
+def _value(
+    setting: Setting, flags: dict[str, Raw], env: dict[str, str], table: dict[str, Raw]
+) -> object:
+    if setting.name in flags:
+        where, raw = f"--{setting.name.replace('_', '-')}", flags[setting.name]
+    elif setting.env in env:
+        where, raw = setting.env, env[setting.env]
+    elif setting.name in table:
+        where, raw = setting.name, table[setting.name]
+    elif setting.default is None:
+        return None
+    else:
+        where, raw = setting.name, setting.default
+    try:
+        return setting.parse(raw)
+    except BadValue as error:
+        raise SettingsError(f"{where}: must be {error}") from None
+
+
+def _bindings(tables: list[object]) -> tuple[Binding, ...]:
+    bindings: list[Binding] = []
+    seen: set[object] = set()
+    for position, table in enumerate(tables, 1):
+        try:
+            given = msgspec.convert(table, _BoundPrincipal, strict=True)
+        except msgspec.ValidationError as error:
+            raise SettingsError(f"principals, table {position}: {error}") from None
+        if (given.mtls is None) == (given.uid is None):
+            raise SettingsError(
+                f"principals, table {position}: bind it by exactly one of mtls, uid "
+                "(for an API key: `mnemogate key add`)"
+            )
+        bound_by = given.uid if given.mtls is None else given.mtls
+        if bound_by in seen:
+            raise SettingsError(f"principals, table {position}: mtls or uid is bound twice")
+        seen.add(bound_by)
+        principal = Principal(
+            principal_id=PrincipalId(given.id),
+            tenant=Tenant(given.tenant),
+            channel=given.channel,
+            claims=given.claims,
+        )
+        bindings.append(Binding(principal=principal, mtls=given.mtls, uid=given.uid))
+    return tuple(bindings)
+
+
+def _assemble(
+    values: dict[str, object], env: Mapping[str, str], bindings: tuple[Binding, ...]
+) -> Settings:
+    values = dict(values)
+    limits = msgspec.convert({name: values.pop(name) for name in Limits.__struct_fields__}, Limits)
+    cert, key = values.pop("tls_cert"), values.pop("tls_key")
+    client_ca = values.pop("tls_client_ca")
+    if (cert is None) != (key is None) or (client_ca is not None and cert is None):
+        raise SettingsError("tls_cert: set tls_cert and tls_key together; tls_client_ca needs both")
+    tls = None
+    if isinstance(cert, Path) and isinstance(key, Path):
+        tls = Tls(cert=cert, key=key, client_ca=client_ca if isinstance(client_ca, Path) else None)
+    verifies_clients = tls is not None and tls.client_ca is not None
+    if not verifies_clients and any(bound.mtls is not None for bound in bindings):
+        raise SettingsError("principals: mtls needs tls_cert, tls_key and tls_client_ca")
+    telemetry = TelemetrySettings(
+        endpoint=_optional_text(values.pop("otel_endpoint")) or env.get(OTEL_ENV) or None,
+        headers=_headers(cast("tuple[str, ...]", values.pop("otel_headers"))),
+        admit_detail_share=cast("float", values.pop("admit_detail_share")),
+        log_level=cast("str", values.pop("log_level")),
+        access_log=cast("bool", values.pop("access_log")),
+    )
+    state = values.pop("state") or _base(env, "XDG_STATE_HOME", ".local/state") / "mnemogate"
+    state = cast("Path", state).absolute()
+    checkpoint = values.pop("checkpoint") or state.parent / "mnemogate-checkpoint" / "mnemogate.txt"
+    uids = values.pop("unix_uids")
+    if uids is None:
+        uids = tuple(bound.uid for bound in bindings if bound.uid is not None)
+    return Settings(
+        state=state,
+        checkpoint=cast("Path", checkpoint).absolute(),
+        unix_uids=cast("tuple[int, ...]", uids),
+        tls=tls,
+        telemetry=telemetry,
+        limits=limits,
+        bindings=bindings,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def _optional_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _headers(pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    headers: list[tuple[str, str]] = []
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip():
+            raise SettingsError("otel_headers: must be name=value, separated by commas")
+        headers.append((name.strip(), value.strip()))
+    return tuple(headers)
+
+
+def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
+    """Refuse a state directory that the agent could reach by working where it stands."""
+    state = settings.state.resolve()
+    here = Path.cwd().resolve()
+    home = Path(env.get("HOME") or str(Path.home())).resolve()
+    # The root and the home directory contain everything; standing there says nothing.
+    if here in (state, *state.parents) and here not in (Path(here.anchor), home):
+        raise SettingsError(
+            "state: lies inside the working directory, where an agent may write; "
+            "choose a directory elsewhere"
+        )
+    if settings.checkpoint.resolve().is_relative_to(state):
+        raise SettingsError(
+            "checkpoint: lies inside the state directory; a copy there is rolled back with it"
+        )
+    try:
+        found = settings.state.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SettingsError(f"state: cannot be reached ({type(error).__name__})") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise SettingsError("state: must be a directory")
+    if found.st_mode & 0o077:
+        raise SettingsError("state: others can enter the directory; run `chmod 700` on it")
+    if found.st_uid not in (os.geteuid(), 0):
+        raise SettingsError("state: the directory belongs to another user")
