@@ -1,0 +1,92 @@
+# Python 3.11 or newer and make are all this needs. Everything lands in .venv.
+
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Only what the locks name is installed: hashes checked, nothing resolved, nothing else fetched.
+LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
+
+# What wordllama and tokenizers declare and this project never imports (docs/dependencies.md).
+NOT_LOCKED := annotated-types anyio click filelock fsspec h11 hf-xet httpcore2 httpx2 \
+	huggingface-hub pydantic pydantic-core pyyaml safetensors toml tqdm truststore typing-inspection
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-dev install-rare run test test-full bench lint lock clean
+
+help:
+	@echo 'make run        install what is locked, then start the sidecar (ARGS="--listen ...")'
+	@echo 'make test       the quick suite'
+	@echo 'make test-full  everything, with the heavy share'
+	@echo 'make bench      the figures, as ratios measured in one run'
+	@echo 'make lint       ruff, mypy, pyright, import contracts, wheel check'
+	@echo 'make lock       write the lock files anew from pyproject.toml'
+	@echo 'make clean      remove what the tools left behind, and .venv'
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Mnemogate needs Python 3.11 or newer; '$(PYTHON)' is not that." >&2; \
+		echo "Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "Could not make $(VENV); on Debian and Ubuntu: apt-get install python3-venv" >&2; \
+		rm -rf $(VENV); exit 1; }
+
+$(VENV)/.installed: $(VENV)/pyvenv.cfg pyproject.toml requirements.lock requirements-build.lock
+	@echo 'installing the locked dependencies into $(VENV) ...'
+	@$(LOCKED) -r requirements.lock -r requirements-build.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
+	@echo 'installing the locked tools into $(VENV) ...'
+	@$(LOCKED) -r requirements-dev.lock
+	@touch $@
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+
+run: install
+	@exec $(BIN)/mnemogate run $(ARGS)
+
+test: install-dev
+	$(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
+
+test-full: install-dev install-rare
+	MNEMOGATE_HEAVY=1 $(BIN)/pytest -q $(ARGS)
+
+bench: install-dev
+	$(BIN)/python -P -m tests.benchmarks $(ARGS)
+
+lint: install-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/unit/test_tidy.py tests/unit/test_imports.py tests/unit/test_wheel.py
+
+# Pins stay as they are unless pyproject.toml asks for more; ARGS=--upgrade moves them.
+COMPILE := .venv-lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
+	--index-url https://pypi.org/simple
+GROUP := python3 -c 'import sys, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"][sys.argv[1]], sep="\n")'
+
+.venv-lock/bin/pip-compile: $(VENV)/pyvenv.cfg
+	@$(BIN)/python -m venv .venv-lock
+	@.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools==7.6.2
+
+lock: export PIP_CONFIG_FILE = /dev/null
+lock: .venv-lock/bin/pip-compile
+	@$(COMPILE) $(NOT_LOCKED:%=--unsafe-package %) -o requirements.lock pyproject.toml $(ARGS)
+	@sed -i '/^# WARNING: The following/,$$d' requirements.lock
+	@for group in build dev; do \
+		$(GROUP) $$group | $(COMPILE) -o requirements-$$group.lock - $(ARGS) && \
+		sed -i "s/# via -r -$$/# via the $$group group/; s/#   -r -$$/#   the $$group group/" \
+			requirements-$$group.lock || exit 1; \
+	done
+
+clean:
+	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
