@@ -1,0 +1,45 @@
+"""One object for whoever has something to tell: `record(event)`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from telemetry.exporter import SpanPipe, otlp_exporter
+from telemetry.logs import EventLog
+from telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from telemetry.events import Event
+    from telemetry.settings import TelemetrySettings
+
+
+class Telemetry:
+    """Counts, logs and traces each event. Any thread; `record` never blocks and never raises.
+
+    Logging itself is set up by `telemetry.logs.configure`, once per process.
+    """
+
+    def __init__(self, settings: TelemetrySettings, routes: frozenset[str] = frozenset()) -> None:
+        """`routes` are the route templates that metrics may name."""
+        self.metrics = Metrics(routes)
+        self._logs = EventLog(access_log=settings.access_log)
+        self.metrics.watch_pipe("logs", self._logs.counts)
+        self._spans: SpanPipe | None = None
+        url = settings.traces_url
+        if url is not None:
+            self._spans = SpanPipe(settings, otlp_exporter(settings, url), time.monotonic)
+            self.metrics.watch_pipe("spans", self._spans.counts)
+
+    def record(self, event: Event) -> None:
+        """Tell metrics, logs and traces that something happened. A few microseconds."""
+        self.metrics.observe(event)
+        self._logs.offer(event)
+        if self._spans is not None:
+            self._spans.offer(event)
+
+    def close(self) -> None:
+        """Flush what can be flushed; at most 2.5 s, whatever the collector does."""
+        if self._spans is not None:
+            self._spans.close()
+        self._logs.close()

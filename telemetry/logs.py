@@ -1,0 +1,221 @@
+"""Structured logs: one JSON object per line on stderr, with stable keys and no content.
+
+Events go through a pipe, because a reader of stderr that stops reading would otherwise stop the
+event loop. Lines of the program's own loggers are written where they happen; they are rare.
+Messages of libraries are not shown: aiohttp puts paths and exception texts into them, and both may
+hold what a peer sent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import IO, TYPE_CHECKING, Final
+
+from telemetry import vocabulary
+from telemetry.events import ReadServed, RequestServed, VerdictRecorded
+from telemetry.pipe import Pipe, PipeCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from telemetry.events import Event
+
+LOGGER_NAME: Final = "mnemogate"
+CLOSE_TIMEOUT_S: Final = 0.5
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_FRAMES_MAX: Final = 20
+_OPERATIONS: Final = vocabulary.READ_OPERATIONS | vocabulary.WRITE_OPERATIONS
+
+Field = str | int | float | bool | list[str]
+
+_events_logger = logging.getLogger(f"{LOGGER_NAME}.event")
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line of ASCII JSON; every string in it is escaped and bounded.
+
+    A traceback is shown as places in code only. The text of an exception may quote its input.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its newline."""
+        fields: dict[str, Field] = {
+            "time": _rfc3339(getattr(record, "at_ns", None) or int(record.created * 1e9)),
+            "level": record.levelname.lower(),
+            "logger": vocabulary.name(record.name),
+        }
+        own = record.name == LOGGER_NAME or record.name.startswith(f"{LOGGER_NAME}.")
+        # The template, without its arguments: they may be anything.
+        fields["event"] = vocabulary.printable(str(record.msg)) if own else "library"
+        extra: Mapping[str, Field] = getattr(record, "fields", {}) if own else {}
+        for key, value in extra.items():
+            fields[key] = vocabulary.printable(value) if isinstance(value, str) else value
+        if record.exc_info and record.exc_info[0] is not None:
+            fields["error_type"] = vocabulary.name(record.exc_info[0].__name__)
+            fields["frames"] = _frames(record)
+        return json.dumps(fields, separators=(",", ":"))
+
+
+class EventLog:
+    """Writes one line per event, off the decision path. Any thread."""
+
+    def __init__(self, *, access_log: bool) -> None:
+        self._access_log = access_log
+        self._pipe: Pipe[Event] = Pipe("mnemogate-logs", self._deliver)
+
+    def offer(self, event: Event) -> bool:
+        """Log the event soon; False where it was dropped. Never blocks, never raises."""
+        level = level_of(event)
+        if not _events_logger.isEnabledFor(level):
+            return True
+        if isinstance(event, RequestServed) and not self._access_log:
+            return True
+        return self._pipe.offer(event, urgent=level >= logging.WARNING)
+
+    def counts(self) -> PipeCounts:
+        """What became of the events offered so far."""
+        return self._pipe.counts()
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Write what can be written in time."""
+        self._pipe.close(timeout_s)
+
+    def _deliver(self, events: list[Event]) -> int:
+        for event in events:
+            _events_logger.log(
+                level_of(event),
+                event_name(event),
+                extra={"fields": fields_of(event), "at_ns": event.ended_ns},
+            )
+        return len(events)
+
+
+def configure(stream: IO[str], level: str) -> None:
+    """Make every logger of the process write JSON lines to `stream`, and nowhere else.
+
+    `level` holds for our own loggers; libraries are heard from WARNING on. Call once, at start.
+    """
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger(LOGGER_NAME).setLevel(_LEVELS[level])
+    # A stream that fails must not print a traceback with the record's arguments.
+    logging.raiseExceptions = False
+
+
+def level_of(event: Event) -> int:
+    """A refusal is a warning, a gate that could not decide an error, a read is for debugging."""
+    match event:
+        case VerdictRecorded():
+            if event.decision == "error":
+                return logging.ERROR
+            return logging.INFO if event.decision == "admit" else logging.WARNING
+        case ReadServed():
+            return logging.WARNING if event.error_type else logging.DEBUG
+        case RequestServed():
+            return logging.ERROR if event.error_type else logging.INFO
+
+
+def event_name(event: Event) -> str:
+    """The word for it: "verdict", "read" or "request"."""
+    match event:
+        case VerdictRecorded():
+            return "verdict"
+        case ReadServed():
+            return "read"
+        case RequestServed():
+            return "request"
+
+
+def fields_of(event: Event) -> dict[str, Field]:
+    """The stable keys of an event's line, in order. Also the body of the verdict export."""
+    match event:
+        case VerdictRecorded():
+            return _verdict_fields(event)
+        case ReadServed():
+            return _read_fields(event)
+        case RequestServed():
+            return _request_fields(event)
+
+
+def _read_fields(event: ReadServed) -> dict[str, Field]:
+    return {
+        "operation": vocabulary.known(event.operation, _OPERATIONS),
+        "dialect": vocabulary.name(event.dialect),
+        "principal": event.principal,
+        "tenant": event.tenant,
+        "records": event.record_count,
+        **_how_and_when(event),
+    }
+
+
+def _request_fields(event: RequestServed) -> dict[str, Field]:
+    return {
+        "listener": vocabulary.known(event.listener, vocabulary.LISTENERS),
+        "method": vocabulary.known(event.method, vocabulary.METHODS),
+        "route": event.route,
+        "status": event.status,
+        "principal": event.principal,
+        **_how_and_when(event),
+    }
+
+
+def _verdict_fields(event: VerdictRecorded) -> dict[str, Field]:
+    return {
+        "decision": vocabulary.known(event.decision, vocabulary.DECISIONS),
+        "reason": vocabulary.known(event.reason, vocabulary.REASONS),
+        "step": event.step,
+        "operation": vocabulary.known(event.operation, _OPERATIONS),
+        "memory_class": vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES),
+        "source_kind": vocabulary.known(event.source_kind, vocabulary.SOURCE_KINDS),
+        "claimed_source_kind": vocabulary.known(event.claimed_source_kind, vocabulary.SOURCE_KINDS),
+        "basis": vocabulary.known(event.basis, vocabulary.BASES),
+        "principal": event.principal,
+        "tenant": event.tenant,
+        "dialect": vocabulary.name(event.dialect),
+        "candidate_id": vocabulary.hex_id(event.candidate_id),
+        "memory_id": vocabulary.hex_id(event.memory_id) if event.memory_id else "",
+        "version": event.version,
+        "leaf_index": event.leaf_index,
+        "epoch": event.ruleset_epoch,
+        "replayed": event.replayed,
+        "queued_us": event.queued_us,
+        "gate_us": event.gate_us,
+        "commit_us": event.commit_us,
+        **_how_and_when(event),
+    }
+
+
+def _how_and_when(event: Event) -> dict[str, Field]:
+    return {
+        "error_type": vocabulary.name(event.error_type) if event.error_type else "",
+        "duration_us": max(0, event.ended_ns - event.started_ns) // 1_000,
+        "trace_id": vocabulary.hex_id(event.context.trace_id),
+        "span_id": vocabulary.hex_id(event.context.span_id),
+    }
+
+
+def _frames(record: logging.LogRecord) -> list[str]:
+    """Where the exception passed, innermost last: module and line, no text and no values."""
+    frames: list[str] = []
+    traceback = record.exc_info[2] if record.exc_info else None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        module = traceback.tb_frame.f_globals.get("__name__", "?")
+        frames.append(vocabulary.printable(f"{module}:{code.co_name}:{traceback.tb_lineno}"))
+        traceback = traceback.tb_next
+    return frames[-_FRAMES_MAX:]
+
+
+def _rfc3339(at_ns: int) -> str:
+    seconds, rest_ns = divmod(at_ns, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest_ns // 1000:06d}Z"

@@ -1,0 +1,290 @@
+"""Metrics for Prometheus: counters, durations from 50 us up, and the state of the store.
+
+Counting is on the path of a verdict, so it is one lock and a few dictionary steps; the exposition
+is put together at scrape time. Every label is a word of a closed list, so no peer can grow the
+number of series.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import defaultdict
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from telemetry import vocabulary
+from telemetry.events import ReadServed, RequestServed, StoreGauges, VerdictRecorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from prometheus_client.metrics_core import Metric
+
+    from telemetry.events import Event
+    from telemetry.pipe import PipeCounts
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+BUCKETS_S: Final = (
+    50e-6,
+    100e-6,
+    250e-6,
+    500e-6,
+    1e-3,
+    2.5e-3,
+    5e-3,
+    10e-3,
+    25e-3,
+    50e-3,
+    100e-3,
+    250e-3,
+    500e-3,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+
+_STATUSES: Final = {status.value: str(status.value) for status in HTTPStatus}
+_OPERATIONS: Final = vocabulary.READ_OPERATIONS | vocabulary.WRITE_OPERATIONS
+
+_Counts = defaultdict[tuple[str, ...], int]
+
+_COUNTERS: Final = (
+    (
+        "mnemogate_verdicts",
+        "Candidates judged.",
+        ("decision", "reason", "memory_class", "source"),
+    ),
+    ("mnemogate_replays", "Answers given again to a repeated request.", ("decision",)),
+    ("mnemogate_requests", "HTTP requests answered.", ("listener", "route", "status")),
+    ("mnemogate_reads", "Reads answered.", ("operation", "outcome")),
+)
+_DURATIONS: Final = (
+    (
+        "mnemogate_verdict_duration_seconds",
+        "From the request's arrival to its verdict, durable.",
+        "decision",
+    ),
+    ("mnemogate_gate_duration_seconds", "The gate's own decision.", ""),
+    ("mnemogate_commit_duration_seconds", "The write transaction and its fdatasync.", ""),
+    ("mnemogate_queue_duration_seconds", "Waiting for the writer thread.", ""),
+    ("mnemogate_request_duration_seconds", "HTTP request, first byte to answer.", "listener"),
+    ("mnemogate_read_duration_seconds", "One read.", ""),
+)
+
+
+class _Durations:
+    """One histogram. Not locked: its owner is."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_S) + 1)
+        self.sum_s = 0.0
+
+    def add(self, duration_s: float) -> None:
+        self.counts[bisect_left(BUCKETS_S, duration_s)] += 1
+        self.sum_s += duration_s
+
+
+class Metrics:
+    """Counts events and renders them. Every method may be called from any thread."""
+
+    def __init__(self, routes: frozenset[str] = frozenset()) -> None:
+        """`routes` are the route templates served; any other is counted as "other"."""
+        self._routes = routes
+        self._lock = threading.Lock()
+        self._counters: dict[str, _Counts] = {
+            counter: defaultdict(int) for counter, _, _ in _COUNTERS
+        }
+        self._durations: dict[str, defaultdict[str, _Durations]] = {
+            durations: defaultdict(_Durations) for durations, _, _ in _DURATIONS
+        }
+        self._verdicts = self._counters["mnemogate_verdicts"]
+        self._verdict_durations = self._durations["mnemogate_verdict_duration_seconds"]
+        self._gate = self._durations["mnemogate_gate_duration_seconds"][""]
+        self._commit = self._durations["mnemogate_commit_duration_seconds"][""]
+        self._queue = self._durations["mnemogate_queue_duration_seconds"][""]
+        self._store: StoreGauges | None = None
+        self._trust: dict[str, int] = {}
+        self._pipes: dict[str, Callable[[], PipeCounts]] = {}
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Exposition(self))
+
+    def observe(self, event: Event) -> None:
+        """Count one event. A few microseconds; never raises on what a string holds."""
+        match event:
+            case VerdictRecorded():
+                self._observe_verdict(event)
+            case ReadServed():
+                self._observe_read(event)
+            case RequestServed():
+                self._observe_request(event)
+
+    def set_store(self, gauges: StoreGauges) -> None:
+        """Replace the store's gauges; call before `render`."""
+        self._store = gauges
+
+    def set_trust(self, principals: Mapping[str, int]) -> None:
+        """Replace the number of principals per trust level ("trusted", "degraded", ...)."""
+        counted: defaultdict[str, int] = defaultdict(int)
+        for level, count in principals.items():
+            counted[vocabulary.known(level, vocabulary.TRUST_LEVELS)] += count
+        self._trust = dict(counted)
+
+    def watch_pipe(self, signal: str, counts: Callable[[], PipeCounts]) -> None:
+        """Ask `counts` at each scrape; `signal` is "spans" or "logs"."""
+        self._pipes[signal] = counts
+
+    def render(self) -> bytes:
+        """The exposition, in Prometheus text format 0.0.4 (`CONTENT_TYPE`)."""
+        return generate_latest(self._registry)
+
+    def families(self) -> Iterator[Metric]:
+        """Every metric as it stands now."""
+        yield from self._counter_families()
+        yield from self._duration_families()
+        yield from self._store_families()
+        yield from self._pipe_families()
+
+    def _observe_verdict(self, event: VerdictRecorded) -> None:
+        decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
+        key = (
+            decision,
+            vocabulary.known(event.reason, vocabulary.REASONS),
+            vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES),
+            vocabulary.known(event.source_kind, vocabulary.SOURCE_KINDS),
+        )
+        with self._lock:
+            if event.replayed:
+                # No verdict was made: counting it again would let a client inflate the figures
+                # by sending one request over and over.
+                self._counters["mnemogate_replays"][(decision,)] += 1
+                return
+            self._verdicts[key] += 1
+            self._verdict_durations[decision].add(_seconds(event.started_ns, event.ended_ns))
+            self._gate.add(event.gate_us / 1e6)
+            self._queue.add(event.queued_us / 1e6)
+            self._commit.add(event.commit_us / 1e6)
+
+    def _observe_read(self, event: ReadServed) -> None:
+        key = (
+            vocabulary.known(event.operation, _OPERATIONS),
+            "error" if event.error_type else "ok",
+        )
+        with self._lock:
+            self._counters["mnemogate_reads"][key] += 1
+            self._durations["mnemogate_read_duration_seconds"][""].add(
+                _seconds(event.started_ns, event.ended_ns)
+            )
+
+    def _observe_request(self, event: RequestServed) -> None:
+        listener = vocabulary.known(event.listener, vocabulary.LISTENERS)
+        key = (
+            listener,
+            vocabulary.known(event.route, self._routes),
+            _STATUSES.get(event.status, vocabulary.OTHER),
+        )
+        with self._lock:
+            self._counters["mnemogate_requests"][key] += 1
+            self._durations["mnemogate_request_duration_seconds"][listener].add(
+                _seconds(event.started_ns, event.ended_ns)
+            )
+
+    def _counter_families(self) -> Iterator[Metric]:
+        for counter, documentation, labels in _COUNTERS:
+            family = CounterMetricFamily(counter, documentation, labels=labels)
+            with self._lock:
+                counted = sorted(self._counters[counter].items())
+            for values, count in counted:
+                family.add_metric(values, count)
+            yield family
+
+    def _duration_families(self) -> Iterator[Metric]:
+        for durations, documentation, label in _DURATIONS:
+            family = HistogramMetricFamily(
+                durations, documentation, labels=(label,) if label else ()
+            )
+            with self._lock:
+                measured = sorted(
+                    (value, tuple(one.counts), one.sum_s)
+                    for value, one in self._durations[durations].items()
+                )
+            for value, counts, sum_s in measured:
+                family.add_metric((value,) if label else (), _cumulative(counts), sum_s)
+            yield family
+
+    def _store_families(self) -> Iterator[Metric]:
+        store = self._store
+        if store is not None:
+            for gauge, documentation, value in (
+                ("version", "Generation of the store.", store.version),
+                ("epoch", "Generation of the ruleset.", store.epoch),
+                ("live", "Memories that reads may show.", store.live_count),
+                ("held", "Candidates that wait for a person.", store.held_count),
+                ("leaves", "Leaves in the audit log.", store.leaf_count),
+                ("bytes_used", "Bytes in use of the store.", store.bytes_used),
+                ("bytes_quota", "Bytes the store may use.", store.bytes_quota),
+                ("writable", "1 if the store takes writes.", int(store.writable)),
+            ):
+                yield GaugeMetricFamily(f"mnemogate_store_{gauge}", documentation, value=value)
+            yield GaugeMetricFamily(
+                "mnemogate_queue_length", "Candidates before the writer.", value=store.queue_len
+            )
+        trust = GaugeMetricFamily(
+            "mnemogate_principals", "Principals on each rung of the trust ladder.", labels=["trust"]
+        )
+        for level, count in sorted(self._trust.items()):
+            trust.add_metric([level], count)
+        yield trust
+
+    def _pipe_families(self) -> Iterator[Metric]:
+        counts = {signal: ask() for signal, ask in sorted(self._pipes.items())}
+        exported = CounterMetricFamily(
+            "mnemogate_telemetry_exported", "Events delivered.", labels=["signal"]
+        )
+        dropped = CounterMetricFamily(
+            "mnemogate_telemetry_dropped", "Events lost on the way.", labels=["signal"]
+        )
+        waiting = GaugeMetricFamily(
+            "mnemogate_telemetry_waiting", "Events not yet delivered.", labels=["signal"]
+        )
+        for signal, count in counts.items():
+            exported.add_metric([signal], count.delivered)
+            dropped.add_metric([signal], count.dropped)
+            waiting.add_metric([signal], count.waiting)
+        yield from (exported, dropped, waiting)
+
+
+class _Exposition(Collector):
+    """What the registry asks at scrape time."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return self._metrics.families()
+
+
+def _seconds(started_ns: int, ended_ns: int) -> float:
+    """Never negative: a wall clock that was set back must not break a histogram's sum."""
+    return max(0, ended_ns - started_ns) / 1e9
+
+
+def _cumulative(counts: tuple[int, ...]) -> list[tuple[str, float]]:
+    buckets: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), counts, strict=True):
+        total += count
+        buckets.append((bound, float(total)))
+    return buckets

@@ -1,0 +1,123 @@
+"""A bounded way out of the decision path: events in at one end, batches out on a thread.
+
+Whoever offers an event never waits for whoever takes it away. When the far side is dead or slow the
+pipe fills, drops and counts; nothing else changes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUEUE_LEN_MAX: Final = 65_536
+BATCH_LEN_MAX: Final = 4_096
+INTERVAL_S: Final = 0.2
+# Part of the queue that only urgent events may use. Without it a flood of admits could push the
+# trace of a refusal out.
+URGENT_RESERVE: Final = 8_192
+
+T = TypeVar("T")
+
+
+class PipeCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the events handed to a pipe since the process began."""
+
+    offered: int
+    delivered: int
+    dropped: int
+    waiting: int
+
+
+class Pipe(Generic[T]):
+    """Carries events to `deliver` in batches, on one daemon thread of its own.
+
+    `deliver` takes a batch and answers how many of it arrived. It must not raise; it may hang.
+    """
+
+    def __init__(self, name: str, deliver: Callable[[list[T]], int]) -> None:
+        self._deliver = deliver
+        self._queue: deque[T] = deque()
+        self._lock = threading.Lock()  # for the counters; never held while anything waits
+        self._delivered = 0
+        self._dropped = 0
+        self._in_flight = 0
+        self._abandoned = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def offer(self, event: T, *, urgent: bool = False) -> bool:
+        """Take the event along, or answer False where the pipe is full or closed.
+
+        Below a microsecond, from any thread; the thread is not woken, it looks every 200 ms.
+        """
+        room = QUEUE_LEN_MAX if urgent else QUEUE_LEN_MAX - URGENT_RESERVE
+        # Two threads may both see the last free place; the bound is exceeded by their number.
+        if len(self._queue) < room and not self._abandoned:
+            self._queue.append(event)
+            return True
+        with self._lock:
+            self._dropped += 1
+        return False
+
+    def counts(self) -> PipeCounts:
+        """What became of everything offered so far."""
+        with self._lock:
+            waiting = len(self._queue) + self._in_flight
+            return PipeCounts(
+                offered=self._delivered + self._dropped + waiting,
+                delivered=self._delivered,
+                dropped=self._dropped,
+                waiting=waiting,
+            )
+
+    def close(self, timeout_s: float) -> None:
+        """Deliver what can be delivered in time, and drop (and count) the rest.
+
+        Returns within `timeout_s` even where `deliver` hangs: its thread is a daemon, and whatever
+        it still does is no longer counted.
+        """
+        self._stop.set()
+        self._thread.join(timeout_s)
+        with self._lock:
+            self._abandoned = True
+            self._dropped += len(self._queue) + self._in_flight
+            self._queue.clear()
+            self._in_flight = 0
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            stopping = self._stop.wait(INTERVAL_S)
+            while self._queue and not self._abandoned:
+                self._deliver_batch()
+
+    def _deliver_batch(self) -> None:
+        batch = self._taken()
+        with self._lock:
+            if self._abandoned:
+                self._dropped += len(batch)
+                return
+            self._in_flight = len(batch)
+        arrived = self._deliver(batch)
+        with self._lock:
+            if not self._abandoned:
+                self._delivered += arrived
+                self._dropped += len(batch) - arrived
+                self._in_flight = 0
+
+    def _taken(self) -> list[T]:
+        """The next batch; shorter where `close` empties the queue meanwhile."""
+        batch: list[T] = []
+        try:
+            while len(batch) < BATCH_LEN_MAX:
+                batch.append(self._queue.popleft())
+        except IndexError:
+            pass
+        return batch

@@ -1,0 +1,312 @@
+"""Pure functions from an event to its finished spans. Runs on the exporter's side of the pipe.
+
+The spans are put together from times that were taken when things happened; no tracer, no context
+variables, no processor. A reject is a success of the gate, so its status is UNSET (OpenTelemetry,
+recording errors); only a gate that could not decide is an ERROR.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
+from opentelemetry.trace.status import Status, StatusCode
+
+from telemetry import vocabulary
+from telemetry.events import ReadServed, RequestServed, VerdictRecorded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from telemetry.events import Event, StepOutcome, TraceContext
+    from telemetry.settings import TelemetrySettings
+
+PROVIDER: Final = "mnemogate"
+_SCOPE: Final = InstrumentationScope("mnemogate")
+_UNSET: Final = Status(StatusCode.UNSET)
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_NO_STATE: Final = TraceState()
+_OPERATIONS: Final = vocabulary.WRITE_OPERATIONS | vocabulary.READ_OPERATIONS
+# The lower half of a trace id is random in every generator (W3C Trace Context 2.2.3).
+_SHARE_BITS: Final = 64
+_TRACE_ID_LEN: Final = 32
+_SPAN_ID_LEN: Final = 16
+_NS_PER_US: Final = 1_000
+
+Attribute = str | int | bool
+
+
+class SharedResource(Resource):
+    """A resource that is hashed once. The encoder hashes it per span, as JSON, each time."""
+
+    def __init__(self, attributes: dict[str, str]) -> None:
+        super().__init__(attributes)
+        self._hashed = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hashed
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
+
+def resource_of(settings: TelemetrySettings) -> Resource:
+    """Who sends the spans. No detector runs, so OTEL_RESOURCE_ATTRIBUTES has no say."""
+    attributes = {key: vocabulary.printable(value) for key, value in settings.resource}
+    attributes["service.name"] = vocabulary.printable(settings.service_name)
+    if settings.service_version:
+        attributes["service.version"] = vocabulary.printable(settings.service_version)
+    return SharedResource(attributes)
+
+
+def is_refusal(event: Event) -> bool:
+    """Whether the event is a verdict other than an admit; such an event is always traced."""
+    return isinstance(event, VerdictRecorded) and event.decision != "admit"
+
+
+def is_traced(event: Event) -> bool:
+    """Whether the event becomes spans.
+
+    Refusals do whatever the caller's sampled flag says: an agent could otherwise switch off the
+    trace of its own attack. Requests are for metrics and logs alone.
+    """
+    match event:
+        case VerdictRecorded():
+            return event.context.sampled or event.decision != "admit"
+        case ReadServed():
+            return event.context.sampled
+        case RequestServed():
+            return False
+
+
+def spans_of(event: Event, resource: Resource, admit_detail_share: float) -> list[ReadableSpan]:
+    """The finished spans of one event, root first; [] for one that is not traced.
+
+    Raises:
+        ValueError: An id of the trace context is not what W3C says.
+    """
+    if not is_traced(event):
+        return []
+    match event:
+        case VerdictRecorded():
+            return _verdict_spans(event, resource, admit_detail_share)
+        case ReadServed():
+            return [_read_span(event, resource)]
+        case RequestServed():
+            return []
+
+
+def is_detailed(event: VerdictRecorded, admit_detail_share: float) -> bool:
+    """Whether the verdict gets a child span per step; for an admit, its trace id decides."""
+    if event.decision != "admit":
+        return True
+    drawn = int(event.context.trace_id[16:], 16)
+    return drawn < int(admit_detail_share * (1 << _SHARE_BITS))
+
+
+def _verdict_spans(
+    event: VerdictRecorded, resource: Resource, admit_detail_share: float
+) -> list[ReadableSpan]:
+    own = _span_context(event.context, event.context.span_id)
+    operation = _operation(event.operation)
+    root = ReadableSpan(
+        name=operation,
+        context=own,
+        parent=_parent(event.context),
+        resource=resource,
+        attributes=_verdict_attributes(event, operation),
+        kind=SpanKind.SERVER,
+        status=_status(event),
+        start_time=event.started_ns,
+        end_time=max(event.started_ns, event.ended_ns),
+        instrumentation_scope=_SCOPE,
+    )
+    if not is_detailed(event, admit_detail_share):
+        return [root]
+    reached = [step for step in event.steps if step.outcome != "not_reached"]
+    intervals = _step_intervals(event, reached)
+    return [
+        root,
+        *(
+            _step_span(event, step, interval, own, resource)
+            for step, interval in zip(reached, intervals, strict=True)
+        ),
+    ]
+
+
+def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Attribute]:
+    tenant = vocabulary.printable(event.tenant)
+    attributes: dict[str, Attribute] = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": PROVIDER,
+        "gen_ai.memory.store.id": tenant,
+        "gen_ai.memory.record.count": 1,
+        "openinference.span.kind": "GUARDRAIL",
+        "mnemogate.decision": vocabulary.known(event.decision, vocabulary.DECISIONS),
+        "mnemogate.memory.class": vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES),
+        "mnemogate.source.kind": vocabulary.known(event.source_kind, vocabulary.SOURCE_KINDS),
+        "mnemogate.claimed.source.kind": vocabulary.known(
+            event.claimed_source_kind, vocabulary.SOURCE_KINDS
+        ),
+        "mnemogate.basis": vocabulary.known(event.basis, vocabulary.BASES),
+        "mnemogate.principal": vocabulary.printable(event.principal),
+        "mnemogate.tenant": tenant,
+        "mnemogate.candidate.id": vocabulary.hex_id(event.candidate_id),
+        "mnemogate.version": event.version,
+        "mnemogate.leaf.index": event.leaf_index,
+        "mnemogate.epoch": event.ruleset_epoch,
+        "mnemogate.replayed": event.replayed,
+        "mnemogate.dialect": vocabulary.name(event.dialect),
+        "mnemogate.queued_us": event.queued_us,
+        "mnemogate.gate_us": event.gate_us,
+        "mnemogate.commit_us": event.commit_us,
+    }
+    if event.memory_id:
+        attributes["gen_ai.memory.record.id"] = vocabulary.hex_id(event.memory_id)
+    if event.decision != "admit":
+        attributes["mnemogate.reason"] = vocabulary.known(event.reason, vocabulary.REASONS)
+        attributes["mnemogate.step"] = event.step
+    if event.error_type or event.decision == "error":
+        attributes["error.type"] = vocabulary.name(event.error_type)
+    for step in event.steps:
+        attributes[f"mnemogate.step.{step.step}.{vocabulary.name(step.name)}"] = vocabulary.known(
+            step.outcome, vocabulary.OUTCOMES
+        )
+    return attributes
+
+
+def _read_span(event: ReadServed, resource: Resource) -> ReadableSpan:
+    operation = _operation(event.operation)
+    tenant = vocabulary.printable(event.tenant)
+    attributes: dict[str, Attribute] = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": PROVIDER,
+        "gen_ai.memory.store.id": tenant,
+        "gen_ai.memory.record.count": event.record_count,
+        "openinference.span.kind": "RETRIEVER",
+        "mnemogate.principal": vocabulary.printable(event.principal),
+        "mnemogate.tenant": tenant,
+        "mnemogate.dialect": vocabulary.name(event.dialect),
+    }
+    if event.error_type:
+        attributes["error.type"] = vocabulary.name(event.error_type)
+    return ReadableSpan(
+        name=operation,
+        context=_span_context(event.context, event.context.span_id),
+        parent=_parent(event.context),
+        resource=resource,
+        attributes=attributes,
+        kind=SpanKind.SERVER,
+        status=Status(StatusCode.ERROR) if event.error_type else _UNSET,
+        start_time=event.started_ns,
+        end_time=max(event.started_ns, event.ended_ns),
+        instrumentation_scope=_SCOPE,
+    )
+
+
+def _step_span(
+    event: VerdictRecorded,
+    step: StepOutcome,
+    interval: tuple[int, int],
+    root: SpanContext,
+    resource: Resource,
+) -> ReadableSpan:
+    step_name = vocabulary.name(step.name)
+    outcome = vocabulary.known(step.outcome, vocabulary.OUTCOMES)
+    attributes: dict[str, Attribute] = {
+        "openinference.span.kind": "GUARDRAIL",
+        "mnemogate.step": step.step,
+        "mnemogate.step.name": step_name,
+        "mnemogate.step.outcome": outcome,
+        "mnemogate.step.timed": step.started_us >= 0,
+        "mnemogate.candidate.id": vocabulary.hex_id(event.candidate_id),
+    }
+    if outcome == "failed" and step.step == event.step:
+        attributes["mnemogate.decision"] = vocabulary.known(event.decision, vocabulary.DECISIONS)
+        attributes["mnemogate.reason"] = vocabulary.known(event.reason, vocabulary.REASONS)
+    return ReadableSpan(
+        name=f"step {step.step} {step_name}",
+        context=_span_context(event.context, _step_span_id(event.context, step.step)),
+        parent=root,
+        resource=resource,
+        attributes=attributes,
+        kind=SpanKind.INTERNAL,
+        status=_UNSET,
+        start_time=interval[0],
+        end_time=interval[1],
+        instrumentation_scope=_SCOPE,
+    )
+
+
+def _step_intervals(event: VerdictRecorded, steps: Sequence[StepOutcome]) -> list[tuple[int, int]]:
+    """Start and end of each step, in Unix nanoseconds, inside the gate's own interval.
+
+    A step that was not timed gets an equal part of the gate's time, in the order it ran; its span
+    says so (`mnemogate.step.timed`).
+    """
+    started_ns, ended_ns = _gate_interval(event)
+    gate_ns = ended_ns - started_ns
+    intervals: list[tuple[int, int]] = []
+    for position, step in enumerate(steps):
+        if step.started_us >= 0:
+            first = step.started_us * _NS_PER_US
+            last = first + max(0, step.duration_us) * _NS_PER_US
+        else:
+            first = gate_ns * position // len(steps)
+            last = gate_ns * (position + 1) // len(steps)
+        intervals.append((started_ns + min(first, gate_ns), started_ns + min(last, gate_ns)))
+    return intervals
+
+
+def _gate_interval(event: VerdictRecorded) -> tuple[int, int]:
+    """When the gate ran, clamped into the root span."""
+    earliest, latest = event.started_ns, max(event.started_ns, event.ended_ns)
+    gate_ns = max(0, event.gate_us) * _NS_PER_US
+    started_ns = event.gate_started_ns
+    if not started_ns:
+        started_ns = latest - max(0, event.commit_us) * _NS_PER_US - gate_ns
+    started_ns = min(max(started_ns, earliest), latest)
+    return started_ns, min(started_ns + gate_ns, latest)
+
+
+def _status(event: VerdictRecorded) -> Status:
+    return Status(StatusCode.ERROR) if event.decision == "error" else _UNSET
+
+
+def _operation(operation: str) -> str:
+    return vocabulary.known(operation, _OPERATIONS)
+
+
+def _span_context(context: TraceContext, span_id: str) -> SpanContext:
+    if len(context.trace_id) != _TRACE_ID_LEN or len(span_id) != _SPAN_ID_LEN:
+        raise ValueError("trace or span id has the wrong length")
+    state = TraceState.from_header([context.tracestate]) if context.tracestate else _NO_STATE
+    return SpanContext(
+        trace_id=int(context.trace_id, 16),
+        span_id=int(span_id, 16),
+        is_remote=False,
+        trace_flags=_SAMPLED,
+        trace_state=state,
+    )
+
+
+def _parent(context: TraceContext) -> SpanContext | None:
+    if not context.parent_span_id:
+        return None
+    if len(context.parent_span_id) != _SPAN_ID_LEN:
+        raise ValueError("parent span id has the wrong length")
+    return SpanContext(
+        trace_id=int(context.trace_id, 16),
+        span_id=int(context.parent_span_id, 16),
+        is_remote=True,
+        trace_flags=_SAMPLED,
+    )
+
+
+def _step_span_id(context: TraceContext, step: int) -> str:
+    """A span id for the step, from the ids of the write: no random source on this side."""
+    return blake2b(f"{context.trace_id}{context.span_id}{step}".encode(), digest_size=8).hexdigest()
