@@ -42,10 +42,10 @@ class Reason(enum.Enum):
     NONCE_REPLAYED = "nonce_replayed"
     NONCE_INCARNATION = "nonce_incarnation"
     # (6) promotion token
-    PROMOTION_TOKEN_MISSING = "promotion_token_missing"
-    PROMOTION_TOKEN_INVALID = "promotion_token_invalid"
-    PROMOTION_TOKEN_EXPIRED = "promotion_token_expired"
-    PROMOTION_TOKEN_SPENT = "promotion_token_spent"
+    PROMOTION_TOKEN_MISSING = "promotion_token_missing"  # noqa: S105 - a reason
+    PROMOTION_TOKEN_INVALID = "promotion_token_invalid"  # noqa: S105 - a reason
+    PROMOTION_TOKEN_EXPIRED = "promotion_token_expired"  # noqa: S105 - a reason
+    PROMOTION_TOKEN_SPENT = "promotion_token_spent"  # noqa: S105 - a reason
     # (7) audit cross-check
     NOT_INTERCEPTED = "not_intercepted"
     AUDIT_MISMATCH = "audit_mismatch"

@@ -1,0 +1,320 @@
+"""The numbered steps, one small function each. Only `policy.gate` calls them.
+
+A step answers None where it has nothing to object. A fact it needs and does not have makes it
+object: a check that cannot run is a check that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from policy.canonical import canonical_bytes, digest_of
+from policy.facts import Facts, NonceState, TokenState
+from policy.labels import FIRM_BASES, Reading, effective_class, judged_class, with_lineage
+from policy.model import Candidate, ChangeKind, MemoryClass, MemoryStatus, Provenance, SourceKind
+from policy.ruleset import Answer, Cell, Ruleset
+from policy.trust import TrustLevel, soft_score
+from policy.verdict import Reason
+
+
+class Objection(msgspec.Struct, frozen=True):
+    """Why a step does not pass a candidate.
+
+    `holds`: a person may still pass it. `structural`: an honest client cannot have done it.
+    """
+
+    reason: Reason
+    holds: bool = False
+    structural: bool = False
+
+
+Finding = Objection | None
+Check = Callable[[Candidate, Facts, Ruleset], Finding]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One numbered check; the number is that of MWP 3.2 (9 and 10 are design section 6)."""
+
+    number: int
+    name: str
+    check: Check
+
+
+UNAVAILABLE: Final = Objection(Reason.GATE_UNAVAILABLE)
+
+_REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+_SHADOWED: Final = frozenset({MemoryClass.L1, MemoryClass.L2})
+
+
+def confirmed(facts: Facts) -> bool:
+    """Whether a person confirmed these very bytes; an approval of others counts for nothing."""
+    return facts.approval is not None and facts.approval.digest == facts.staged_digest
+
+
+def provenance_of(candidate: Candidate, facts: Facts) -> Provenance | None:
+    """The label to judge by: the attested one, lowered to the candidate's lineage."""
+    if facts.provenance is None:
+        return None
+    return with_lineage(facts.provenance, candidate, facts.lineage)
+
+
+def stored_class(facts: Facts) -> MemoryClass | None:
+    """The class of the memory that would be changed, while there is anything left of it."""
+    if facts.stored is None or facts.stored.status is MemoryStatus.DELETED:
+        return None
+    return facts.stored.memory_class
+
+
+def audit_cross_check(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+    """The interceptor's own record exists and names the same candidate, principal and target."""
+    # (7) A row in staging that nobody intercepted was put there past the front door (MWP 3.2,
+    #     bypass and staging injection). Not structural: whoever got into staging could write any
+    #     principal's name there, and the ladder must not become a weapon against that principal.
+    record = facts.intercept
+    if record is None:
+        return Objection(Reason.NOT_INTERCEPTED)
+    same = (
+        record.candidate_id == facts.candidate_id
+        and record.principal_id == candidate.principal_id
+        and record.tenant == candidate.tenant
+        and record.target == candidate.target
+    )
+    return None if same else Objection(Reason.AUDIT_MISMATCH)
+
+
+def digest_integrity(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+    """What is judged, what is staged and what was intercepted are the same bytes."""
+    # (4) Recompute here: staging is memory that the agent's request can still influence (MWP 3.2,
+    #     attack A5).
+    if facts.staged_digest is None or facts.intercept is None:
+        return UNAVAILABLE
+    judged = digest_of(canonical_bytes(candidate))
+    if judged == facts.staged_digest == facts.intercept.digest:
+        return None
+    return Objection(Reason.DIGEST_MISMATCH, structural=True)
+
+
+def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+    """The nonce was never used, or by this very candidate, which a person has now confirmed."""
+    # (5) A replayed nonce with other content, principal or target is attack A4 (MWP 3.2).
+    match facts.nonce:
+        case None:
+            return UNAVAILABLE
+        case NonceState.FRESH:
+            return None
+        case NonceState.OWN:
+            return None if confirmed(facts) else Objection(Reason.NONCE_REPLAYED)
+        case NonceState.SPENT:
+            return Objection(Reason.NONCE_REPLAYED, structural=True)
+        case NonceState.FOREIGN_INCARNATION:
+            # Honest clients do this after a restore: the backup forgot which nonces were spent.
+            return Objection(Reason.NONCE_INCARNATION)
+
+
+def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+    """The source may write the class, and change what it is aimed at."""
+    # (1) Source-class compatibility (MWP 3.2; attacks A1, A2), the class floor and the update and
+    #     delete rules (design 5.6, 5.9, section 6).
+    provenance = provenance_of(candidate, facts)
+    if provenance is None or facts.reading is None:
+        return UNAVAILABLE
+    if candidate.change is ChangeKind.PURGE and provenance.source is not SourceKind.OPERATOR:
+        return Objection(Reason.PERSON_REQUIRED)
+    if candidate.change is not ChangeKind.CREATE and not _reachable(candidate, provenance, facts):
+        return Objection(Reason.TARGET_MISSING)
+    pair = _matrix_finding(candidate, provenance, facts, ruleset)
+    if pair is not None and not pair.holds:
+        return pair
+    return _below_stored(provenance, facts) or pair
+
+
+def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bool:
+    if facts.stored is None:
+        return False
+    match facts.stored.status:
+        case MemoryStatus.LIVE:
+            return True
+        case MemoryStatus.QUARANTINED:
+            # It does not exist for the agent; whoever quarantined it may still clear it away.
+            return provenance.source is SourceKind.OPERATOR
+        case MemoryStatus.DELETED:
+            # A tombstone still has bytes to erase, and nothing else.
+            return candidate.change is ChangeKind.PURGE
+
+
+def _below_stored(provenance: Provenance, facts: Facts) -> Finding:
+    if stored_class(facts) is None or facts.stored is None:
+        return None
+    if provenance.source.trust >= facts.stored.source.trust:
+        return None
+    return Objection(Reason.SOURCE_BELOW_STORED, holds=provenance.basis not in FIRM_BASES)
+
+
+def _matrix_finding(
+    candidate: Candidate, provenance: Provenance, facts: Facts, ruleset: Ruleset
+) -> Finding:
+    source = provenance.source
+    if candidate.change in _REMOVALS and source is SourceKind.OPERATOR:
+        return None
+    reading = facts.reading
+    if reading is None:
+        return UNAVAILABLE
+    cell = ruleset.cell(source, judged_class(candidate, reading, stored_class(facts)))
+    if cell is Cell.HOLD:
+        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, holds=True)
+    if cell is not Cell.REFUSE:
+        return None
+    names = candidate.class_named and candidate.change not in _REMOVALS
+    if names and ruleset.cell(source, candidate.memory_class) is Cell.REFUSE:
+        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)
+    reason = Reason.CLASS_FLOOR if _flagged(reading) else Reason.SOURCE_CLASS_FORBIDDEN
+    # A refusal that rests on taint alone, where the client named no forbidden class, is a hold.
+    return Objection(reason, holds=provenance.basis not in FIRM_BASES)
+
+
+def _flagged(reading: Reading) -> bool:
+    return reading.directive or reading.injection
+
+
+def promotion(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+    """A class upgrade, or a pair that asks for it, carries a valid token or a confirmation."""
+    # (6) Promotion token for class upgrades (MWP 3.2, attack A3). A forged or spent one is refused
+    #     even where none was needed: an honest client does not have it.
+    provenance = provenance_of(candidate, facts)
+    if provenance is None or facts.reading is None or facts.token is None:
+        return UNAVAILABLE
+    match facts.token:
+        case TokenState.VALID:
+            return None
+        case TokenState.INVALID:
+            return Objection(Reason.PROMOTION_TOKEN_INVALID, structural=True)
+        case TokenState.SPENT:
+            return Objection(Reason.PROMOTION_TOKEN_SPENT, structural=True)
+        case TokenState.EXPIRED | TokenState.ABSENT:
+            return _without_token(candidate, provenance, facts, ruleset)
+
+
+def _without_token(
+    candidate: Candidate, provenance: Provenance, facts: Facts, ruleset: Ruleset
+) -> Finding:
+    if confirmed(facts) or not _needs_token(candidate, provenance.source, facts, ruleset):
+        return None
+    if facts.token is TokenState.EXPIRED:
+        return Objection(Reason.PROMOTION_TOKEN_EXPIRED)
+    # Where the text alone raised the class of a label that rests on taint, a person may decide.
+    floored = facts.reading is not None and _flagged(facts.reading)
+    holds = floored and not candidate.class_named and provenance.basis not in FIRM_BASES
+    return Objection(Reason.PROMOTION_TOKEN_MISSING, holds=holds)
+
+
+def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, ruleset: Ruleset) -> bool:
+    if facts.reading is None or (candidate.change in _REMOVALS and source is SourceKind.OPERATOR):
+        return False
+    stored = stored_class(facts)
+    if ruleset.cell(source, judged_class(candidate, facts.reading, stored)) is Cell.TOKEN:
+        return True
+    landing = effective_class(candidate, facts.reading, stored)
+    return stored is not None and landing.power > stored.power
+
+
+def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+    """An enhanced pair is free of injection and directive language."""
+    # (2) Suspicious language, for enhanced pairs only, and never the only wall (MWP 3.2). With the
+    #     default matrix the class floor of step 1 acts first; this is for matrices that open L1.
+    provenance = provenance_of(candidate, facts)
+    if provenance is None or facts.reading is None:
+        return UNAVAILABLE
+    judged = judged_class(candidate, facts.reading, stored_class(facts))
+    if ruleset.cell(provenance.source, judged) is not Cell.ENHANCED:
+        return None
+    if facts.reading.injection:
+        return Objection(Reason.INJECTION_LANGUAGE)
+    if facts.reading.directive:
+        return Objection(Reason.DIRECTIVE_LANGUAGE)
+    return None
+
+
+def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+    """The principal's trust reaches to the class."""
+    # (3) Trust verification (MWP 3.2, 3.4): an untrusted principal writes L4 and nothing else.
+    if facts.trust is None or facts.reading is None:
+        return UNAVAILABLE
+    judged = judged_class(candidate, facts.reading, stored_class(facts))
+    if facts.trust.level is TrustLevel.UNTRUSTED and judged is not MemoryClass.L4:
+        return Objection(Reason.TRUST_INSUFFICIENT)
+    # A class the ruleset does not speak of asks for a score nobody has.
+    if soft_score(facts.trust) < ruleset.trust.soft_score_min.get(judged, 1.0):
+        return Objection(Reason.TRUST_SOFT_SCORE, holds=True)
+    return None
+
+
+def cognitive_staging(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+    """In a shadow of the retrieval, no anchor is contradicted or outranked."""
+    # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override). A removal adds nothing that a
+    #     retrieval could find.
+    if facts.reading is None:
+        return UNAVAILABLE
+    judged = judged_class(candidate, facts.reading, stored_class(facts))
+    if candidate.change in _REMOVALS or judged not in _SHADOWED:
+        return None
+    if facts.shadow is None:
+        return UNAVAILABLE
+    if any(probe.contradicts for probe in facts.shadow):
+        return Objection(Reason.CONTRADICTS_ANCHOR, holds=True)
+    if any(probe.outranks for probe in facts.shadow):
+        return Objection(Reason.OUTRANKS_ANCHOR, holds=True)
+    return None
+
+
+def budgets(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+    """Size, rate and topic quota leave room for this candidate."""
+    # (9) Floods (design section 6). Sizes are measured here, whatever the fact says.
+    state, limits = facts.budget, ruleset.budgets
+    if state is None:
+        return UNAVAILABLE
+    text_bytes = max(state.text_bytes, _bytes_len(candidate.text))
+    metadata_bytes = max(state.metadata_bytes, _bytes_len(candidate.metadata_json))
+    if text_bytes > limits.text_bytes_max or metadata_bytes > limits.metadata_bytes_max:
+        return Objection(Reason.OVERSIZE)
+    over_rate = state.writes_in_window_count >= limits.writes_per_window_max
+    over_topic = state.topic_writes_count >= limits.topic_writes_max
+    if over_rate and limits.over_rate is Answer.REJECT:
+        return Objection(Reason.RATE_LIMITED)
+    if over_topic and limits.over_topic is Answer.REJECT:
+        return Objection(Reason.QUOTA_EXCEEDED)
+    if over_rate:
+        return Objection(Reason.RATE_LIMITED, holds=True)
+    return Objection(Reason.QUOTA_EXCEEDED, holds=True) if over_topic else None
+
+
+def _bytes_len(text: str | None) -> int:
+    if text is None:
+        return 0
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def drift(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+    """The candidate falls in no cell under alarm."""
+    # (10) Slow poisoning (design section 6).
+    if facts.drift_alarms is None:
+        return UNAVAILABLE
+    return Objection(Reason.DRIFT_ALARM, holds=True) if facts.drift_alarms else None
+
+
+# Integrity first: a candidate that nobody intercepted, or that was altered, must not be judged on
+# its content, because the content is not what its sender is accountable for.
+STEPS: Final = (
+    Step(number=7, name="audit_cross_check", check=audit_cross_check),
+    Step(number=4, name="digest_integrity", check=digest_integrity),
+    Step(number=5, name="nonce_uniqueness", check=nonce_uniqueness),
+    Step(number=1, name="source_class", check=source_class),
+    Step(number=6, name="promotion", check=promotion),
+    Step(number=2, name="language", check=language),
+    Step(number=3, name="trust_level", check=trust_level),
+    Step(number=8, name="cognitive_staging", check=cognitive_staging),
+    Step(number=9, name="budgets", check=budgets),
+    Step(number=10, name="drift", check=drift),
+)

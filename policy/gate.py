@@ -1,0 +1,123 @@
+"""The sans-I/O gate: numbered steps, one verdict, and the only place where a permit is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policy.checks import STEPS, Objection, Step, confirmed, provenance_of, stored_class
+from policy.labels import effective_class
+from policy.model import ChangeKind, MemoryClass, SourceKind, meet
+from policy.verdict import (
+    _SEAL,  # pyright: ignore[reportPrivateUsage] - the one key to the one lock
+    Admit,
+    Hold,
+    Permit,
+    Reason,
+    Reject,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from policy.facts import Facts
+    from policy.model import Candidate
+    from policy.ruleset import Ruleset
+
+
+class Gate:
+    """Runs its steps in order and answers. Pure and immutable; any thread, any number at once."""
+
+    __slots__ = ("_required", "_steps")
+
+    def __init__(self, steps: tuple[Step, ...]) -> None:
+        self._steps = steps
+        self._required = frozenset(step.number for step in steps)
+
+    @property
+    def required(self) -> frozenset[int]:
+        """The steps that every permit of this gate has passed."""
+        return self._required
+
+    def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
+        """Judge one candidate.
+
+        The first `Reject` decides, whatever was held before it; else the first `Hold`; else the
+        candidate is admitted. A confirmation of these very bytes passes what would be held, and
+        nothing that is refused. No steps, an empty matrix and a step that raises all reject.
+        """
+        landing = _landing(candidate, facts)
+        if not self._steps or not ruleset.matrix:
+            return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
+        approved = confirmed(facts)
+        passed: list[int] = []
+        held: tuple[int, Objection] | None = None
+        for step in self._steps:
+            try:
+                finding = step.check(candidate, facts, ruleset)
+            except Exception:  # noqa: BLE001 - a check that raises is a check that refused
+                finding = Objection(Reason.GATE_UNAVAILABLE)
+            if finding is None or (finding.holds and approved):
+                passed.append(step.number)
+            elif not finding.holds:
+                return Reject(
+                    reason=finding.reason,
+                    step=step.number,
+                    memory_class=landing,
+                    structural=finding.structural,
+                    passed=tuple(passed),
+                )
+            elif held is None:
+                held = (step.number, finding)
+        if held is not None:
+            step_number, objection = held
+            return Hold(
+                reason=objection.reason,
+                step=step_number,
+                memory_class=landing,
+                passed=tuple(passed),
+            )
+        return _admit(candidate, facts, ruleset, landing, frozenset(passed))
+
+
+def _landing(candidate: Candidate, facts: Facts) -> MemoryClass:
+    if facts.reading is None:
+        return candidate.memory_class
+    return effective_class(candidate, facts.reading, stored_class(facts))
+
+
+def _admit(
+    candidate: Candidate,
+    facts: Facts,
+    ruleset: Ruleset,
+    landing: MemoryClass,
+    passed: frozenset[int],
+) -> Verdict:
+    provenance = provenance_of(candidate, facts)
+    # Only a gate composed without the steps that need them gets here without these facts.
+    if provenance is None or facts.staged_digest is None or facts.reading is None:
+        return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
+    permit = Permit(
+        _SEAL,
+        candidate_id=facts.candidate_id,
+        digest=facts.staged_digest,
+        epoch=ruleset.epoch,
+        memory_class=landing,
+        source=_landing_source(candidate, facts, provenance.source),
+        passed=passed,
+    )
+    return Admit(permit=permit)
+
+
+def _landing_source(candidate: Candidate, facts: Facts, source: SourceKind) -> SourceKind:
+    # An updated memory keeps the lower of both labels: what remains of the old text is no better
+    # than its source, and what is new is no better than its own.
+    if candidate.change is not ChangeKind.UPDATE or facts.stored is None:
+        return source
+    return meet(source, facts.stored.source)
+
+
+GATE: Final = Gate(STEPS)
+
+
+def unsafe_gate_without(numbers: frozenset[int]) -> Gate:
+    """A gate with steps missing, for controls and the evaluation; `run` cannot reach it."""
+    return Gate(tuple(step for step in STEPS if step.number not in numbers))

@@ -1,0 +1,154 @@
+"""Where a label comes from, and which class a text is really aimed at.
+
+Text may only lower a label or raise a class. Raising a label needs a channel the operator bound.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from policy.language import Language, language_of
+from policy.model import (
+    Basis,
+    Candidate,
+    ChangeKind,
+    Channel,
+    Claims,
+    MemoryClass,
+    Origin,
+    Principal,
+    Provenance,
+    SourceKind,
+    meet,
+)
+from policy.skeleton import skeleton
+
+FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
+"""A label of these rests on the operator's word; any other rests on taint, and may be wrong."""
+
+_BOUND: Final = {Channel.USER: SourceKind.USER_INPUT, Channel.OPERATOR: SourceKind.OPERATOR}
+_METADATA: Final = msgspec.json.Decoder()
+_METADATA_DEPTH_MAX: Final = 32
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What the text says once it is read as a model would read it.
+
+    `skeleton` is the text's alone; the two flags cover the strings in the metadata as well, because
+    recall splices them into the context together.
+    """
+
+    skeleton: str
+    directive: bool
+    injection: bool
+
+
+NOTHING_READ = Reading(skeleton="", directive=False, injection=False)
+
+
+def read_text(text: str | None, metadata_json: str | None) -> Reading:
+    """Read a candidate's text and every string in its metadata, keys included.
+
+    Metadata that is not JSON, or deeper than 32 levels, reads as an injection.
+    """
+    shape = skeleton(text) if text else ""
+    found = language_of(text, shape) if text else Language.PLAIN
+    if metadata_json is not None:
+        found |= _language_of_metadata(metadata_json)
+    return Reading(
+        skeleton=shape,
+        directive=Language.DIRECTIVE in found,
+        injection=Language.INJECTION in found,
+    )
+
+
+def _language_of_metadata(metadata_json: str) -> Language:
+    try:
+        value: object = _METADATA.decode(metadata_json)
+    except msgspec.DecodeError:
+        return Language.INJECTION
+    found = Language.PLAIN
+    pending: list[tuple[object, int]] = [(value, 0)]
+    while pending:
+        value, depth = pending.pop()
+        if isinstance(value, str):
+            found |= language_of(value, skeleton(value))
+        elif depth >= _METADATA_DEPTH_MAX:
+            return Language.INJECTION
+        elif isinstance(value, list):
+            pending.extend((part, depth + 1) for part in value)
+        elif isinstance(value, dict):
+            pending.extend((part, depth + 1) for pair in value.items() for part in pair)
+    return found
+
+
+def derive_provenance(
+    principal: Principal, candidate: Candidate, lineage: SourceKind | None
+) -> Provenance:
+    """The label of a candidate, from the channel it came on.
+
+    What the client claims counts only where the operator vouches for the harness, and even there it
+    cannot climb above a channel that is bound lower.
+    """
+    bound = _BOUND.get(principal.channel)
+    claimed = candidate.claimed_source if principal.claims is Claims.TRUSTED else None
+    if claimed is not None:
+        source = claimed if bound is None else meet(bound, claimed)
+        basis = Basis.VOUCHED
+    elif bound is not None:
+        source, basis = bound, Basis.CHANNEL
+    elif principal.claims is Claims.TRUSTED:
+        source, basis = SourceKind.UNKNOWN, Basis.VOUCHED
+    else:
+        source, basis = SourceKind.UNKNOWN, Basis.UNJOINED
+    return with_lineage(
+        Provenance(source=source, basis=basis, culprits=(Origin(kind=source),)), candidate, lineage
+    )
+
+
+def with_lineage(
+    provenance: Provenance, candidate: Candidate, lineage: SourceKind | None
+) -> Provenance:
+    """The label lowered to the least of what the candidate says it derives from.
+
+    Sources that are named and that nobody could look up count as unknown.
+    """
+    if not candidate.derived_from and lineage is None:
+        return provenance
+    least = meet(provenance.source, lineage if lineage is not None else SourceKind.UNKNOWN)
+    if least is provenance.source:
+        return provenance
+    return msgspec.structs.replace(provenance, source=least, basis=Basis.LINEAGE)
+
+
+def more_powerful(first: MemoryClass, second: MemoryClass) -> MemoryClass:
+    """The class that can do more to the agent."""
+    return second if second.power > first.power else first
+
+
+def effective_class(
+    candidate: Candidate, reading: Reading, stored: MemoryClass | None
+) -> MemoryClass:
+    """The class a candidate lands in: the named or mapped one, raised by the floor.
+
+    A change of a stored memory keeps the stored class unless an update names another; a directive
+    raises the floor to L1 whatever the target (design 5.6).
+    """
+    if reading.directive or reading.injection:
+        return MemoryClass.L1
+    if stored is None or candidate.change is ChangeKind.CREATE:
+        return candidate.memory_class
+    if candidate.change is ChangeKind.UPDATE and candidate.class_named:
+        return candidate.memory_class
+    return stored
+
+
+def judged_class(candidate: Candidate, reading: Reading, stored: MemoryClass | None) -> MemoryClass:
+    """The class a candidate is judged as: where it lands, or what it replaces if that is more.
+
+    Without this, a policy could be overwritten by naming a lower class for the new text.
+    """
+    landing = effective_class(candidate, reading, stored)
+    return landing if stored is None else more_powerful(landing, stored)

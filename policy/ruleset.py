@@ -1,0 +1,228 @@
+"""The rules of one epoch: who may write what, within which budgets. Parsed strictly from TOML.
+
+Whatever a ruleset does not say is closed: an absent pair is refused, an unknown word is an error.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+import tomllib
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import MemoryClass, SourceKind
+from policy.trust import SoftScoring  # noqa: TC001 - msgspec reads the annotation
+
+
+class RulesetError(ValueError):
+    """The text is not a ruleset; the message names the line and the key."""
+
+
+class Cell(enum.Enum):
+    """What the matrix says to one source and one class (design section 6)."""
+
+    ADMIT = "admit"
+    ENHANCED = "enhanced"  # admitted after the language check of step 2
+    TOKEN = "token"  # noqa: S105 - needs a promotion token, or a person's confirmation
+    HOLD = "hold"  # waits for a person
+    REFUSE = "refuse"
+
+
+class Answer(enum.Enum):
+    """What an exceeded budget leads to."""
+
+    HOLD = "hold"
+    REJECT = "reject"
+
+
+Count = Annotated[int, Meta(ge=0, le=10_000_000)]
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Word = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class Budgets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of step 9. Sizes in UTF-8 bytes, counts per principal and window."""
+
+    text_bytes_max: Count
+    metadata_bytes_max: Count
+    window_s: Annotated[int, Meta(ge=1, le=86_400)]
+    writes_per_window_max: Count
+    over_rate: Answer
+    topic_writes_max: Count
+    over_topic: Answer
+
+
+class TrustRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What step 3 asks of the soft score, per class, and how the score is kept."""
+
+    soft_score_min: dict[MemoryClass, Share]
+    scoring: SoftScoring
+
+
+class AnchorRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What step 8 counts as outranking: cosine similarity above the anchor's by the margin."""
+
+    outrank_margin: Annotated[float, Meta(ge=-2.0, le=2.0)]
+
+
+class ClassChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory class, and whether the client named it or a rule mapped it."""
+
+    memory_class: MemoryClass
+    named: bool
+
+
+class ClassMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one dialect's words name a memory class."""
+
+    default: MemoryClass
+    agent_scoped: MemoryClass
+    metadata_keys: Annotated[tuple[Word, ...], Meta(max_length=16)]
+    memory_type: dict[Word, MemoryClass]
+    names: dict[Word, MemoryClass]
+
+    def choose(
+        self,
+        memory_type: str | None = None,
+        metadata: dict[str, object] | None = None,
+        *,
+        agent_scoped: bool = False,
+    ) -> ClassChoice | None:
+        """The class a write is aimed at; None where `memory_type` is a word nobody mapped.
+
+        Of several names the most powerful counts: a client cannot hide one behind another. A
+        metadata value that names no class is ordinary metadata.
+        """
+        named: list[MemoryClass] = []
+        if memory_type is not None:
+            mapped = self.memory_type.get(memory_type)
+            if mapped is None:
+                return None
+            named.append(mapped)
+        for key in self.metadata_keys if metadata else ():
+            value = (metadata or {}).get(key)
+            if isinstance(value, str) and (found := self.names.get(value.strip().casefold())):
+                named.append(found)
+        if named:
+            most = max(named, key=lambda memory_class: memory_class.power)
+            return ClassChoice(memory_class=most, named=True)
+        mapped = self.agent_scoped if agent_scoped else self.default
+        return ClassChoice(memory_class=mapped, named=False)
+
+
+Matrix = dict[SourceKind, dict[MemoryClass, Cell]]
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The TOML document, every key required."""
+
+    matrix: Matrix
+    budgets: Budgets
+    trust: TrustRules
+    anchors: AnchorRules
+    classes: dict[Word, ClassMap]
+
+
+class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
+    """One epoch's rules. `digest` is the hex SHA-256 of the TOML text they were parsed from."""
+
+    matrix: Matrix
+    budgets: Budgets
+    trust: TrustRules
+    anchors: AnchorRules
+    classes: dict[str, ClassMap]
+    digest: str
+    epoch: int = 0
+
+    def cell(self, source: SourceKind, memory_class: MemoryClass) -> Cell:
+        """What the matrix says to a pair; refused where it says nothing."""
+        row = self.matrix.get(source)
+        return Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)
+
+
+_SECTIONS: Final = ("matrix", "budgets", "trust", "anchors", "classes")
+_AT = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
+_UNKNOWN_FIELD = re.compile(r"unknown field `([^`]+)`")
+_BAD_WORD = re.compile(r"Invalid enum value '([^']+)'")
+
+
+def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
+    """The rules that a TOML text says.
+
+    Raises:
+        RulesetError: Syntax, an unknown key, a missing pair or key, a wrong word or type.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RulesetError(f"not TOML: {error}") from None
+    try:
+        document = msgspec.convert(tables, _Document)
+    except msgspec.ValidationError as error:
+        raise RulesetError(_explained(text, str(error))) from None
+    _refuse_gaps(text, document)
+    return Ruleset(
+        matrix=document.matrix,
+        budgets=document.budgets,
+        trust=document.trust,
+        anchors=document.anchors,
+        classes=document.classes,
+        digest=hashlib.sha256(text.encode()).hexdigest(),
+        epoch=epoch,
+    )
+
+
+def _refuse_gaps(text: str, document: _Document) -> None:
+    for source in SourceKind:
+        row = document.matrix.get(source)
+        if row is None:
+            raise RulesetError(f"line {_line_of(text, ['matrix'])}: matrix.{source.value}: missing")
+        for memory_class in MemoryClass:
+            if memory_class not in row:
+                line = _line_of(text, ["matrix", source.value])
+                pair = f"matrix.{source.value}.{memory_class.value}"
+                raise RulesetError(f"line {line}: {pair}: missing pair")
+    for memory_class in MemoryClass:
+        if memory_class not in document.trust.soft_score_min:
+            line = _line_of(text, ["trust", "soft_score_min"])
+            key = f"trust.soft_score_min.{memory_class.value}"
+            raise RulesetError(f"line {line}: {key}: missing")
+
+
+def _explained(text: str, message: str) -> str:
+    found = _AT.fullmatch(message)
+    what, path = (found["what"], found["path"] or "") if found else (message, "")
+    keys = [key for key in path.replace("[...]", "").split(".") if key]
+    unknown = _UNKNOWN_FIELD.search(what) or _BAD_WORD.search(what)
+    line = _line_of(text, keys, unknown[1] if unknown else None)
+    return f"line {line}: {'.'.join(keys) or 'ruleset'}: {what}"
+
+
+def _line_of(text: str, keys: list[str], word: str | None = None) -> int:
+    """Where a key stands, as well as a line can be told without a parser that keeps positions."""
+    best, depth = 1, -1
+    table: list[str] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.split("#", 1)[0].strip()
+        if stripped.startswith("["):
+            table = stripped.strip("[]").split(".")
+        here = [*table, stripped.split("=", 1)[0].strip()] if "=" in stripped else table
+        matched = _shared_prefix_len(here, keys)
+        if matched == min(len(here), len(keys)) or matched > depth:
+            rank = matched * 2 + int(word is not None and word in stripped)
+            if rank > depth:
+                best, depth = number, rank
+    return best
+
+
+def _shared_prefix_len(first: list[str], second: list[str]) -> int:
+    count = 0
+    for mine, theirs in zip(first, second, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count

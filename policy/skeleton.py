@@ -1,0 +1,86 @@
+"""Text as matching sees it, and the code points no text may hold.
+
+A skeleton is only for matching: what is hashed, judged and stored is the text as it came.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from policy.confusables import ASCII_LOOKALIKES
+
+# C0 (without tab, line feed, carriage return), DEL, C1, bidi controls, surrogates, tag characters:
+# what a person who reads the text cannot see, or sees in another order than a model does.
+_FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_FORBIDDEN_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+# Blocks in which a code point that this Python does not know yet is next year's emoji.
+_EMOJI = ((0x1F000, 0x1FAFF),)
+
+# Letters that show as nothing, in no category of their own: Hangul fillers and the Braille blank.
+_BLANK_LETTERS = "\u115f\u1160\u3164\uffa0\u2800"
+_INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cc", "Cs", "Co", "Cn"})
+
+_SPACES = re.compile(r"[^\S\n]*\n\s*|[^\S\n]{2,}|[^\S\n ]")
+# Four or more single characters with the same separator between them: "i g n o r e", "i.g.n".
+_SPACED_OUT = re.compile(r"(?<![^\W_])[^\W_](?:([ .\-_*|/,:+~])[^\W_])(?:\1[^\W_]){2,}(?![^\W_])")
+
+
+def illegal_code_point(text: str) -> int | None:
+    """The first kind of code point in the text that no field may hold, or None.
+
+    Refused: lone surrogates, tag characters, bidi controls, C0 and C1 controls other than tab, line
+    feed and carriage return, noncharacters, and unassigned code points outside emoji blocks.
+    """
+    if text.isascii():
+        found = _FORBIDDEN_ASCII.search(text)
+        return ord(found[0]) if found else None
+    found = _FORBIDDEN.search(text)
+    if found:
+        return ord(found[0])
+    for char in set(text):
+        if char > "\x7f" and unicodedata.category(char) == "Cn" and not _is_emoji(ord(char)):
+            return ord(char)
+    return None
+
+
+def _is_emoji(code_point: int) -> bool:
+    return any(first <= code_point <= last for first, last in _EMOJI)
+
+
+def skeleton(text: str) -> str:
+    """The text with everything folded away that changes its look and not its words.
+
+    Compatibility forms, combining marks, invisible characters, letters that look like ASCII ones,
+    case, runs of white space, and letters spaced out one by one. Idempotent on ASCII text.
+    """
+    if not text.isascii():
+        text = _fold(text)
+    text = text.lower()
+    text = _SPACES.sub(_one_space, text).strip()
+    return _SPACED_OUT.sub(_joined, text)
+
+
+def _fold(text: str) -> str:
+    # Decompose before the marks are dropped, so that a precomposed letter loses its mark as well.
+    decomposed = unicodedata.normalize("NFKD", text)
+    kept = [
+        char
+        for char in decomposed
+        if char < "\x80"
+        or (unicodedata.category(char) not in _INVISIBLE_CATEGORIES and char not in _BLANK_LETTERS)
+    ]
+    folded = "".join(kept).translate(ASCII_LOOKALIKES).casefold()
+    return unicodedata.normalize("NFC", folded).translate(ASCII_LOOKALIKES)
+
+
+def _one_space(found: re.Match[str]) -> str:
+    return "\n" if "\n" in found[0] else " "
+
+
+def _joined(found: re.Match[str]) -> str:
+    return found[0].replace(found[1], "")
