@@ -1,0 +1,64 @@
+"""What every test shares: the two markers, the Hypothesis profiles and a printed size figure."""
+
+from __future__ import annotations
+
+import ast
+import os
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = os.environ.get("MNEMOGATE_HEAVY") == "1"
+CORPORA = os.environ.get("MNEMOGATE_CORPORA")
+
+# Derandomized, so that a red run is red again; the full suite draws other examples each time.
+hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
+hypothesis.settings.register_profile("full", max_examples=400, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("full" if HEAVY else "quick")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip, with the reason, what was not asked for or cannot run here."""
+    for item in items:
+        if item.get_closest_marker("heavy") is not None and not HEAVY:
+            item.add_marker(pytest.mark.skip(reason="heavy: set MNEMOGATE_HEAVY=1"))
+        if item.get_closest_marker("corpora") is not None and CORPORA is None:
+            item.add_marker(pytest.mark.skip(reason="corpora: set MNEMOGATE_CORPORA"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the size of the shipped code: a figure to watch, not a gate."""
+    files = [
+        path for name in ("policy", "proxy", "storage", "telemetry") for path in _sources(name)
+    ]
+    lines = sorted(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
+    spans = [
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    terminalreporter.write_line(
+        f"size: {len(lines)} files, {sum(lines)} lines, median {statistics.median(lines):.0f}, "
+        f"longest {lines[-1]}; {len(spans)} functions, "
+        f"{sum(span > 40 for span in spans)} over 40 lines"
+    )
+
+
+def _sources(package: str) -> Iterator[Path]:
+    return (ROOT / package).rglob("*.py")
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """The directory of real texts; only for tests marked `corpora`."""
+    if CORPORA is None:
+        pytest.fail("a test that reads the corpora must be marked: @pytest.mark.corpora")
+    return Path(CORPORA)

@@ -1,0 +1,169 @@
+"""Which package may import what, as allowlists: a new import is a decision, not an accident.
+
+`lint-imports` holds the layers; this holds everything else, third-party and standard library.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ("policy", "proxy", "storage", "telemetry")
+BROAD = {"Exception", "BaseException"}
+
+# Modules of the standard library that read no clock, draw no number and open nothing.
+PURE = frozenset({
+    "__future__", "base64", "binascii", "bisect", "collections", "enum", "functools", "hashlib",
+    "heapq", "itertools", "math", "operator", "re", "string", "struct", "types", "typing",
+    "unicodedata",
+})  # fmt: skip
+
+# The longest matching folder decides. A name allows itself and everything below it.
+ALLOWED: dict[str, frozenset[str]] = {
+    "policy": PURE | {"policy", "msgspec", "rfc8785", "tomllib"},
+    "proxy/dialects": PURE
+    | {"policy", "msgspec", "rfc8785", "proxy.dialects", "proxy.strict_json"}
+    # Parsing only: a test below refuses the calls that read the clock.
+    | {"datetime", "urllib.parse", "uuid"},
+    "telemetry": PURE
+    | {"policy.model", "policy.verdict", "telemetry", "msgspec", "opentelemetry"}
+    | {"prometheus_client", "contextlib", "http", "json", "logging", "queue", "threading", "time"},
+    "storage": PURE
+    | {"policy", "storage", "msgspec", "lmdb", "faiss", "numpy", "cryptography", "tokenizers"}
+    | {"asyncio", "concurrent", "contextlib", "errno", "fcntl", "hmac", "importlib", "json"}
+    | {"os", "pathlib", "queue", "secrets", "shutil", "stat", "tempfile", "threading", "time"}
+    | {"uuid"},
+    "proxy": frozenset(sys.stdlib_module_names)
+    | {"policy", "proxy", "storage", "telemetry", "msgspec", "rfc8785", "aiohttp"}
+    | {"cryptography", "numpy"},
+}
+
+# Attribute -> the one file that may use it.
+ONE_PLACE = {
+    "os.environ": {"proxy/settings.py"},
+    "os.environb": set[str](),
+    "os.getenv": set[str](),
+    "os.putenv": set[str](),
+    "json.load": set[str](),
+    "json.loads": {"proxy/strict_json.py"},
+}
+# The gate turns a check that raises into a refusal, the front turns the rest into an answer.
+BROAD_EXCEPT = {"policy/gate.py": 1, "proxy/responses.py": 1}
+
+FILES = sorted(path for name in SHIPPED for path in (ROOT / name).rglob("*.py"))
+TREES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_bytes()) for path in FILES}
+
+
+def _folder(path: str) -> str:
+    return max((folder for folder in ALLOWED if path.startswith(f"{folder}/")), key=len)
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def _covered(name: str, allowed: frozenset[str]) -> bool:
+    return any(name == entry or name.startswith(f"{entry}.") for entry in allowed)
+
+
+def _dotted(node: ast.Attribute) -> str:
+    return f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else ""
+
+
+@pytest.mark.parametrize("path", TREES)
+def test_each_module_imports_only_what_its_package_may(path: str) -> None:
+    allowed = ALLOWED[_folder(path)]
+    assert {name for name in _imports(TREES[path]) if not _covered(name, allowed)} == set()
+
+
+@pytest.mark.parametrize("folder", ["policy", "proxy/dialects", "storage", "telemetry"])
+def test_no_allowance_outlives_its_last_use(folder: str) -> None:
+    used = {
+        name for path, tree in TREES.items() if _folder(path) == folder for name in _imports(tree)
+    }
+    unused = {
+        entry
+        for entry in ALLOWED[folder] - PURE
+        if not any(_covered(name, frozenset({entry})) for name in used)
+    }
+    assert unused == set()
+
+
+@pytest.mark.parametrize("path", TREES)
+def test_environment_and_untyped_json_are_read_in_one_place(path: str) -> None:
+    tree = TREES[path]
+    used = {_dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    used |= _imports(tree)  # `from os import environ` is the same thing
+    for name, where in ONE_PLACE.items():
+        assert name not in used or path in where, name
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    return any(isinstance(node, ast.Name) and node.id in BROAD for node in ast.walk(handler.type))
+
+
+def _broad_handlers(tree: ast.Module) -> int:
+    handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    suppressed = [
+        argument
+        for call in calls
+        if getattr(call.func, "attr", getattr(call.func, "id", "")) == "suppress"
+        for argument in call.args
+        if isinstance(argument, ast.Name) and argument.id in BROAD
+    ]
+    return sum(map(_is_broad, handlers)) + len(suppressed)
+
+
+def test_exceptions_are_caught_broadly_in_two_places_and_both_answer_no() -> None:
+    assert {path: n for path, tree in TREES.items() if (n := _broad_handlers(tree))} == BROAD_EXCEPT
+
+
+def test_shipped_code_has_no_assert_because_dash_o_removes_it() -> None:
+    asserting = [
+        path
+        for path, tree in TREES.items()
+        if any(isinstance(node, ast.Assert) for node in ast.walk(tree))
+    ]
+    assert asserting == []
+
+
+IMPURE_CALLS = {"open", "print", "input", "eval", "exec", "compile", "__import__"}
+CLOCK_CALLS = {"now", "today", "utcnow", "uuid1", "uuid4"}
+PURE_FILES = [path for path in TREES if _folder(path) in {"policy", "proxy/dialects"}]
+
+
+@pytest.mark.parametrize("path", PURE_FILES)
+def test_policy_and_dialects_wait_for_nothing_and_read_no_clock(path: str) -> None:
+    for node in ast.walk(TREES[path]):
+        assert not isinstance(node, ast.AsyncFunctionDef | ast.Await)
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name):
+            assert node.func.id not in IMPURE_CALLS
+        elif isinstance(node.func, ast.Attribute):
+            assert node.func.attr not in CLOCK_CALLS
+
+
+def test_the_broad_handler_search_finds_one_when_it_is_there() -> None:
+    source = (
+        "try:\n    x()\nexcept (KeyError, Exception):\n    pass\nwith suppress(Exception):\n    y()"
+    )
+    assert _broad_handlers(ast.parse(source)) == 2
+
+
+def test_the_allowlist_refuses_a_sibling_with_a_similar_name() -> None:
+    assert not _covered("proxy.strict_json_lax", ALLOWED["proxy/dialects"])
+    assert not _covered("os", ALLOWED["policy"])

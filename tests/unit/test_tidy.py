@@ -1,0 +1,130 @@
+"""Size limits, unfinished work, and the mirror between code and its unit tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ("policy", "proxy", "storage", "telemetry")
+PYTHON = sorted(
+    path.relative_to(ROOT)
+    for folder in (*SHIPPED, "tests", "examples")
+    for path in (ROOT / folder).rglob("*.py")
+)
+PROSE = sorted(
+    path.relative_to(ROOT)
+    for pattern in ("*.md", "*.toml", "Makefile", "Dockerfile", "docs/**/*.md", "examples/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+PARAMETERS_MAX = 6
+COLUMNS_MAX = 100
+
+# Function -> why it may take more parameters than the rest.
+MANY_PARAMETERS = {
+    "policy/verdict.py:__init__": "a permit is exactly these facts",
+}
+
+# Module -> where it is tested instead of in a file of its own name.
+NO_TEST_OF_ITS_OWN: dict[str, str] = {}
+
+
+def _text(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def _functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [
+        node
+        for node in ast.walk(ast.parse(_text(path)))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    given = function.args
+    names = [arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return len([name for name in names if name not in {"self", "cls"}])
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    long = {str(path): len(_text(path).splitlines()) for path in PYTHON}
+    assert {path: lines for path, lines in long.items() if lines > FILE_LINES_MAX} == {}
+
+
+def test_no_function_is_longer_than_70_lines() -> None:
+    long = {
+        f"{path}:{function.name}": lines
+        for path in PYTHON
+        for function in _functions(path)
+        if (lines := (function.end_lineno or 0) - function.lineno + 1) > FUNCTION_LINES_MAX
+    }
+    assert long == {}
+
+
+def test_no_function_takes_more_than_six_parameters() -> None:
+    many = {
+        f"{path}:{function.name}"
+        for path in PYTHON
+        for function in _functions(path)
+        if _parameters(function) > PARAMETERS_MAX
+    }
+    assert many == set(MANY_PARAMETERS)
+
+
+def test_no_line_of_code_is_wider_than_100_columns() -> None:
+    wide = [
+        f"{path}:{number}"
+        for path in PYTHON
+        for number, line in enumerate(_text(path).splitlines(), start=1)
+        if len(line) > COLUMNS_MAX
+    ]
+    assert wide == []
+
+
+def test_nothing_says_that_it_is_unfinished() -> None:
+    # Spelled apart, so that this file does not name itself.
+    marks = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK|WI" + r"P)\b")
+    marked = [
+        f"{path}:{number}"
+        for path in (*PYTHON, *PROSE)
+        for number, line in enumerate(_text(path).splitlines(), start=1)
+        if marks.search(line)
+    ]
+    assert marked == []
+
+
+def _is_code(path: Path) -> bool:
+    """Whether the module holds more than a docstring, imports and `__all__`."""
+    return any(
+        not isinstance(node, ast.Expr | ast.Import | ast.ImportFrom | ast.Assign)
+        for node in ast.parse(_text(path)).body
+    )
+
+
+SOURCES = [path for path in PYTHON if path.parts[0] in SHIPPED and _is_code(path)]
+
+
+def _tests_of(source: Path) -> list[Path]:
+    """`proxy/a/b.py` is tested by `tests/unit/proxy/a/test_b.py`, or `test_b_<part>.py`."""
+    folder = ROOT / "tests" / "unit" / source.parent
+    stem = source.parent.name if source.stem == "__init__" else source.stem.strip("_")
+    return [*folder.glob(f"test_{stem}.py"), *folder.glob(f"test_{stem}_*.py")]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_each_module_has_a_unit_test_file_or_a_reason_not_to(source: Path) -> None:
+    if str(source) in NO_TEST_OF_ITS_OWN:
+        assert not _tests_of(source), "has a test file after all: drop it from the list"
+        return
+    assert _tests_of(source), f"no tests/unit/{source.parent}/test_{source.stem.strip('_')}.py"
+
+
+def test_each_exception_to_the_mirror_still_exists() -> None:
+    assert set(NO_TEST_OF_ITS_OWN) <= {str(path) for path in SOURCES}
