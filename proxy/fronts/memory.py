@@ -1,0 +1,130 @@
+"""The memory front: dialect, principal, operation, result, answer, in this order; no decisions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, get_args
+
+from proxy.dialects.operation import (
+    Dialect,
+    HttpReply,
+    HttpRequest,
+    Operation,
+    Result,
+    UnknownWrite,
+)
+from proxy.exchange import Answered, Incoming
+from proxy.responses import Failure, NotFound, attempt, problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import Principal
+    from proxy.auth import Authenticator
+    from telemetry.events import TraceContext
+
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+UNKNOWN_ROUTE: Final = "unknown"
+
+
+class Performs(Protocol):
+    """What the front needs of `proxy.session.Session`."""
+
+    async def perform(
+        self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
+    ) -> Result:
+        """The result of one decoded operation."""
+        ...
+
+
+def route_of(dialect: Dialect, operation: Operation | None) -> str:
+    """`native.write`, `mem0.search`: a dialect and what was asked of it, from a closed list."""
+    if operation is None:
+        return f"{dialect.name}.refused"
+    return f"{dialect.name}.{operation.__struct_config__.tag}"
+
+
+def routes_of(dialects: tuple[Dialect, ...]) -> frozenset[str]:
+    """Every route that telemetry may name."""
+    operations: tuple[type[Operation], ...] = get_args(Operation)
+    named = {
+        f"{dialect.name}.{operation.__struct_config__.tag}"
+        for dialect in dialects
+        for operation in operations
+    }
+    refused = {f"{dialect.name}.refused" for dialect in dialects}
+    return frozenset(named | refused | {UNKNOWN_ROUTE})
+
+
+class _Progress:
+    """How far one request came, for telemetry; lives as long as the request."""
+
+    __slots__ = ("operation", "principal", "request")
+
+    def __init__(self, request: HttpRequest) -> None:
+        self.request = request
+        self.operation: Operation | None = None
+        self.principal = ""
+
+
+class MemoryFront:
+    """Serves every dialect on one listener. Event loop only; holds no state of a request."""
+
+    name = "data"
+
+    def __init__(
+        self,
+        dialects: tuple[Dialect, ...],
+        session: Performs,
+        authenticator: Authenticator,
+        halt: Callable[[], None],
+    ) -> None:
+        self._dialects = dialects
+        self._session = session
+        self._authenticator = authenticator
+        self._halt = halt
+        self.routes = routes_of(dialects)
+
+    async def answer(self, incoming: Incoming) -> Answered:
+        """The answer in the dialect that claims the request, else problem details."""
+        dialect = next((one for one in self._dialects if one.claims(incoming.head)), None)
+        if dialect is None:
+            return await self._unclaimed(incoming)
+        progress = _Progress(incoming.head)
+        done = await attempt(self._serve(dialect, incoming, progress), self._halt)
+        error_type = ""
+        if isinstance(done, Failure):
+            error_type = done.error_type
+            done = dialect.refuse(progress.request, done.refusal, incoming.answering)
+        return Answered(
+            reply=done,
+            route=route_of(dialect, progress.operation),
+            principal=progress.principal,
+            error_type=error_type,
+        )
+
+    async def _serve(self, dialect: Dialect, incoming: Incoming, progress: _Progress) -> HttpReply:
+        principal = self._authenticator.require(dialect.credential(incoming.head), incoming.peer)
+        progress.principal = principal.principal_id
+        request = await incoming.complete()
+        progress.request = request
+        operation = dialect.decode(request)
+        progress.operation = operation
+        result = await self._session.perform(
+            principal, operation, dialect=dialect.name, trace=incoming.trace
+        )
+        return dialect.encode(request, operation, result, incoming.answering)
+
+    async def _unclaimed(self, incoming: Incoming) -> Answered:
+        """Nobody's route: not found for a read; for anything else a write that nobody knows."""
+        failure = await attempt(_nobody(incoming.head.method), self._halt)
+        return Answered(
+            reply=problem(failure.refusal, incoming.answering),
+            route=UNKNOWN_ROUTE,
+            error_type=failure.error_type,
+        )
+
+
+async def _nobody(method: str) -> Failure:
+    if method in _SAFE:
+        raise NotFound
+    raise UnknownWrite

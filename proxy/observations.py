@@ -1,0 +1,72 @@
+"""What an agent is shown instead of refused content: one fixed text per reason.
+
+Closed on purpose. A refusal that quotes the candidate, or a name in it, carries the attack to the
+model that was to be kept from it; so these hold a reason code, a class, and what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policy.verdict import InvariantBroken, Reason
+
+if TYPE_CHECKING:
+    from policy.model import MemoryClass
+
+_ASK_PERSON: Final = "If the person you work for wants it remembered, ask them to confirm it."
+_ORDINARY: Final = "Facts and events may be stored as ordinary knowledge without naming a class."
+_OPERATOR: Final = "Only an operator can change that; go on without it."
+
+NEXT: Final[dict[Reason, str]] = {
+    Reason.GATE_UNAVAILABLE: "The gate could not decide. Nothing was stored; try again later.",
+    Reason.SOURCE_CLASS_FORBIDDEN: f"This source may not write this class. {_ORDINARY}",
+    Reason.CLASS_FLOOR: f"It reads as an instruction about future behaviour. {_ASK_PERSON}",
+    Reason.SOURCE_BELOW_STORED: (
+        "The stored memory comes from a more trusted source than this change. " + _ASK_PERSON
+    ),
+    Reason.TARGET_MISSING: "There is no such memory here. Search or list to find the right one.",
+    Reason.PERSON_REQUIRED: f"A person has to decide this. {_ASK_PERSON}",
+    Reason.DIRECTIVE_LANGUAGE: f"It reads as an instruction to an agent. {_ORDINARY}",
+    Reason.INJECTION_LANGUAGE: f"It reads as an attempt to steer an agent. {_ORDINARY}",
+    Reason.TRUST_INSUFFICIENT: f"This credential may write episodes only. {_OPERATOR}",
+    Reason.TRUST_SOFT_SCORE: "Too many recent writes of this credential went wrong. Slow down.",
+    Reason.DIGEST_MISMATCH: "What was to be committed is not what was judged. Send it again.",
+    Reason.NONCE_REPLAYED: "This nonce was used for another request. Send a new one.",
+    Reason.NONCE_INCARNATION: "This nonce belongs to another life of the store. Send a new one.",
+    Reason.PROMOTION_TOKEN_MISSING: f"This class needs a promotion token. {_ASK_PERSON}",
+    Reason.PROMOTION_TOKEN_INVALID: f"The promotion token does not fit this write. {_OPERATOR}",
+    Reason.PROMOTION_TOKEN_EXPIRED: f"The promotion token has expired. {_ASK_PERSON}",
+    Reason.PROMOTION_TOKEN_SPENT: f"The promotion token was used before. {_ASK_PERSON}",
+    Reason.NOT_INTERCEPTED: "The write did not come in through the gate. Send it again.",
+    Reason.AUDIT_MISMATCH: "The write differs from its audit record. Send it again.",
+    Reason.CONTRADICTS_ANCHOR: f"It contradicts a registered source of truth. {_OPERATOR}",
+    Reason.OUTRANKS_ANCHOR: f"It would displace a registered source of truth. {_OPERATOR}",
+    Reason.OVERSIZE: "It is too large. Store a shorter version.",
+    Reason.RATE_LIMITED: "Too many writes in a short time. Wait before the next one.",
+    Reason.QUOTA_EXCEEDED: f"The budget for this topic or store is used up. {_OPERATOR}",
+    Reason.DRIFT_ALARM: f"Memories of this kind are under watch. {_OPERATOR}",
+    Reason.DENIED_BY_PERSON: "A person decided against it. Go on without it.",
+}
+
+
+def observation_for(decision: str, reason: Reason | None, memory_class: MemoryClass) -> str:
+    """The text for one written item: state, reason code, class, and what the agent may do next.
+
+    Args:
+        decision: "admit", "hold", "reject", "missing" or "error".
+        reason: Why it was not admitted; None for an admit.
+        memory_class: The class under which it was judged.
+
+    Raises:
+        InvariantBroken: A refusal without a reason.
+    """
+    if decision == "admit":
+        return f"Stored as {memory_class.value}."
+    if reason is None:
+        raise InvariantBroken("a refusal always has a reason")
+    if decision == "hold":
+        return (
+            f"Not stored yet ({reason.value}, {memory_class.value}): it waits for a person. "
+            "Do not send it again; go on without it."
+        )
+    return f"Not stored ({reason.value}, {memory_class.value}). {NEXT[reason]}"

@@ -1,0 +1,175 @@
+"""The one table from verdict or exception to wire answer, and the one place that catches broadly.
+
+Whatever goes wrong, the answer is *no*, says which kind of wrong, and holds nothing that the peer
+or the store put in: no exception text, no traceback, no content.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from policy.verdict import InvariantBroken
+from proxy.auth import NotOperator, Unauthenticated
+from proxy.dialects.operation import (
+    Answering,
+    HttpReply,
+    MalformedRequest,
+    Refusal,
+    UnknownWrite,
+)
+from proxy.observations import observation_for
+from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable, UnknownCandidate
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["Failure", "NotFound", "attempt", "observation_for", "problem", "refusal_for"]
+
+_LOG: Final = logging.getLogger("mnemogate.responses")
+PROBLEM_TYPE: Final = "application/problem+json"
+PROBLEM_BASE: Final = "urn:mnemogate:problem:"
+RETRY_S: Final = 1
+THROTTLE_S: Final = 60
+
+_TITLES: Final[dict[int, str]] = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    409: "Conflict",
+    411: "Length Required",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    415: "Unsupported Media Type",
+    417: "Expectation Failed",
+    421: "Misdirected Request",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+}
+
+_T = TypeVar("_T")
+
+
+class NotFound(Exception):  # noqa: N818 - an answer, not a fault
+    """Nothing of that name; `detail` is one of our own fixed texts."""
+
+    def __init__(self, detail: str = "there is nothing here") -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of work that did not succeed."""
+
+    refusal: Refusal
+    error_type: str
+
+
+def refuse(
+    status: int, detail: str, *, retry_after_s: int | None = None, title: str | None = None
+) -> Refusal:
+    """A refusal with the fixed title of its status."""
+    return Refusal(
+        status=status,
+        title=title or _TITLES.get(status, "Refused"),
+        detail=detail,
+        retry_after_s=retry_after_s,
+    )
+
+
+def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911 - it is the table
+    """The answer for a failure, content-free."""
+    match error:
+        case MalformedRequest():
+            return refuse(error.status, error.detail)
+        case UnknownWrite():
+            return refuse(403, "unknown_write: this route would change memory and is not known")
+        case Unauthenticated(throttled=True):
+            return refuse(429, "too many failed attempts", retry_after_s=THROTTLE_S)
+        case Unauthenticated():
+            return refuse(401, "a valid credential is required")
+        case NotOperator():
+            return refuse(403, "not_operator: this needs an operator's credential")
+        case NotFound():
+            return refuse(404, error.detail)
+        case UnknownCandidate():
+            return refuse(404, "no candidate of that id is held")
+        case StoreUnavailable():
+            return refuse(
+                503, "store_unavailable: nothing was written; try again", retry_after_s=RETRY_S
+            )
+        case OutcomeUnknown():
+            return refuse(
+                503,
+                "outcome_unknown: ask again with the same nonce to learn what became of it",
+                retry_after_s=RETRY_S,
+            )
+        case StorageError():
+            return refuse(503, "cannot_decide: the store failed; nothing was admitted")
+        case _:
+            return refuse(500, "cannot_decide: an internal failure; nothing was admitted")
+
+
+async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure:
+    """The result of the work, or how to answer instead.
+
+    Cancellation passes through. A broken invariant is answered like any other failure, and then
+    `halt` stops the process: what it would do next cannot be relied on.
+    """
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 - the one broad catch: it answers no
+        name = type(error).__name__
+        refusal = refusal_for(error)
+        if refusal.status >= 500:  # noqa: PLR2004 - a fault of ours, not of the peer
+            # The type alone: messages and frames of an exception hold what the peer sent.
+            _LOG.error("request failed", extra={"error_type": name})
+        if isinstance(error, InvariantBroken):
+            _LOG.critical("invariant broken, stopping", extra={"error_type": name})
+            halt()
+        return Failure(refusal=refusal, error_type=name)
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """RFC 9457 problem details, with our extension members."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    trace_id: str = ""
+    decision: str = ""
+    reason: str = ""
+    step: int | None = None
+    memory_class: str = ""
+    candidate_id: str = ""
+    observation: str = ""
+
+
+def problem(refusal: Refusal, answering: Answering) -> HttpReply:
+    """A failure as problem details: for requests that no dialect claimed, and the native one."""
+    code = refusal.title.lower().replace(" ", "_")
+    body = msgspec.json.encode(
+        Problem(
+            type=PROBLEM_BASE + code,
+            title=refusal.title,
+            status=refusal.status,
+            detail=refusal.detail,
+            trace_id=answering.trace_id,
+        )
+    )
+    headers: tuple[tuple[str, str], ...] = ()
+    if refusal.retry_after_s is not None:
+        headers += (("Retry-After", str(refusal.retry_after_s)),)
+    if refusal.status == 401:  # noqa: PLR2004 - RFC 9110 wants the header with this status
+        headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
+    return HttpReply(status=refusal.status, body=body, content_type=PROBLEM_TYPE, headers=headers)

@@ -1,0 +1,297 @@
+"""Listeners: sockets and TLS in, checked requests to a front, answers out. No decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import socket
+import ssl
+import struct
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from proxy.auth import Peer
+from proxy.dialects.operation import Answering, HttpReply, HttpRequest, MalformedRequest
+from proxy.exchange import Answered, Front, Incoming
+from proxy.intake import HostRules, body_of, head_of
+from proxy.limits import GuardedServer
+from proxy.responses import Failure, attempt, problem, refuse
+from proxy.settings import Address, Tls
+from telemetry import propagation
+from telemetry.events import RequestServed, TraceContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aiohttp.web_request import BaseRequest
+
+    from proxy.settings import Limits
+    from proxy.surroundings import Surroundings
+
+HANDSHAKE_S: Final = 5.0
+BACKLOG: Final = 128
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_REQUEST_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
+_UCRED: Final = struct.Struct("3i")
+_PUBLIC_MODE: Final = 0o666
+_PRIVATE_MODE: Final = 0o600
+REFUSED_ROUTE: Final = "refused"
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """A server context: TLS 1.2 or later, and a client certificate where a CA for it is set.
+
+    Raises:
+        OSError: A file cannot be read, or does not hold what it should (ssl.SSLError is one).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(tls.cert, tls.key)
+    if tls.client_ca is not None:
+        context.load_verify_locations(tls.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def peer_of(transport: asyncio.BaseTransport | None) -> Peer:
+    """What the kernel and the TLS layer attest about the other end."""
+    if transport is None:
+        return Peer(address="")
+    uid = peer_uid(transport)
+    if uid is not None:
+        return Peer(address=f"uid:{uid}", uid=uid)
+    name: object = transport.get_extra_info("peername")
+    address = str(name[0]) if isinstance(name, tuple) and name else ""
+    certificate = transport.get_extra_info("peercert")
+    return Peer(address=address, subjects=_subjects(certificate) if certificate else ())
+
+
+def peer_uid(transport: asyncio.BaseTransport) -> int | None:
+    """Uid of the process that connected to a Unix socket (SO_PEERCRED); None on TCP."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.family != socket.AF_UNIX:
+        return None
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    return int(_UCRED.unpack(raw)[1])
+
+
+def _subjects(certificate: dict[str, tuple[tuple[object, ...], ...]]) -> tuple[str, ...]:
+    """`CN:`, `DNS:` and `URI:` names of a certificate that the TLS layer has verified."""
+    names: list[str] = []
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in {"DNS", "URI"}:
+            names.append(f"{kind}:{value}")
+    for relative in certificate.get("subject", ()):
+        names.extend(
+            f"CN:{pair[1]}"
+            for pair in relative
+            if isinstance(pair, tuple) and pair[0] == "commonName"
+        )
+    return tuple(names)
+
+
+class Listener:
+    """One front on any number of sockets. Event loop only.
+
+    Every request is answered, counted once and bounded in size, time and number in flight.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        *,
+        limits: Limits,
+        rules: HostRules,
+        surroundings: Surroundings,
+        halt: Callable[[], None],
+    ) -> None:
+        self._front = front
+        self._limits = limits
+        self._rules = rules
+        self._out = surroundings
+        self._halt = halt
+        self._in_flight = 0
+        self._sockets: list[asyncio.Server] = []
+        self._guards: list[GuardedServer] = []
+        self._unix_paths: list[Path] = []
+
+    async def open_tcp(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
+        """Listen; the answer holds the port that was chosen.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        guard = self._guarded(lambda _transport: True)
+        loop = asyncio.get_running_loop()
+        opened = await loop.create_server(
+            guard,
+            address.host,
+            address.port,
+            ssl=tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=HANDSHAKE_S if tls else None,
+        )
+        self._sockets.append(opened)
+        return Address(host=address.host, port=opened.sockets[0].getsockname()[1])
+
+    async def open_unix(self, path: Path, uids: frozenset[int], *, private: bool) -> None:
+        """Listen on a Unix socket for peers of these user ids; `private` closes it to the rest.
+
+        Raises:
+            OSError: The socket cannot be made, or another process serves it.
+        """
+        guard = self._guarded(lambda transport: peer_uid(transport) in uids)
+        listening = _bind_unix(path, _PRIVATE_MODE if private else _PUBLIC_MODE)
+        opened = await asyncio.get_running_loop().create_unix_server(
+            guard, sock=listening, backlog=BACKLOG
+        )
+        self._sockets.append(opened)
+        self._unix_paths.append(path)
+
+    async def close(self) -> None:
+        """Stop accepting, let running requests finish within the drain time, close."""
+        for opened in self._sockets:
+            opened.close()
+        for path in self._unix_paths:
+            path.unlink(missing_ok=True)
+        for guard in self._guards:
+            guard.pre_shutdown()
+        async with asyncio.TaskGroup() as group:
+            for guard in self._guards:
+                group.create_task(guard.shutdown(self._limits.drain_seconds))
+        self._sockets.clear()
+        self._guards.clear()
+        self._unix_paths.clear()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being answered now."""
+        return self._in_flight
+
+    def _guarded(self, welcome: Callable[[asyncio.BaseTransport], bool]) -> GuardedServer:
+        guard = GuardedServer(self._handle, limits=self._limits, welcome=welcome)
+        self._guards.append(guard)
+        return guard
+
+    async def _handle(self, request: BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        started_ns = self._out.clock_ns()
+        trace = self._trace(request)
+        answering = Answering(
+            trace_id=trace.trace_id,
+            now_ms=started_ns // 1_000_000,
+            request_id=self._request_id(request),
+        )
+        self._in_flight += 1
+        try:
+            if self._in_flight > self._limits.requests_max:
+                busy = refuse(503, "busy: too many requests at once", retry_after_s=1)
+                answered = Answered(reply=problem(busy, answering), route=REFUSED_ROUTE)
+            else:
+                answered = await self._answer(request, trace, answering)
+        finally:
+            self._in_flight -= 1
+        self._out.record(
+            RequestServed(
+                context=trace,
+                listener=self._front.name,
+                method=request.method,
+                route=answered.route,
+                status=answered.reply.status,
+                started_ns=started_ns,
+                ended_ns=self._out.clock_ns(),
+                principal=answered.principal,
+                error_type=answered.error_type,
+            )
+        )
+        return _response(request, answered.reply, trace, answering)
+
+    async def _answer(
+        self, request: BaseRequest, trace: TraceContext, answering: Answering
+    ) -> Answered:
+        head = await attempt(self._checked(request), self._halt)
+        if isinstance(head, Failure):
+            return Answered(
+                reply=problem(head.refusal, answering),
+                route=REFUSED_ROUTE,
+                error_type=head.error_type,
+            )
+        incoming = Incoming(
+            head=head,
+            peer=peer_of(request.transport),
+            trace=trace,
+            answering=answering,
+            read_body=lambda: body_of(request, head, self._limits, lambda: _say_continue(request)),
+        )
+        return await self._front.answer(incoming)
+
+    async def _checked(self, request: BaseRequest) -> HttpRequest:
+        head = head_of(request)
+        self._rules.check(head.headers)
+        return head
+
+    def _trace(self, request: BaseRequest) -> TraceContext:
+        return propagation.accept(
+            request.headers.getall("traceparent", []),
+            request.headers.getall("tracestate", []),
+            lambda count: bytes.fromhex(self._out.random_hex(count)),
+        )
+
+    def _request_id(self, request: BaseRequest) -> str:
+        """The peer's id where it can spell nothing but hex digits, else one of ours."""
+        given = request.headers.get("X-Request-ID", "")
+        return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
+
+
+def _response(
+    request: BaseRequest, reply: HttpReply, trace: TraceContext, answering: Answering
+) -> web.Response:
+    response = web.Response(status=reply.status, body=reply.body, reason=reply.phrase)
+    for name, value in reply.headers:
+        response.headers[name] = value
+    response.headers["Content-Type"] = reply.content_type
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["traceparent"] = propagation.format_traceparent(trace)
+    response.headers["Mnemogate-Trace-Id"] = trace.trace_id
+    response.headers["X-Request-ID"] = answering.request_id
+    response.headers["Server"] = "mnemogate"
+    if not request.content.is_eof():
+        # What is left of the body must not be read as the next request.
+        response.force_close()
+    return response
+
+
+def _say_continue(request: BaseRequest) -> None:
+    if request.transport is None:
+        raise MalformedRequest("body: the connection is gone", status=400)
+    request.transport.write(_CONTINUE)
+
+
+def _bind_unix(path: Path, mode: int) -> socket.socket:
+    """A bound socket; between bind and listen nobody can connect, so its mode is never too wide."""
+    _remove_stale(path)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.bind(str(path))
+        path.chmod(mode)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a process that is gone; a living one keeps it."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+    raise OSError(errno.EADDRINUSE, "another process serves this Unix socket")
