@@ -5,7 +5,7 @@ Text may only lower a label or raise a class. Raising a label needs a channel th
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -78,9 +78,10 @@ def _language_of_metadata(metadata_json: str) -> Language:
         elif depth >= _METADATA_DEPTH_MAX:
             return Language.INJECTION
         elif isinstance(value, list):
-            pending.extend((part, depth + 1) for part in value)
+            pending.extend((part, depth + 1) for part in cast("list[object]", value))
         elif isinstance(value, dict):
-            pending.extend((part, depth + 1) for pair in value.items() for part in pair)
+            pairs = cast("dict[str, object]", value).items()
+            pending.extend((part, depth + 1) for pair in pairs for part in pair)
     return found
 
 

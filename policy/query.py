@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import enum
+import math
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import Memory
 
 FILTER_DEPTH_MAX = 8
 FILTER_NODES_MAX = 64
@@ -75,3 +82,168 @@ class Not(msgspec.Struct, frozen=True, kw_only=True, tag="not"):
 Filter = Test | AllOf | AnyOf | Not
 
 EVERYTHING = AllOf(parts=())
+
+
+# A filter built by a dialect is bounded before anything walks it.
+FILTER_VALUES_MAX = 1_000
+FILTER_TEXT_LEN_MAX = 4_096
+
+
+class FilterRefused(ValueError):  # noqa: N818 - says what was done with the filter
+    """A filter is too deep, too large, or a comparison in it makes no sense; the message says."""
+
+
+def validate(where: Filter) -> None:
+    """Check that a filter is bounded and that each comparison has what it compares with.
+
+    Raises:
+        FilterRefused: Depth over 8, more than 64 parts, values missing or too many or too long.
+    """
+    pending: list[tuple[Filter, int]] = [(where, 1)]
+    seen_count = 0
+    while pending:
+        node, depth = pending.pop()
+        seen_count += 1
+        if depth > FILTER_DEPTH_MAX:
+            raise FilterRefused(f"filter deeper than {FILTER_DEPTH_MAX}")
+        match node:
+            case AllOf(parts=parts) | AnyOf(parts=parts):
+                pending.extend((part, depth + 1) for part in parts)
+            case Not(part=part):
+                pending.append((part, depth + 1))
+            case Test():
+                _validate_test(node)
+        if seen_count + len(pending) > FILTER_NODES_MAX:
+            raise FilterRefused(f"filter of more than {FILTER_NODES_MAX} parts")
+
+
+def _validate_test(test: Test) -> None:
+    if (test.field is Field.METADATA) != (test.key is not None):
+        raise FilterRefused("a metadata comparison names a key, and no other does")
+    count = len(test.values)
+    wanted = {Compare.PRESENT: count == 0, Compare.IN: count <= FILTER_VALUES_MAX}
+    if not wanted.get(test.compare, count == 1):
+        raise FilterRefused(f"wrong number of values for {test.compare.value}")
+    for value in (*test.values, test.key):
+        if isinstance(value, str) and len(value) > FILTER_TEXT_LEN_MAX:
+            raise FilterRefused("a value of the filter is too long")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise FilterRefused("a value of the filter is not finite")
+
+
+def matches(where: Filter, memory: Memory) -> bool:
+    """Whether a memory matches. Values of different types are never equal, and true is not 1."""
+    return _matches(where, _Columns(memory))
+
+
+class _Columns:
+    """One memory as a filter sees it; its metadata is decoded at most once."""
+
+    __slots__ = ("_memory", "_metadata")
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._metadata: dict[str, object] | None = None
+
+    def value(self, test: Test) -> object:
+        if test.field is Field.METADATA:
+            return self._metadata_of().get(test.key or "")
+        return _READERS[test.field](self._memory)
+
+    def _metadata_of(self) -> dict[str, object]:
+        if self._metadata is None:
+            text = self._memory.metadata_json
+            self._metadata = {} if text is None else _METADATA.decode(text)
+        return self._metadata
+
+
+_METADATA = msgspec.json.Decoder(dict[str, object])
+_READERS: dict[Field, Callable[[Memory], object]] = {
+    Field.USER_ID: lambda memory: memory.scope.user_id,
+    Field.AGENT_ID: lambda memory: memory.scope.agent_id,
+    Field.RUN_ID: lambda memory: memory.scope.run_id,
+    Field.APP_ID: lambda memory: memory.scope.app_id,
+    Field.TARGET: lambda memory: memory.target,
+    Field.MEMORY_ID: lambda memory: memory.memory_id,
+    Field.MEMORY_CLASS: lambda memory: memory.memory_class.value,
+    Field.SOURCE: lambda memory: memory.source.value,
+    Field.CREATED_AT_MS: lambda memory: memory.created_at_ms,
+    Field.UPDATED_AT_MS: lambda memory: memory.updated_at_ms,
+    Field.TEXT: lambda memory: memory.text,
+}
+
+
+def _matches(where: Filter, columns: _Columns) -> bool:
+    match where:
+        case Test():
+            return _test(where, columns.value(where))
+        case AllOf(parts=parts):
+            return all(_matches(part, columns) for part in parts)
+        case AnyOf(parts=parts):
+            return any(_matches(part, columns) for part in parts)
+        case Not(part=part):
+            return not _matches(part, columns)
+
+
+def _test(test: Test, value: object) -> bool:
+    if test.compare is Compare.PRESENT:
+        return value is not None
+    if test.compare is Compare.IN:
+        return any(_equal(value, wanted) for wanted in test.values)
+    wanted = test.values[0]
+    order = _ORDERS.get(test.compare)
+    if order is not None:
+        compared = _order(value, wanted)
+        return compared is not None and order(compared)
+    return _COMPARISONS[test.compare](value, wanted)
+
+
+_ORDERS: dict[Compare, Callable[[int], bool]] = {
+    Compare.GT: lambda order: order > 0,
+    Compare.GTE: lambda order: order >= 0,
+    Compare.LT: lambda order: order < 0,
+    Compare.LTE: lambda order: order <= 0,
+}
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _equal(value: object, wanted: object) -> bool:
+    if _is_number(value) and _is_number(wanted):
+        return value == wanted
+    return type(value) is type(wanted) and value == wanted
+
+
+def _order(value: object, wanted: object) -> int | None:
+    """-1, 0 or 1; None where the two have no order."""
+    if _is_number(value) and _is_number(wanted):
+        return (value > wanted) - (value < wanted)
+    if isinstance(value, str) and isinstance(wanted, str):
+        return (value > wanted) - (value < wanted)
+    return None
+
+
+def _casefolded(value: object) -> object:
+    if isinstance(value, str):
+        return value.casefold()
+    if isinstance(value, list):
+        return [_casefolded(part) for part in cast("list[object]", value)]
+    return value
+
+
+def _contains(value: object, wanted: object) -> bool:
+    if isinstance(value, str):
+        return isinstance(wanted, str) and wanted in value
+    if isinstance(value, list):
+        return any(_equal(part, wanted) for part in cast("list[object]", value))
+    return False
+
+
+_COMPARISONS: dict[Compare, Callable[[object, object], bool]] = {
+    Compare.EQ: _equal,
+    Compare.NE: lambda value, wanted: not _equal(value, wanted),
+    Compare.CONTAINS: _contains,
+    Compare.ICONTAINS: lambda value, wanted: _contains(_casefolded(value), _casefolded(wanted)),
+}

@@ -1,0 +1,182 @@
+"""Whether a candidate outranks or contradicts an anchor (MWP 3.2, check 8). No model takes part.
+
+The comparison is lexical and explainable: two sentences say almost the same, and differ in a
+negation, a number, an opposite or one value. What is put in quite other words passes here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Final
+
+import msgspec
+
+# Share of the shorter sentence's words that both must have before they are about the same thing.
+_SAME_SUBJECT_MIN: Final = 0.6
+# And share of the anchor's own words, or a two-word text would contradict a long statement.
+_OF_ANCHOR_MIN: Final = 0.5
+_SHARED_WORDS_MIN: Final = 2
+_REPLACED_LEN_MAX: Final = 3
+_SENTENCES_MAX: Final = 200
+
+
+def _in_order(text: str) -> list[str]:
+    return text.split()
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SENTENCE = re.compile(r"[.!?;\n]+(?=\s|$)|\n+")
+_WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?")
+_NEGATIVE: Final = _words(
+    "not no never none nobody nothing neither nor cannot without hardly avoid refuse"
+)
+_EMPTY: Final = _words(
+    "a an the this that these those of and or our your my their his her its we you i they he "
+    "she it is are was were be been being am do does did has have had will would shall should "
+    "must may might can could to for in on at by with from as so just also only very please "
+    "all any every always"
+)
+# After one of these a statement says what it states; before it stands what it is about.
+_STATES: Final = _words(
+    "is are was were be must should shall will can may has have costs cost use uses needs "
+    "need requires require to for at by with from in on within after before until equals "
+    "means named called"
+)
+_OPPOSITES: Final = _in_order(
+    "allow/deny allow/forbid allow/prohibit permit/forbid permit/deny permit/prohibit "
+    "enable/disable accept/reject accept/refuse approve/reject approve/deny include/exclude "
+    "before/after more/less above/below over/under minimum/maximum least/most "
+    "required/optional mandatory/optional true/false open/closed public/private on/off "
+    "safe/unsafe trusted/untrusted free/paid increase/decrease start/stop always/never "
+    "everyone/nobody internal/external encrypt/decrypt encrypted/plaintext morning/evening "
+    "day/night left/right buy/sell secure/insecure legal/illegal refundable/nonrefundable"
+)
+
+
+def _both_ways(pairs: list[str]) -> dict[str, frozenset[str]]:
+    opposites: dict[str, frozenset[str]] = {}
+    for pair in pairs:
+        one, _, other = pair.partition("/")
+        opposites[one] = opposites.get(one, frozenset()) | {other}
+        opposites[other] = opposites.get(other, frozenset()) | {one}
+    return opposites
+
+
+_OPPOSITE: Final = _both_ways(_OPPOSITES)
+_NUMBERS: Final[dict[str, str]] = dict(
+    zip(
+        _in_order("zero one two three four five six seven eight nine ten eleven twelve"),
+        map(str, range(13)),
+        strict=True,
+    )
+)
+
+
+class _Sentence(msgspec.Struct, frozen=True):
+    words: tuple[str, ...]  # every word, stemmed
+    content: frozenset[str]  # without numbers, negations and empty words
+    numbers: frozenset[str]
+    negations: int
+
+
+def contradicts(statement_skeleton: str, candidate_skeleton: str) -> bool:
+    """Whether some sentence of the candidate denies, or gives another value for, the statement."""
+    stated = _sentences(statement_skeleton)
+    return any(
+        _denies(anchor, offered) for offered in _sentences(candidate_skeleton) for anchor in stated
+    )
+
+
+def outranks(anchor_score: float, candidate_score: float, margin: float) -> bool:
+    """Whether the candidate answers the anchor's own question better, by more than the margin.
+
+    Scores that are no numbers outrank: a shadow that cannot be compared is no evidence of safety.
+    """
+    return not candidate_score <= anchor_score + margin
+
+
+def _sentences(text: str) -> list[_Sentence]:
+    parts = [part for part in _SENTENCE.split(text) if part.strip()][:_SENTENCES_MAX]
+    return [_sentence(part) for part in parts]
+
+
+def _sentence(text: str) -> _Sentence:
+    words: list[str] = []
+    negations = 0
+    numbers: set[str] = set()
+    for word in _WORD.findall(text.replace("\u2019", "'")):
+        plain = _NUMBERS.get(word, word)
+        if plain in _NEGATIVE or plain.endswith("n't"):
+            negations += 1
+        elif plain[0].isdigit():
+            numbers.add(plain.replace(",", ""))
+            words.append(plain.replace(",", ""))
+        else:
+            words.append(_stem(plain))
+    content = frozenset(word for word in words if word not in _EMPTY and not word[0].isdigit())
+    return _Sentence(tuple(words), content, frozenset(numbers), negations)
+
+
+_STEM_LEN_MIN: Final = 4
+
+
+def _stem(word: str) -> str:
+    if word in _STATES or word in _EMPTY or word in _OPPOSITE:
+        return word
+    word = word.removesuffix("'s")
+    for suffix in ("ing", "ed", "es", "s"):
+        if word.endswith(suffix) and len(word) - len(suffix) >= _STEM_LEN_MIN - 1:
+            base = word.removesuffix(suffix)
+            return base if base in _OPPOSITE or suffix != "es" else base.removesuffix("e")
+    return word.removesuffix("e") if len(word) > _STEM_LEN_MIN else word
+
+
+def _denies(anchor: _Sentence, offered: _Sentence) -> bool:
+    if not _same_subject(anchor, offered):
+        return False
+    opposed = _opposed(anchor, offered)
+    if anchor.negations % 2 != offered.negations % 2:
+        return not opposed
+    if opposed:
+        return True
+    if anchor.numbers and offered.numbers:
+        return not anchor.numbers & offered.numbers
+    return _another_value(anchor, offered)
+
+
+def _same_subject(anchor: _Sentence, offered: _Sentence) -> bool:
+    if not anchor.content or not offered.content:
+        return False
+    shared_len = len(anchor.content & offered.content)
+    return (
+        shared_len >= min(_SHARED_WORDS_MIN, len(anchor.content))
+        and shared_len >= _SAME_SUBJECT_MIN * min(len(anchor.content), len(offered.content))
+        and shared_len >= _OF_ANCHOR_MIN * len(anchor.content)
+    )
+
+
+def _opposed(anchor: _Sentence, offered: _Sentence) -> bool:
+    """One says the opposite word of the other; a negation beside it turns it back."""
+    new = set(offered.words) - set(anchor.words)
+    return any(
+        _OPPOSITE.get(word, frozenset()) & new for word in anchor.words if word not in offered.words
+    )
+
+
+def _another_value(anchor: _Sentence, offered: _Sentence) -> bool:
+    """The same statement word for word, with another value where the statement states one."""
+    matcher = difflib.SequenceMatcher(None, anchor.words, offered.words, autojunk=False)
+    changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
+    if len(changes) != 1 or changes[0][0] != "replace":
+        return False
+    _, from_start, from_end, to_start, to_end = changes[0]
+    if max(from_end - from_start, to_end - to_start) > _REPLACED_LEN_MAX:
+        return False
+    old, new = set(anchor.words[from_start:from_end]), set(offered.words[to_start:to_end])
+    if not (old - _EMPTY) or not (new - _EMPTY):
+        return False
+    return bool(_STATES & set(anchor.words[:from_start]))

@@ -1,0 +1,129 @@
+"""Promotion tokens: what one says, and the exact bytes that are signed (MWP 3.2, check 6).
+
+Pure: signing, the current time and whether a token was spent come from outside.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.facts import TokenState
+from policy.model import NONCE_LEN_MAX, Digest, MemoryClass, Name
+
+TOKEN_LEN_MAX: Final = 4_096
+_DOMAIN: Final = b"mnemogate promotion token v1\n"
+_SIGNATURE_LEN: Final = 64
+
+Hex32 = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+Hex64 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class TokenMalformed(ValueError):  # noqa: N818 - a state of the text
+    """The text is not a promotion token."""
+
+
+class PromotionToken(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Leave for one candidate to land in one class, once.
+
+    `binding` ties it to the candidate's digest under the token's own random `serial`, so the digest
+    itself is in no token. `from_class` is None where nothing is stored yet.
+    """
+
+    serial: Hex32
+    binding: Hex64
+    tenant: Name
+    principal_id: Name
+    nonce: Annotated[str, Meta(min_length=1, max_length=NONCE_LEN_MAX)]
+    to_class: MemoryClass
+    expires_at_ms: Annotated[int, Meta(ge=0, le=2**53 - 1)]
+    from_class: MemoryClass | None = None
+
+
+class TokenContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The candidate that a token came with, as the sidecar sees it."""
+
+    digest: Digest
+    tenant: str
+    principal_id: str
+    nonce: str
+    from_class: MemoryClass | None
+    to_class: MemoryClass
+    now_ms: int
+
+
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+_DECODER: Final = msgspec.json.Decoder(PromotionToken)
+
+
+def binding_of(serial: str, digest: Digest) -> str:
+    """What ties a token to a candidate, in hex: SHA-256 over serial and digest."""
+    return hashlib.sha256(_DOMAIN + serial.encode() + digest).hexdigest()
+
+
+def signing_bytes(token: PromotionToken) -> bytes:
+    """The bytes that are signed: a domain, so that no other signature fits, and canonical JSON."""
+    return _DOMAIN + _ENCODER.encode(token)
+
+
+def encode_token(token: PromotionToken, signature: bytes) -> str:
+    """The text that an operator hands on: payload and Ed25519 signature in base64url."""
+    return f"{_base64url(_ENCODER.encode(token))}.{_base64url(signature)}"
+
+
+def decode_token(text: str) -> tuple[PromotionToken, bytes]:
+    """The payload and its signature, not verified yet.
+
+    Raises:
+        TokenMalformed: The text is not one that `encode_token` can have made.
+    """
+    payload, dot, signature = text.partition(".")
+    if not dot or len(text) > TOKEN_LEN_MAX or not text.isascii():
+        raise TokenMalformed("not a promotion token")
+    try:
+        token = _DECODER.decode(_unbase64url(payload))
+        signed = _unbase64url(signature)
+    except (msgspec.DecodeError, binascii.Error):
+        raise TokenMalformed("not a promotion token") from None
+    # One token has one spelling: the spent mark is kept under a hash of it.
+    if len(signed) != _SIGNATURE_LEN or encode_token(token, signed) != text:
+        raise TokenMalformed("not a canonical promotion token")
+    return token, signed
+
+
+def token_state(token: PromotionToken, context: TokenContext) -> TokenState:
+    """What a token whose signature is good is worth for one candidate: valid, invalid or expired.
+
+    The store alone knows whether it was spent.
+    """
+    bound = (
+        token.binding == binding_of(token.serial, context.digest)
+        and token.tenant == context.tenant
+        and token.principal_id == context.principal_id
+        and token.nonce == context.nonce
+        and token.from_class is context.from_class
+        and token.to_class is context.to_class
+    )
+    if not bound:
+        return TokenState.INVALID
+    return TokenState.EXPIRED if context.now_ms >= token.expires_at_ms else TokenState.VALID
+
+
+def token_key(text: str) -> bytes:
+    """The key under which a token is spent: a hash, so that the store holds no usable token."""
+    return hashlib.sha256(b"spent\n" + text.encode()).digest()
+
+
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _unbase64url(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
