@@ -315,7 +315,7 @@ def _uncovered(stored: Ordinals, segments: Sequence[Segment]) -> tuple[list[Ordi
     runs: list[Ordinals] = []
     at = 0
     for segment in segments:
-        low = int(np.searchsorted(stored, segment.ordinals[0]))
+        low = int(np.searchsorted(stored, int(segment.ordinals[0])))
         if low > at:
             runs.append(stored[at:low])
         at = low + len(segment.ordinals)

