@@ -1,0 +1,146 @@
+"""One JSON object per line, stable keys, nothing that a peer or a library wrote."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from telemetry import logs
+from tests.unit.telemetry import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CANARY = "canary-7f3a"
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """The stream that everything is logged to; logging is put back afterwards."""
+    root, own = logging.getLogger(), logging.getLogger(logs.LOGGER_NAME)
+    before = (root.handlers[:], root.level, own.level, logging.raiseExceptions)
+    stream = io.StringIO()
+    logs.configure(stream, "info")
+    yield stream
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    own.setLevel(before[2])
+    logging.raiseExceptions = before[3]
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.JSONDecoder().decode(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_refusal_is_one_warning_with_stable_keys_and_no_traceback(stream: io.StringIO) -> None:
+    log = logs.EventLog(access_log=True)
+    assert log.offer(sample.REJECT)
+    log.close()
+    (line,) = lines(stream)
+    assert list(line) == [
+        "time",
+        "level",
+        "logger",
+        "event",
+        "decision",
+        "reason",
+        "step",
+        "operation",
+        "memory_class",
+        "source_kind",
+        "claimed_source_kind",
+        "basis",
+        "principal",
+        "tenant",
+        "dialect",
+        "candidate_id",
+        "memory_id",
+        "version",
+        "leaf_index",
+        "epoch",
+        "replayed",
+        "queued_us",
+        "gate_us",
+        "commit_us",
+        "error_type",
+        "duration_us",
+        "trace_id",
+        "span_id",
+    ]
+    assert line["time"] == "2023-11-14T22:13:20.003000Z"
+    assert (line["level"], line["event"]) == ("warning", "verdict")
+    assert (line["decision"], line["reason"]) == ("reject", "source_class_forbidden")
+    assert line["duration_us"] == 3_000
+    assert line["trace_id"] == sample.CONTEXT.trace_id
+
+
+def test_levels_say_how_much_a_person_should_care() -> None:
+    assert logs.level_of(sample.ADMIT) == logging.INFO
+    assert logs.level_of(sample.HOLD) == logging.WARNING
+    assert logs.level_of(sample.ERROR) == logging.ERROR
+    assert logs.level_of(sample.READ) == logging.DEBUG
+    assert logs.level_of(sample.REQUEST) == logging.INFO
+    failed = msgspec.structs.replace(sample.REQUEST, error_type="InvariantBroken")
+    assert logs.level_of(failed) == logging.ERROR
+
+
+@pytest.mark.parametrize(("access_log", "expected"), [(True, ["request"]), (False, [])])
+def test_the_access_line_can_be_turned_off(
+    stream: io.StringIO,
+    access_log: bool,  # noqa: FBT001
+    expected: list[str],
+) -> None:
+    log = logs.EventLog(access_log=access_log)
+    log.offer(sample.REQUEST)
+    log.close()
+    assert [line["event"] for line in lines(stream)] == expected
+
+
+def test_a_level_below_the_configured_one_costs_no_place_in_the_pipe(stream: io.StringIO) -> None:
+    log = logs.EventLog(access_log=True)
+    assert log.offer(sample.READ)
+    assert log.counts().offered == 0
+    log.close()
+    assert lines(stream) == []
+
+
+def test_a_line_of_our_own_shows_its_template_and_its_fields_alone(stream: io.StringIO) -> None:
+    logger = logging.getLogger("mnemogate.proxy")
+    logger.warning("ruleset_kept", extra={"fields": {"reason": "line\nbreak", "epoch": 3}})
+    logger.warning("with arguments %s", CANARY)
+    first, second = lines(stream)
+    assert first["event"] == "ruleset_kept"
+    assert (first["reason"], first["epoch"]) == ("line\\u000abreak", 3)
+    assert second["event"] == "with arguments %s"
+    assert CANARY not in stream.getvalue()
+
+
+def test_an_exception_is_shown_as_places_in_code_and_never_as_text(stream: io.StringIO) -> None:
+    nothing: dict[str, str] = {}
+    try:
+        nothing[CANARY]
+    except KeyError:
+        logging.getLogger("mnemogate.proxy").exception("failed")
+    (line,) = lines(stream)
+    assert line["error_type"] == "KeyError"
+    assert any("test_an_exception_is_shown" in frame for frame in line["frames"])
+    assert CANARY not in stream.getvalue()
+
+
+def test_a_library_is_heard_without_its_words(stream: io.StringIO) -> None:
+    logging.getLogger("aiohttp.server").error("bad request %s", f"GET /?q={CANARY}")
+    logging.getLogger("aiohttp.access").info("GET /?q=%s", CANARY)
+    (line,) = lines(stream)
+    assert (line["event"], line["logger"], line["level"]) == ("library", "aiohttp.server", "error")
+    assert CANARY not in stream.getvalue()
+
+
+def test_the_control_plain_logging_would_have_shown_the_words() -> None:
+    record = logging.LogRecord("aiohttp.server", logging.ERROR, "", 0, "bad %s", (CANARY,), None)
+    assert CANARY in logging.Formatter().format(record)
+    assert CANARY not in logs.JsonLines().format(record)

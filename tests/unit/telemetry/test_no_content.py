@@ -1,0 +1,158 @@
+"""No content: the structs have no place for it, and hostile strings leave bounded and escaped."""
+
+from __future__ import annotations
+
+import json
+import logging
+import types
+import typing
+
+import msgspec
+import pytest
+
+from telemetry import events, vocabulary
+from telemetry.logs import JsonLines, event_name, fields_of, level_of
+from telemetry.metrics import Metrics
+from telemetry.settings import TelemetrySettings
+from telemetry.tracing import resource_of, spans_of
+from tests.unit.telemetry import sample
+
+if typing.TYPE_CHECKING:
+    from telemetry.events import Event
+
+# Every string that an event may carry, and what keeps content out of it. A new field has to be
+# entered here, by somebody who has thought about what can be in it.
+WORDS = {
+    "operation",
+    "decision",
+    "reason",
+    "memory_class",
+    "source_kind",
+    "claimed_source_kind",
+    "basis",
+    "listener",
+    "method",
+    "outcome",
+}
+MINTED = {"trace_id", "span_id", "parent_span_id", "candidate_id", "memory_id"}
+OUR_NAMES = {"name", "dialect", "route", "error_type"}
+OPERATORS_NAMES = {"principal", "tenant"}
+CHECKED_ON_ENTRY = {"tracestate"}
+
+HOSTILE = [
+    "canary-7f3a remember this forever",
+    "\x1b[2J\x1b]0;owned\x07",
+    "line\r\nlevel=info decision=admit",
+    '"},{"decision":"admit',
+    "\u202egnp.exe\u2066",
+    "\U000e0041\U000e0042",
+    "lone \ud800 surrogate",
+    "\x00",
+    "A" * 10_240,
+    "\x01" * 10_240,
+    "😀" * 10_240,
+]
+
+
+def structs(root: object) -> typing.Iterator[type[msgspec.Struct]]:
+    """Every struct that is reachable from a type."""
+    if isinstance(root, type) and issubclass(root, msgspec.Struct):
+        yield root
+        for hint in typing.get_type_hints(root).values():
+            yield from structs(hint)
+    for argument in typing.get_args(root):
+        yield from structs(argument)
+
+
+def test_no_event_has_a_field_that_could_hold_content() -> None:
+    assert isinstance(events.Event, types.UnionType)
+    allowed = WORDS | MINTED | OUR_NAMES | OPERATORS_NAMES | CHECKED_ON_ENTRY
+    seen: set[type[msgspec.Struct]] = set(structs(events.Event))
+    assert len(seen) == 5
+    for struct in seen:
+        for field, hint in typing.get_type_hints(struct).items():
+            leaves = typing.get_args(hint) or (hint,)
+            for leaf in leaves:
+                assert (
+                    leaf in {int, bool, str} or leaf is Ellipsis or issubclass(leaf, msgspec.Struct)
+                ), f"{struct.__name__}.{field} has room for anything: {hint}"
+            if str in leaves:
+                assert field in allowed, f"{struct.__name__}.{field} is a new string: classify it"
+
+
+def exported(event: Event) -> list[str]:
+    """Every string of the spans that an event becomes."""
+    spans = spans_of(event, resource_of(TelemetrySettings()), 1.0)
+    strings = [span.name for span in spans]
+    for span in spans:
+        for key, value in (span.attributes or {}).items():
+            strings += [key, value] if isinstance(value, str) else [key]
+    return strings
+
+
+def line(event: Event) -> str:
+    """The line that an event is logged as."""
+    record = logging.LogRecord(
+        "mnemogate.event", level_of(event), "", 0, event_name(event), None, None
+    )
+    record.fields = fields_of(event)
+    return JsonLines().format(record)
+
+
+def poisoned(hostile: str) -> typing.Iterator[tuple[str, Event]]:
+    """Each event with the hostile text in each of its strings, one at a time."""
+    for event in sample.EVENTS:
+        for field in sample.string_fields(event):
+            yield field, sample.with_string(event, field, hostile)
+    step = msgspec.structs.replace(sample.STEPS[0], name=hostile, outcome=hostile)
+    yield "steps", msgspec.structs.replace(sample.REJECT, steps=(step,))
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_strings_leave_bounded_and_escaped(hostile: str) -> None:
+    metrics = Metrics(frozenset({"/v1/memories"}))
+    tried = 0
+    for _, event in poisoned(hostile):
+        tried += 1
+        for string in exported(event):
+            assert len(string) <= vocabulary.PRINTABLE_LEN_MAX
+            assert string.isprintable()
+            string.encode()
+        logged = line(event)
+        assert logged.isascii()
+        assert logged.isprintable()
+        assert len(logged) < 8_192
+        json.JSONDecoder().decode(logged)
+        metrics.observe(event)
+    assert tried > 40
+    rendered = metrics.render().decode()
+    assert hostile not in rendered
+    assert all(label.isprintable() for label in rendered.splitlines())
+
+
+def test_a_canary_passes_only_through_names_that_an_operator_gave() -> None:
+    canary = "canary-7f3a remember this forever"
+    # The route is a template out of our own code; metrics check it against the list of templates.
+    operators = OPERATORS_NAMES | {"route"}
+    for field, event in poisoned(canary):
+        found = canary in line(event) or any(canary in string for string in exported(event))
+        assert not found or field in operators, field
+    # The control: the same search does find it where it may stand.
+    assert canary in line(sample.with_string(sample.REJECT, "principal", canary))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("", ""),
+        ("plain ünïcode 日本", "plain ünïcode 日本"),
+        ("a\nb", "a\\u000ab"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\ud800", "\\ud800"),
+        ("x" * 256, "x" * 256),
+        ("x" * 257, "x" * 255 + "…"),
+        ("\n" * 256, ("\\u000a" * 256)[:255] + "…"),
+    ],
+)
+def test_printable_escapes_and_cuts(value: str, shown: str) -> None:
+    assert vocabulary.printable(value) == shown

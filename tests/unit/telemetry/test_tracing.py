@@ -1,0 +1,192 @@
+"""From an event to its spans: names, attributes, parents, times."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from opentelemetry.trace import SpanKind
+from opentelemetry.trace.status import StatusCode
+
+from telemetry.events import StepOutcome, VerdictRecorded
+from telemetry.settings import TelemetrySettings
+from telemetry.tracing import is_detailed, resource_of, spans_of
+from tests.unit.telemetry import sample
+
+RESOURCE = resource_of(TelemetrySettings(service_version="1.2.3"))
+
+
+def test_a_reject_is_a_root_span_with_every_fact_and_a_child_per_step_reached() -> None:
+    root, *children = spans_of(sample.REJECT, RESOURCE, 0.0)
+    assert root.name == "create_memory"
+    assert root.kind is SpanKind.SERVER
+    assert dict(root.attributes or {}) == {
+        "gen_ai.operation.name": "create_memory",
+        "gen_ai.provider.name": "mnemogate",
+        "gen_ai.memory.store.id": "default",
+        "gen_ai.memory.record.count": 1,
+        "openinference.span.kind": "GUARDRAIL",
+        "mnemogate.decision": "reject",
+        "mnemogate.reason": "source_class_forbidden",
+        "mnemogate.step": 1,
+        "mnemogate.memory.class": "L1",
+        "mnemogate.source.kind": "tool_result",
+        "mnemogate.claimed.source.kind": "user_input",
+        "mnemogate.basis": "vouched",
+        "mnemogate.principal": "agent-1",
+        "mnemogate.tenant": "default",
+        "mnemogate.candidate.id": "ab" * 16,
+        "mnemogate.version": 41,
+        "mnemogate.leaf.index": 83,
+        "mnemogate.epoch": 2,
+        "mnemogate.replayed": False,
+        "mnemogate.dialect": "native",
+        "mnemogate.queued_us": 120,
+        "mnemogate.gate_us": 400,
+        "mnemogate.commit_us": 900,
+        "mnemogate.step.7.audit": "passed",
+        "mnemogate.step.4.digest": "passed",
+        "mnemogate.step.5.nonce": "passed",
+        "mnemogate.step.1.source_class": "failed",
+        "mnemogate.step.6.promotion": "not_reached",
+    }
+    assert [child.name for child in children] == [
+        "step 7 audit",
+        "step 4 digest",
+        "step 5 nonce",
+        "step 1 source_class",
+    ]
+    assert dict(children[-1].attributes or {}) == {
+        "openinference.span.kind": "GUARDRAIL",
+        "mnemogate.step": 1,
+        "mnemogate.step.name": "source_class",
+        "mnemogate.step.outcome": "failed",
+        "mnemogate.step.timed": False,
+        "mnemogate.candidate.id": "ab" * 16,
+        "mnemogate.decision": "reject",
+        "mnemogate.reason": "source_class_forbidden",
+    }
+
+
+def test_the_root_hangs_below_the_callers_span_and_the_steps_below_the_root() -> None:
+    root, *children = spans_of(sample.REJECT, RESOURCE, 0.0)
+    assert root.parent is not None
+    assert f"{root.parent.span_id:016x}" == sample.CONTEXT.parent_span_id
+    assert root.parent.is_remote
+    assert all(child.parent == root.context for child in children)
+    ids = [f"{span.context.span_id:016x}" for span in (root, *children) if span.context]
+    assert ids[0] == sample.CONTEXT.span_id
+    assert len(set(ids)) == 1 + len(children)
+    assert {f"{span.context.trace_id:032x}" for span in (root, *children) if span.context} == {
+        sample.CONTEXT.trace_id
+    }
+
+
+@pytest.mark.parametrize("event", [sample.REJECT, sample.HOLD, sample.ADMIT])
+def test_a_verdict_is_a_success_of_the_gate_whatever_it_says(event: VerdictRecorded) -> None:
+    assert all(
+        span.status.status_code is StatusCode.UNSET for span in spans_of(event, RESOURCE, 1.0)
+    )
+
+
+def test_a_gate_that_could_not_decide_is_an_error_with_its_type() -> None:
+    root = spans_of(sample.ERROR, RESOURCE, 0.0)[0]
+    assert root.status.status_code is StatusCode.ERROR
+    assert root.attributes is not None
+    assert root.attributes["error.type"] == "StoreUnavailable"
+
+
+def test_a_refusal_is_traced_whatever_the_callers_flag_says() -> None:
+    for event in (sample.REJECT, sample.HOLD, sample.ERROR):
+        assert len(spans_of(sample.unsampled(event), RESOURCE, 0.0)) > 1
+    # The control: the flag does switch off what is no refusal.
+    assert spans_of(sample.unsampled(sample.ADMIT), RESOURCE, 1.0) == []
+    unsampled = msgspec.structs.replace(sample.CONTEXT, sampled=False)
+    assert spans_of(msgspec.structs.replace(sample.READ, context=unsampled), RESOURCE, 1.0) == []
+
+
+def test_a_read_is_one_retriever_span_and_a_request_is_none() -> None:
+    (span,) = spans_of(sample.READ, RESOURCE, 1.0)
+    assert dict(span.attributes or {}) == {
+        "gen_ai.operation.name": "search_memory",
+        "gen_ai.provider.name": "mnemogate",
+        "gen_ai.memory.store.id": "default",
+        "gen_ai.memory.record.count": 7,
+        "openinference.span.kind": "RETRIEVER",
+        "mnemogate.principal": "agent-1",
+        "mnemogate.tenant": "default",
+        "mnemogate.dialect": "mem0",
+    }
+    assert spans_of(sample.REQUEST, RESOURCE, 1.0) == []
+
+
+def test_the_share_of_detailed_admits_follows_the_trace_id_alone() -> None:
+    spread = [
+        msgspec.structs.replace(
+            sample.ADMIT,
+            context=msgspec.structs.replace(
+                sample.CONTEXT, trace_id=f"{(number * 0x9E3779B97F4A7C15) % 2**64:032x}"
+            ),
+        )
+        for number in range(1, 10_001)
+    ]
+    detailed = [is_detailed(event, 0.1) for event in spread]
+    assert 900 < sum(detailed) < 1_100
+    assert detailed == [is_detailed(event, 0.1) for event in spread]
+    assert not any(is_detailed(event, 0.0) for event in spread)
+    assert all(is_detailed(event, 1.0) for event in spread)
+    assert len(spans_of(sample.ADMIT, RESOURCE, 0.0)) == 1
+    assert len(spans_of(sample.ADMIT, RESOURCE, 1.0)) == 1 + len(sample.STEPS)
+
+
+@pytest.mark.parametrize("gate_us", [0, 1, 400, 10_000_000])
+@pytest.mark.parametrize("commit_us", [0, 900, 10_000_000])
+@pytest.mark.parametrize("gate_started_ns", [0, 1, sample.STARTED_NS + 500_000, 2**62])
+def test_steps_lie_one_after_the_other_inside_the_root(
+    gate_us: int, commit_us: int, gate_started_ns: int
+) -> None:
+    event = msgspec.structs.replace(
+        sample.REJECT, gate_us=gate_us, commit_us=commit_us, gate_started_ns=gate_started_ns
+    )
+    root, *children = spans_of(event, RESOURCE, 0.0)
+    edge = root.start_time or 0
+    for child in children:
+        assert edge <= (child.start_time or 0) <= (child.end_time or 0) <= (root.end_time or 0)
+        edge = child.end_time or 0
+
+
+def test_a_step_that_was_timed_shows_its_own_time() -> None:
+    timed = (
+        StepOutcome(step=7, name="audit", outcome="passed", started_us=10, duration_us=20),
+        StepOutcome(step=1, name="source_class", outcome="failed", started_us=40, duration_us=5),
+    )
+    begun = sample.STARTED_NS + 1_000_000
+    event = msgspec.structs.replace(sample.REJECT, steps=timed, gate_started_ns=begun)
+    _, first, second = spans_of(event, RESOURCE, 0.0)
+    assert (first.start_time, first.end_time) == (begun + 10_000, begun + 30_000)
+    assert (second.start_time, second.end_time) == (begun + 40_000, begun + 45_000)
+    assert (first.attributes or {})["mnemogate.step.timed"] is True
+
+
+def test_a_clock_that_went_back_yields_an_empty_span_and_no_negative_one() -> None:
+    event = msgspec.structs.replace(sample.REJECT, ended_ns=sample.STARTED_NS - 1)
+    for span in spans_of(event, RESOURCE, 0.0):
+        assert span.start_time == span.end_time == sample.STARTED_NS
+
+
+@pytest.mark.parametrize("trace_id", ["", "0af7", "x" * 32, "0" * 31])
+def test_an_id_that_is_none_is_refused_before_it_can_spoil_a_batch(trace_id: str) -> None:
+    broken = msgspec.structs.replace(sample.CONTEXT, trace_id=trace_id)
+    with pytest.raises(ValueError, match=r".+"):
+        spans_of(msgspec.structs.replace(sample.REJECT, context=broken), RESOURCE, 0.0)
+
+
+def test_the_resource_is_what_the_settings_say_and_nothing_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "stolen=1")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "another")
+    settings = TelemetrySettings(resource=(("openinference.project.name", "gate"),))
+    assert dict(resource_of(settings).attributes or {}) == {
+        "openinference.project.name": "gate",
+        "service.name": "mnemogate",
+    }
