@@ -1,0 +1,142 @@
+"""Answers to writes: what landed, and for what did not, the reason and nothing of the content."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from policy.verdict import InvariantBroken
+from proxy.dialects.mem0.shapes import EVENTS, VERBATIM, Shape, reply
+from proxy.dialects.operation import Written
+
+if TYPE_CHECKING:
+    from proxy.dialects.mem0.calls import Note
+    from proxy.dialects.operation import (
+        Answering,
+        HttpReply,
+        Refusal,
+        Result,
+        WrittenItem,
+    )
+
+PHRASE_LEN_MAX: Final = 120
+# A client that deletes everything learns of every refusal, but not in an answer without bound.
+FAILURES_LEN_MAX: Final = 1_000
+_PRINTABLE_FIRST, _PRINTABLE_LAST = " ", "~"
+
+_Result = TypeVar("_Result")
+
+
+def expect(result: Result, kind: type[_Result]) -> _Result:
+    """The result as the one its operation is answered with.
+
+    Raises:
+        InvariantBroken: The session answered another operation.
+    """
+    if not isinstance(result, kind):
+        raise InvariantBroken(f"expected {kind.__name__}, got {type(result).__name__}")
+    return result
+
+
+def landed(items: tuple[WrittenItem, ...]) -> list[WrittenItem]:
+    """Those that are memories, or memory changes, now."""
+    return [item for item in items if item.decision == "admit"]
+
+
+def item_shape(item: WrittenItem) -> Shape:
+    """One result of a write; `event` is `NONE` for what changed nothing."""
+    if item.decision == "admit":
+        return {
+            "id": item.memory_id,
+            "memory": None if item.memory is None else item.memory.text,
+            "event": EVENTS[item.change],
+        }
+    return {
+        "id": item.memory_id,
+        "memory": None,
+        "event": "NONE",
+        "decision": item.decision,
+        "reason": None if item.reason is None else item.reason.value,
+        "step": item.step,
+        "memory_class": item.memory_class.value,
+        "observation": item.observation,
+        "candidate_id": item.candidate_id,
+    }
+
+
+def none_landed(
+    items: tuple[WrittenItem, ...], answering: Answering, missing: str
+) -> HttpReply | None:
+    """The refusal for a write of which nothing landed; None where something did, or nothing was to.
+
+    422 is what `MemoryClient` shows as bad data and not as bad credentials. Clients that raise on
+    the status alone show nothing but the reason phrase, so that says it too.
+    """
+    if not items or landed(items):
+        return None
+    first = next((i for i in items if i.decision == "reject"), items[0])
+    decisions = {item.decision for item in items}
+    if decisions == {"missing"}:
+        return reply({"detail": missing, "error": missing}, 404)
+    if decisions == {"error"}:
+        detail = "memory write not decided; nothing was stored"
+        return reply({"detail": detail, "trace_id": answering.trace_id}, 503, phrase=phrase(detail))
+    held = decisions == {"hold"}
+    head = f"memory write {'held for review' if held else 'rejected'}: {_why(first)}"
+    if len(items) > 1:
+        head += f"; none of {len(items)} stored"
+    tail = "not stored yet" if held else "nothing stored"
+    body = {
+        "detail": f"{head}. {first.observation}".rstrip(),
+        "error": "memory_write_held" if held else "memory_write_rejected",
+        **item_shape(first),
+        "trace_id": answering.trace_id,
+        "results": [item_shape(item) for item in items[:FAILURES_LEN_MAX]],
+    }
+    return reply(body, 422, phrase=phrase(f"{head}; {tail}; do not retry"))
+
+
+def added_extras(note: Note) -> Shape:
+    """What an add did otherwise than it was asked."""
+    extras: Shape = {}
+    if note.inferred:
+        extras["infer"] = VERBATIM
+    if note.skipped:
+        extras["skipped_messages"] = list(note.skipped)
+    return extras
+
+
+def counted(items: tuple[WrittenItem, ...], verb: str) -> Shape:
+    """The answer of a batch or a bulk delete: how many, and each that was not."""
+    done = len(landed(items))
+    failed = [item_shape(item) for item in items if item.decision != "admit"]
+    message = f"Successfully {verb} {done} memories"
+    if failed:
+        message += f"; {len(failed)} were not, see results"
+    return {"message": message, "results": failed[:FAILURES_LEN_MAX]}
+
+
+def written(result: Result) -> tuple[WrittenItem, ...]:
+    """The items of a write's result."""
+    return expect(result, Written).items
+
+
+def refused(refusal: Refusal, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:
+    """A failure that is not a verdict, in the one field Mem0 clients read."""
+    if refusal.retry_after_s is not None:
+        headers = (*headers, ("Retry-After", str(refusal.retry_after_s)))
+    answer = reply({"detail": refusal.detail}, refusal.status, phrase=phrase(refusal.detail))
+    return msgspec.structs.replace(answer, headers=headers)
+
+
+def phrase(text: str) -> str:
+    """A reason phrase: printable ASCII, one line, at most 120 characters (RFC 9112, section 4)."""
+    line = "".join(c if _PRINTABLE_FIRST <= c <= _PRINTABLE_LAST else " " for c in text)
+    return line[:PHRASE_LEN_MAX].strip()
+
+
+def _why(item: WrittenItem) -> str:
+    reason = item.decision if item.reason is None else item.reason.value
+    step = "" if item.step is None else f", step {item.step}"
+    return f"{reason} (class {item.memory_class.value}{step})"

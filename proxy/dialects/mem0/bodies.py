@@ -1,0 +1,149 @@
+"""The bodies Mem0 clients send, and the fields that are accepted and have no effect.
+
+`MemoryClient` passes any keyword argument on, so fields of the 0.1, 1.0 and 2.x clients are known
+by name here and everything else is refused by name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from policy.model import NAME_LEN_MAX, TEXT_LEN_MAX
+from proxy.dialects.operation import BATCH_LEN_MAX
+
+_Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
+_Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
+_Object = dict[str, Any]
+_Words = Annotated[list[Annotated[str, Meta(max_length=NAME_LEN_MAX)]], Meta(max_length=64)]
+
+IGNORED_EVERYWHERE: Final = frozenset({"org_id", "project_id", "output_format", "version"})
+"""Resolved from the key, or from the route; sent by the 0.1 and 1.0 clients in every request."""
+
+IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
+    # Instructions to the extracting model, which does not exist here.
+    "agent_custom_instructions",
+    "custom_categories",
+    "custom_fact_extraction_prompt",
+    "custom_instructions",
+    "custom_update_memory_prompt",
+    "excludes",
+    "includes",
+    "prompt",
+    "structured_data_schema",
+    # There is no graph, and the verdict always precedes the answer.
+    "async_mode",
+    "enable_graph",
+    # A memory is as old as the sidecar saw it: a client cannot backdate one.
+    "timestamp",
+}
+"""Accepted by add, without effect."""
+
+IGNORED_READ: Final = IGNORED_EVERYWHERE | {
+    "enable_graph",
+    "explain",
+    "filter_memories",
+    "keyword_search",
+    "latest_only",
+    "reference_date",
+    "rerank",
+    # Expired memories stay hidden whatever the client asks.
+    "show_expired",
+}
+"""Accepted by search, list and export, without effect."""
+
+IGNORED_QUERY: Final = IGNORED_EVERYWHERE | {"enable_graph", "delete_linked"}
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One part of a message. Tolerates other fields: only parts of type text are ever read."""
+
+    type: str
+    text: _Text | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One chat message. Tolerates other fields, because clients send whole SDK objects."""
+
+    role: _Name = "user"
+    content: _Text | Part | Annotated[list[Part | str], Meta(max_length=256)] | None = None
+    name: _Name | None = None
+
+
+class Ids(msgspec.Struct, frozen=True, kw_only=True):
+    """The ids a memory is filed under, at the top level of a body."""
+
+    user_id: _Name | None = None
+    agent_id: _Name | None = None
+    run_id: _Name | None = None
+    app_id: _Name | None = None
+
+
+class AddBody(Ids, frozen=True, kw_only=True):
+    """`POST /v3/memories/add/`, `POST /v1/memories/`, `POST /memories`."""
+
+    messages: _Text | Message | Annotated[list[Message | str], Meta(max_length=BATCH_LEN_MAX)]
+    filters: _Object | None = None
+    metadata: _Object | None = None
+    infer: bool | None = None
+    memory_type: _Name | None = None
+    expiration_date: str | None = None
+
+
+class SearchBody(Ids, frozen=True, kw_only=True):
+    """`POST /v1|v2|v3/memories/search/`, `POST /search`."""
+
+    query: Annotated[str, Meta(min_length=1, max_length=TEXT_LEN_MAX)]
+    filters: _Object | None = None
+    metadata: _Object | None = None
+    categories: _Words | None = None
+    fields: _Words | None = None
+    top_k: int | None = None
+    limit: int | None = None
+    threshold: float | None = None
+
+
+class ListBody(Ids, frozen=True, kw_only=True):
+    """`POST /v2|v3/memories/`; `GET /v1/memories/` and `GET /memories` put it in the query."""
+
+    filters: _Object | None = None
+    metadata: _Object | None = None
+    categories: _Words | None = None
+    fields: _Words | None = None
+    start_date: str | None = None
+    end_date: str | None = None
+    page: int | str | None = None
+    page_size: int | str | None = None
+    top_k: int | str | None = None
+    limit: int | str | None = None
+
+
+class ExportBody(Ids, frozen=True, kw_only=True):
+    """`POST /v1/exports/` and `POST /v1/exports/get/`."""
+
+    filters: _Object | None = None
+    memory_export_id: Annotated[str, Meta(max_length=16_384)] | None = None
+    page: int | str | None = None
+    page_size: int | str | None = None
+
+
+class UpdateBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`PUT /v1/memories/{id}/`, `PUT /memories/{id}`. A null date removes the expiry."""
+
+    text: _Text | None = None
+    metadata: _Object | None = None
+    expiration_date: str | UnsetType | None = UNSET
+
+
+class BatchItem(UpdateBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One memory of a batch."""
+
+    memory_id: _Name
+
+
+class BatchBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`PUT /v1/batch/`, `DELETE /v1/batch/`."""
+
+    memories: Annotated[list[BatchItem], Meta(min_length=1, max_length=BATCH_LEN_MAX)]

@@ -1,0 +1,222 @@
+"""A Mem0 request taken apart: which route, with which ids, query and credential."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from policy.model import NAME_LEN_MAX, NONCE_LEN_MAX, MemoryId
+from proxy.dialects.operation import MalformedRequest, UnknownWrite
+from proxy.strict_json import check_text, convert, decode_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.dialects.operation import HttpRequest
+    from proxy.strict_json import JsonValue
+
+PREFIX = "/mem0"
+FIELD_NAME_LEN_MAX = 40
+INTEGER_DIGITS_MAX = 9
+
+# Methods that change nothing by definition (RFC 9110, section 9.2.1).
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# Where the bytes after `/` are an id or a name and not part of the route.
+_WILD = "*"
+
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the encoder must know of the request; travels in `Operation.note`."""
+
+    route: str
+    # Positions of messages that held no text (a bare tool call), and so became no proposal.
+    skipped: tuple[int, ...] = ()
+    # Names the client asked to see in each result; empty for all.
+    fields: tuple[str, ...] = ()
+    page: int = 1
+    page_size: int = 0
+    reference: str = ""
+    # True where the client asked for extraction by a model, which this store does not run.
+    inferred: bool = False
+
+    def text(self) -> str:
+        """The form in which an operation carries it."""
+        return _ENCODER.encode(self).decode()
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Note)
+
+
+def note_of(text: str) -> Note:
+    """Read back what `Note.text` gave."""
+    return _DECODER.decode(text)
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One request on its way through a decoder."""
+
+    method: str
+    parts: tuple[str, ...]
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def memory_id(self) -> MemoryId:
+        """The id in the path; every route that has one has it right after `memories`.
+
+        Raises:
+            MalformedRequest: Longer than an id can be.
+        """
+        found = self.parts[self.parts.index("memories") + 1]
+        return MemoryId(name(found, "memory id"))
+
+
+def local_path(request: HttpRequest) -> str:
+    """The path without the `/mem0` prefix, under which every route exists as well."""
+    if request.path.startswith(f"{PREFIX}/"):
+        return request.path[len(PREFIX) :]
+    return request.path
+
+
+def call_of(request: HttpRequest) -> Call:
+    """Take a request apart.
+
+    Raises:
+        MalformedRequest: A query parameter came twice, or holds an illegal code point.
+    """
+    query: dict[str, str] = {}
+    for key, value in request.query:
+        check_text(key, "query")
+        check_text(value, "query")
+        if key in query:
+            # Two readers would pick different ones: a filter here, another one there.
+            raise MalformedRequest(f"query: {shown(key)} given twice")
+        query[key] = value
+    path = local_path(request)
+    check_text(path, "path")
+    return Call(
+        method=request.method,
+        parts=tuple(path.strip("/").split("/")),
+        query=query,
+        headers=request.headers,
+        body=request.body,
+    )
+
+
+def route_of(call: Call, known: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    """The entry of `known` that this call is, with `*` for an id and `**` for the rest.
+
+    Raises:
+        UnknownWrite: No route, and the method may change something.
+        MalformedRequest: No route, and the method is safe: 404.
+    """
+    table = frozenset(known)
+    exact = (call.method, "/".join(call.parts))
+    if exact in table:
+        return exact
+    for method, pattern in table:
+        if method == call.method and _matches(pattern.split("/"), call.parts):
+            return method, pattern
+    if call.method in _SAFE_METHODS:
+        raise MalformedRequest("not a route of this API", status=404)
+    raise UnknownWrite
+
+
+def _matches(pattern: list[str], parts: tuple[str, ...]) -> bool:
+    if pattern[-1] == "**":
+        # A name may hold a slash, which was percent-encoded when it was sent.
+        pattern = pattern[:-1] + [_WILD] * max(1, len(parts) - len(pattern) + 1)
+    return len(pattern) == len(parts) and all(
+        part != "" if wanted == _WILD else wanted == part
+        for wanted, part in zip(pattern, parts, strict=True)
+    )
+
+
+def scheme_and_key(request: HttpRequest) -> tuple[str, str]:
+    """The `Authorization` header as lower-case scheme and key; empty strings where absent."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower(), key.strip()
+
+
+def nonce_of(call: Call) -> str | None:
+    """The client's `Idempotency-Key`, which becomes the nonce.
+
+    Raises:
+        MalformedRequest: Not 1 to 128 printable ASCII characters.
+    """
+    found = call.headers.get("idempotency-key")
+    if found is None:
+        return None
+    if not (0 < len(found) <= NONCE_LEN_MAX and found.isascii() and found.isprintable()):
+        raise MalformedRequest("Idempotency-Key: 1 to 128 printable ASCII characters")
+    return found
+
+
+def body_of(call: Call, shape: type[_Shape], ignored: frozenset[str] = frozenset()) -> _Shape:
+    """The body, read strictly. Fields in `ignored` are accepted and have no effect.
+
+    Raises:
+        MalformedRequest: Not an object, not of this shape, or it has a field of another name,
+            which is named, because a Mem0 client passes on whatever keyword it was given.
+    """
+    return shape_of(decode_object(call.body), shape, ignored)
+
+
+def shape_of(
+    value: JsonValue, shape: type[_Shape], ignored: frozenset[str] = frozenset()
+) -> _Shape:
+    """Hold a decoded body, or a query that reads as one, against a struct; see `body_of`."""
+    if not isinstance(value, dict):
+        raise MalformedRequest("body: must be a JSON object")
+    refuse_others(value, set(shape.__struct_fields__) | ignored)
+    return convert({key: found for key, found in value.items() if key not in ignored}, shape)
+
+
+def refuse_others(given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Refuse names that mean nothing here.
+
+    Raises:
+        MalformedRequest: One of `given` is not in `allowed`.
+    """
+    others = sorted(set(given) - set(allowed))
+    if others:
+        raise MalformedRequest(f"{shown(others[0])}: not a field of this route")
+
+
+def shown(field: str) -> str:
+    """A field's name as an error may repeat it: a refused text sent as a key must not come back."""
+    plain = field.isascii() and field.replace("_", "").replace(".", "").isalnum()
+    return field if plain and len(field) <= FIELD_NAME_LEN_MAX else "a field"
+
+
+def name(value: str, where: str) -> str:
+    """An id or name, 1 to 256 characters, none of them illegal.
+
+    Raises:
+        MalformedRequest: It is not.
+    """
+    if not 0 < len(value) <= NAME_LEN_MAX:
+        raise MalformedRequest(f"{where}: 1 to {NAME_LEN_MAX} characters")
+    check_text(value, where)
+    return value
+
+
+def integer(value: str | int | None, where: str, *, default: int, most: int) -> int:
+    """A whole number from 1 to `most`, as a body or a query spells it.
+
+    Raises:
+        MalformedRequest: It is something else.
+    """
+    if value is None:
+        return default
+    if isinstance(value, str):
+        plain = value.isascii() and value.isdigit() and len(value) <= INTEGER_DIGITS_MAX
+        value = int(value) if plain else 0
+    if not 1 <= value <= most:
+        raise MalformedRequest(f"{where}: a whole number from 1 to {most}")
+    return value

@@ -1,0 +1,104 @@
+"""What a Mem0 write says of itself: ids, class, source. All of it is a claim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from policy.model import METADATA_LEN_MAX, MemoryClass, Scope, SourceKind
+from proxy.dialects.mem0.calls import name, refuse_others
+from proxy.dialects.mem0.filters import ENTITY_FIELDS
+from proxy.dialects.operation import MalformedRequest
+from proxy.strict_json import canonical_json
+
+if TYPE_CHECKING:
+    from policy.ruleset import ClassMap
+    from proxy.dialects.mem0.bodies import Ids
+    from proxy.strict_json import JsonValue
+
+OWN_PREFIX: Final = "mnemogate_"
+SOURCE_KEY: Final = "mnemogate_source"
+
+_SOURCES: Final = {source.value: source for source in SourceKind}
+
+
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request claims for each of its writes."""
+
+    memory_class: MemoryClass
+    class_named: bool
+    source: SourceKind | None
+    metadata_json: str | None
+
+
+def claims_of(
+    classes: ClassMap,
+    metadata: dict[str, Any] | None,
+    *,
+    memory_type: str | None = None,
+    scope: Scope | None = None,
+) -> Claims:
+    """The class by rule or by the client's own word, the source it names, and its metadata.
+
+    The keys `mnemogate_source` and `mnemogate_class` are taken out of the metadata: they are under
+    the digest as claims, and a stored copy would read like a label of ours. Reads show the true
+    labels beside the metadata, so writing back what was read claims nothing.
+
+    Raises:
+        MalformedRequest: A word for a class or a source that nobody mapped, or oversize metadata.
+    """
+    agent_scoped = scope is not None and scope.agent_id is not None and scope.user_id is None
+    choice = classes.choose(memory_type, metadata, agent_scoped=agent_scoped)
+    if choice is None:
+        raise MalformedRequest("memory_type: not mapped to a memory class here")
+    own = {key for key in classes.metadata_keys if key.startswith(OWN_PREFIX)}
+    given = {} if metadata is None else metadata
+    if not choice.named and own & given.keys():
+        raise MalformedRequest("metadata: the class it names is not one of this store")
+    source = given.get(SOURCE_KEY)
+    if SOURCE_KEY in given and (not isinstance(source, str) or source not in _SOURCES):
+        raise MalformedRequest("metadata: the source it names is not a source kind")
+    return Claims(
+        memory_class=choice.memory_class,
+        class_named=choice.named,
+        source=None if source is None else _SOURCES[source],
+        metadata_json=_metadata_json(metadata, own | {SOURCE_KEY}),
+    )
+
+
+def scope_of(ids: Ids, filters: dict[str, Any] | None) -> Scope:
+    """Ids at the top level and those the 2.x client moves into `filters`; they must agree."""
+    found = {key: value for key in ENTITY_FIELDS if (value := getattr(ids, key)) is not None}
+    groups: list[JsonValue] = [filters] if filters else []
+    conditions: JsonValue = filters.get("AND") if filters and len(filters) == 1 else None
+    if isinstance(conditions, list):
+        groups = conditions
+    for group in groups:
+        if not isinstance(group, dict):
+            raise MalformedRequest("filters: must be an object")
+        refuse_others(group, ENTITY_FIELDS)
+        for key, value in group.items():
+            if value is None:
+                continue
+            if not isinstance(value, str):
+                raise MalformedRequest(f"filters.{key}: must be text")
+            if found.setdefault(key, value) != value:
+                raise MalformedRequest(f"{key}: given twice, differently")
+    for key, value in found.items():
+        if name(value, key) == "*":
+            raise MalformedRequest(f"{key}: * stands for any id, and cannot be one")
+    return Scope(**found)
+
+
+def _metadata_json(metadata: dict[str, Any] | None, own: set[str]) -> str | None:
+    if metadata is None:
+        return None
+    kept = {key: value for key, value in metadata.items() if key not in own}
+    if metadata and not kept:
+        # Claims alone: an update that names a class must not wipe the metadata with `{}`.
+        return None
+    found = canonical_json(kept)
+    if len(found) > METADATA_LEN_MAX:
+        raise MalformedRequest(f"metadata: at most {METADATA_LEN_MAX} characters as JSON")
+    return found

@@ -1,0 +1,206 @@
+"""The REST API of the self-hosted Mem0 server, answered from the store.
+
+Where it differs from that server: metadata given to an update replaces the old metadata (the server
+merges keys), nothing is listed without an id, and configuration is not served.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mem0 import reads, writes
+from proxy.dialects.mem0.answers import (
+    added_extras,
+    counted,
+    expect,
+    item_shape,
+    none_landed,
+    refused,
+    written,
+)
+from proxy.dialects.mem0.calls import (
+    PREFIX,
+    Call,
+    Note,
+    call_of,
+    local_path,
+    note_of,
+    route_of,
+    scheme_and_key,
+)
+from proxy.dialects.mem0.shapes import (
+    Shape,
+    entity_item,
+    only,
+    oss_history,
+    oss_item,
+    reply,
+    score_of,
+)
+from proxy.dialects.operation import (
+    PAGE_LEN_MAX,
+    Entities,
+    Found,
+    GetHistory,
+    GetMemory,
+    Got,
+    History,
+    Listed,
+    ListEntities,
+    MalformedRequest,
+    Operation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from policy.ruleset import ClassMap
+    from proxy.dialects.operation import (
+        Answering,
+        HttpReply,
+        HttpRequest,
+        Refusal,
+        Result,
+        WrittenItem,
+    )
+
+SEARCH_LIMIT_DEFAULT: Final = 20
+NEEDS_ID: Final = "At least one identifier (user_id, agent_id, run_id) is required."
+NOT_FOUND: Final = "Memory not found"
+ADMIN_ONLY: Final = "this route configures or empties the store: an operator's act, not an agent's"
+
+_MEMORY: Final = frozenset({"memories", "search", "entities"})
+# Accounts, configuration (which can swap the vector store) and the way to empty everything.
+_ADMIN: Final = frozenset(
+    {"api-keys", "auth", "configure", "generate-instructions", "requests", "reset"}
+)
+
+
+class Mem0Oss:
+    """The routes of `server/main.py` in Mem0's repository; see `Dialect`."""
+
+    name = "mem0_oss"
+
+    def __init__(self, classes: Callable[[], ClassMap]) -> None:
+        self._decoders: Mapping[tuple[str, str], Callable[[Call], Operation]] = {
+            ("POST", "memories"): lambda call: writes.add(
+                call, classes(), "add", needs_id=NEEDS_ID
+            ),
+            ("POST", "search"): lambda call: reads.search(
+                call, "search", limit_default=SEARCH_LIMIT_DEFAULT, free_keys=True
+            ),
+            ("GET", "memories"): lambda call: reads.list_memories(
+                call, "list", limit_default=PAGE_LEN_MAX, free_keys=True
+            ),
+            ("DELETE", "memories"): lambda call: writes.delete_where(call, needs_id=NEEDS_ID),
+            ("GET", "memories/*"): _get,
+            ("PUT", "memories/*"): lambda call: writes.update(call, classes()),
+            ("DELETE", "memories/*"): writes.delete,
+            ("GET", "memories/*/history"): _history,
+            ("GET", "entities"): lambda _: ListEntities(note=Note(route="entities").text()),
+            ("DELETE", "entities/*/**"): _delete_entity,
+        }
+
+    def claims(self, request: HttpRequest) -> bool:
+        """The server's bare routes, whatever the credential, except the platform's `Token`.
+
+        Without a credential they are claimed too: the client must be told so in its own shape, and
+        a Unix socket with a bound uid needs none.
+        """
+        path = local_path(request)
+        first = path[1:].split("/", 1)[0]
+        if first not in _MEMORY | _ADMIN or path.endswith("/"):
+            return False
+        return request.path.startswith(f"{PREFIX}/") or scheme_and_key(request)[0] != "token"
+
+    def credential(self, request: HttpRequest) -> str | None:
+        """`X-API-Key`, or the key of `Authorization: Bearer`; None where the two disagree."""
+        scheme, key = scheme_and_key(request)
+        bearer = key if scheme == "bearer" and key else None
+        api_key = request.headers.get("x-api-key") or None
+        if bearer is not None and api_key is not None and bearer != api_key:
+            return None
+        return api_key or bearer
+
+    def decode(self, request: HttpRequest) -> Operation:
+        """The operation asked for; see `Dialect.decode`."""
+        call = call_of(request)
+        if call.parts[0] in _ADMIN:
+            raise MalformedRequest(ADMIN_ONLY, status=403)
+        return self._decoders[route_of(call, self._decoders)](call)
+
+    def encode(
+        self, _request: HttpRequest, operation: Operation, result: Result, answering: Answering
+    ) -> HttpReply:
+        """The answer in the server's shape."""
+        note = note_of(operation.note)
+        if note.route in _WRITTEN:
+            return _encode_written(note, written(result), answering)
+        return _encode_read(note, result)
+
+    def refuse(self, _request: HttpRequest, refusal: Refusal, _answering: Answering) -> HttpReply:
+        """`{"detail": ...}`, as FastAPI answers."""
+        challenge = (("WWW-Authenticate", "Bearer"),) if refusal.status == _UNAUTHORIZED else ()
+        return refused(refusal, challenge)
+
+
+_UNAUTHORIZED: Final = 401
+_WRITTEN: Final = frozenset({"add", "update", "delete", "delete.where"})
+
+
+def _get(call: Call) -> Operation:
+    return GetMemory(memory_id=call.memory_id, note=Note(route="get").text())
+
+
+def _history(call: Call) -> Operation:
+    return GetHistory(memory_id=call.memory_id, note=Note(route="history").text())
+
+
+def _delete_entity(call: Call) -> Operation:
+    return writes.delete_entity(call, call.parts[1], "/".join(call.parts[2:]))
+
+
+def _encode_written(note: Note, items: tuple[WrittenItem, ...], answering: Answering) -> HttpReply:
+    refusal = none_landed(items, answering, NOT_FOUND)
+    if refusal is not None:
+        return refusal
+    match note.route:
+        case "add":
+            return reply({"results": [_added(item) for item in items], **added_extras(note)})
+        case "update":
+            return reply({"message": "Memory updated successfully!"})
+        case "delete":
+            return reply({"message": "Memory deleted successfully"})
+        case _:
+            answer = counted(items, "deleted")
+            if not answer["results"]:
+                answer = {"message": "All relevant memories deleted"}
+            return reply(answer)
+
+
+def _added(item: WrittenItem) -> Shape:
+    shape = item_shape(item)
+    if item.memory is not None:
+        shape |= {"actor_id": item.memory.actor, "role": item.memory.role}
+    return shape
+
+
+def _encode_read(note: Note, result: Result) -> HttpReply:
+    match result:
+        case Found():
+            hits = [
+                only(oss_item(hit.memory, score=score_of(hit.score)), note.fields)
+                for hit in result.hits
+            ]
+            return reply({"results": hits})
+        case Listed():
+            items = [only(oss_item(memory), note.fields) for memory in result.memories]
+            return reply({"results": items})
+        case Got():
+            found = result.memory
+            return reply(None if found is None else oss_item(found, score=None))
+        case History():
+            rows = result.entries
+            return reply([oss_history(result.memory_id, e, rows[0].at_ms) for e in rows])
+        case _:
+            return reply([entity_item(e) for e in expect(result, Entities).entities])

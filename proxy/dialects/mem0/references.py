@@ -1,0 +1,118 @@
+"""Ids that say all there is to know, so that the sidecar keeps no state for events and exports.
+
+Neither is a capability: reading one goes through the same tenant-scoped, filtered reads as
+everything else, so a forged one shows its maker nothing new.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import MemoryId
+from proxy.dialects.operation import MalformedRequest
+from proxy.strict_json import canonical_json, decode_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.strict_json import JsonValue
+
+EVENT_IDS_MAX: Final = 32
+REFERENCE_LEN_MAX: Final = 16_384
+
+_FORMAT: Final = 1
+_KINDS: Final = ("ADD", "UPDATE", "DELETE")
+_HEADER_LEN: Final = 2
+_UUID_LEN: Final = 16
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """What an event id names: what was done, and (up to 32 of) the memories it made."""
+
+    kind: str
+    memory_ids: tuple[MemoryId, ...]
+
+
+def event_id(kind: str, memory_ids: Iterable[MemoryId]) -> str:
+    """An id for what has just happened; ids that are not UUIDs are left out of it."""
+    packed = [_packed(memory_id) for memory_id in memory_ids]
+    found = [one for one in packed if one][:EVENT_IDS_MAX]
+    return _text(bytes((_FORMAT, _KINDS.index(kind))) + b"".join(found))
+
+
+def read_event_id(text: str) -> Event:
+    """What `event_id` was made from.
+
+    Raises:
+        MalformedRequest: Not one of ours (404).
+    """
+    data = _bytes(text, "event")
+    ids = data[_HEADER_LEN:]
+    sound = (
+        len(data) >= _HEADER_LEN
+        and data[0] == _FORMAT
+        and data[1] < len(_KINDS)
+        and len(ids) % _UUID_LEN == 0
+        and len(ids) <= EVENT_IDS_MAX * _UUID_LEN
+    )
+    if not sound:
+        raise MalformedRequest("event: not an event of this store", status=404)
+    return Event(
+        kind=_KINDS[data[1]],
+        memory_ids=tuple(
+            MemoryId(str(uuid.UUID(bytes=ids[start : start + _UUID_LEN])))
+            for start in range(0, len(ids), _UUID_LEN)
+        ),
+    )
+
+
+def export_id(conditions: JsonValue) -> str:
+    """An id that holds the conditions of an export.
+
+    Raises:
+        MalformedRequest: They are longer than an id can be.
+    """
+    found = _text(canonical_json(conditions).encode())
+    if len(found) > REFERENCE_LEN_MAX:
+        raise MalformedRequest("filters: too long for an export")
+    return found
+
+
+def read_export_id(text: str) -> JsonValue:
+    """The conditions that `export_id` was given.
+
+    Raises:
+        MalformedRequest: Not one of ours (404), or not JSON as a body must be.
+    """
+    return decode_object(_bytes(text, "memory_export_id"))
+
+
+def candidate_uuid(candidate_id: str) -> str:
+    """A candidate's id in the spelling in which Mem0 gives ids."""
+    try:
+        return str(uuid.UUID(hex=candidate_id))
+    except ValueError:
+        return candidate_id
+
+
+def _packed(memory_id: MemoryId) -> bytes:
+    try:
+        return uuid.UUID(memory_id).bytes
+    except ValueError:
+        return b""
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _bytes(text: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        raise MalformedRequest(f"{where}: not one of this store", status=404) from None

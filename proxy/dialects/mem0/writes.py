@@ -1,0 +1,241 @@
+"""Mem0's writes: add, update, delete and their batches, into proposals."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import UnsetType
+
+from policy.model import NONCE_LEN_MAX, ChangeKind, MemoryId, Scope, SourceKind
+from policy.query import AllOf, Compare, Test
+from proxy.dialects.mem0.bodies import (
+    IGNORED_ADD,
+    IGNORED_EVERYWHERE,
+    IGNORED_QUERY,
+    AddBody,
+    BatchBody,
+    Message,
+    Part,
+    UpdateBody,
+)
+from proxy.dialects.mem0.calls import Call, Note, body_of, name, nonce_of, refuse_others
+from proxy.dialects.mem0.claims import claims_of, scope_of
+from proxy.dialects.mem0.filters import ENTITY_FIELDS, equals, instant_ms
+from proxy.dialects.mem0.reads import NEEDS_ID
+from proxy.dialects.operation import DeleteWhere, MalformedRequest, Proposal, Write
+from proxy.strict_json import decode_object
+
+if TYPE_CHECKING:
+    from policy.ruleset import ClassMap
+
+NEVER_EXPIRES: Final = "9999-12-31"
+"""What a removed expiry is stored as: an update without a date keeps the old one."""
+
+_ROLES: Final = {
+    "user": SourceKind.USER_INPUT,
+    "assistant": SourceKind.MODEL_INFERENCE,
+    "tool": SourceKind.TOOL_RESULT,
+    "function": SourceKind.TOOL_RESULT,
+}
+# What the 2.x client puts in the query for `DeleteAllMemoryOptions(filters={...})`: Python's repr.
+_REPR_PAIR: Final = r"""'(\w{1,16})': ('[^'\\]*'|"[^"\\]*")"""
+_REPR: Final = re.compile(r"\{" + _REPR_PAIR + r"(, " + _REPR_PAIR + r"){0,3}\}")
+
+
+def add(call: Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_ID) -> Write:
+    """One proposal per message that holds text, stored as it is whatever `infer` asks.
+
+    Raises:
+        MalformedRequest: No id (400), no text at all, parts that are not text, unknown fields.
+    """
+    body = body_of(call, AddBody, IGNORED_ADD)
+    scope = scope_of(body, body.filters)
+    if scope == Scope():
+        raise MalformedRequest(needs_id, status=400)
+    claims = claims_of(classes, body.metadata, memory_type=body.memory_type, scope=scope)
+    expires_at = _date(body.expiration_date)
+    found = body.messages if isinstance(body.messages, list) else [body.messages]
+    messages = [Message(content=one) if isinstance(one, str) else one for one in found]
+    texts = [_text(message, where) for where, message in enumerate(messages)]
+    proposals = [
+        Proposal(
+            change=ChangeKind.CREATE,
+            text=text,
+            metadata_json=claims.metadata_json,
+            scope=scope,
+            memory_class=claims.memory_class,
+            class_named=claims.class_named,
+            claimed_source=claims.source or _ROLES.get(message.role),
+            role=message.role,
+            actor=message.name,
+            expires_at=expires_at,
+        )
+        for message, text in zip(messages, texts, strict=True)
+        if text is not None
+    ]
+    if not proposals:
+        raise MalformedRequest("messages: none of them holds text")
+    skipped = tuple(where for where, text in enumerate(texts) if text is None)
+    note = Note(route=route, skipped=skipped, inferred=body.infer is not False)
+    return Write(proposals=_with_nonces(proposals, nonce_of(call)), note=note.text())
+
+
+def update(call: Call, classes: ClassMap) -> Write:
+    """New text, metadata or expiry for the memory in the path.
+
+    Raises:
+        MalformedRequest: Nothing that can be changed is named.
+    """
+    body = body_of(call, UpdateBody, IGNORED_EVERYWHERE | {"timestamp"})
+    proposal = _change(call.memory_id, body, classes)
+    return Write(
+        proposals=_with_nonces([proposal], nonce_of(call)), note=Note(route="update").text()
+    )
+
+
+def delete(call: Call) -> Write:
+    """Delete the memory in the path. `delete_linked` has no effect: nothing here is linked."""
+    refuse_others(call.query, IGNORED_QUERY)
+    proposal = Proposal(change=ChangeKind.DELETE, memory_id=call.memory_id)
+    return Write(
+        proposals=_with_nonces([proposal], nonce_of(call)), note=Note(route="delete").text()
+    )
+
+
+def batch(call: Call, classes: ClassMap) -> Write:
+    """Up to 1,000 updates, or deletes, judged one by one.
+
+    Raises:
+        MalformedRequest: Empty, too long, or an item that changes nothing.
+    """
+    body = body_of(call, BatchBody, IGNORED_EVERYWHERE)
+    if call.method == "PUT":
+        proposals = [_change(MemoryId(item.memory_id), item, classes) for item in body.memories]
+    else:
+        proposals = [
+            Proposal(change=ChangeKind.DELETE, memory_id=MemoryId(item.memory_id))
+            for item in body.memories
+        ]
+    route = "batch.update" if call.method == "PUT" else "batch.delete"
+    return Write(proposals=_with_nonces(proposals, nonce_of(call)), note=Note(route=route).text())
+
+
+def delete_where(call: Call, *, needs_id: str = NEEDS_ID) -> DeleteWhere:
+    """Delete everything under the ids in the query.
+
+    Raises:
+        MalformedRequest: No id (400), or any other condition: dropping one would delete more.
+    """
+    if call.body.strip():
+        raise MalformedRequest("body: deleting by filter takes its ids from the query")
+    refuse_others(call.query, {*ENTITY_FIELDS, "filters"} | IGNORED_QUERY)
+    given = {key: found for key, found in call.query.items() if key in ENTITY_FIELDS}
+    for key, found in _query_filters(call.query.get("filters")).items():
+        if given.setdefault(key, found) != found:
+            raise MalformedRequest(f"{key}: given twice, differently")
+    if not given:
+        raise MalformedRequest(needs_id, status=400)
+    parts = tuple(equals(ENTITY_FIELDS[key], name(found, key)) for key, found in given.items())
+    return DeleteWhere(
+        where=AllOf(parts=parts), nonce=nonce_of(call), note=Note(route="delete.where").text()
+    )
+
+
+def delete_entity(call: Call, kind: str, entity: str) -> DeleteWhere:
+    """Delete everything under one id.
+
+    Raises:
+        MalformedRequest: Not a kind of entity.
+    """
+    field = ENTITY_FIELDS.get(f"{kind}_id")
+    if field is None:
+        raise MalformedRequest("entity type: one of user, agent, app, run", status=400)
+    where = Test(field=field, compare=Compare.EQ, values=(name(entity, "entity name"),))
+    return DeleteWhere(where=where, nonce=nonce_of(call), note=Note(route="delete.where").text())
+
+
+def _change(memory_id: MemoryId, body: UpdateBody, classes: ClassMap) -> Proposal:
+    if body.text is None and body.metadata is None and isinstance(body.expiration_date, UnsetType):
+        raise MalformedRequest("text, metadata or expiration_date: at least one is needed")
+    if body.text is not None and not body.text.strip():
+        raise MalformedRequest("text: must not be empty")
+    claims = claims_of(classes, body.metadata)
+    expires_at = NEVER_EXPIRES if body.expiration_date is None else None
+    if isinstance(body.expiration_date, str):
+        expires_at = _date(body.expiration_date)
+    return Proposal(
+        change=ChangeKind.UPDATE,
+        memory_id=MemoryId(name(memory_id, "memory_id")),
+        text=body.text,
+        metadata_json=claims.metadata_json,
+        memory_class=claims.memory_class,
+        class_named=claims.class_named,
+        claimed_source=claims.source,
+        expires_at=expires_at,
+    )
+
+
+def _text(message: Message, where: int) -> str | None:
+    """The words of one message, or None for one without any (a bare tool call)."""
+    content = message.content
+    if content is None or isinstance(content, str):
+        return content if content and not content.isspace() else None
+    texts: list[str] = []
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, Part) and (part.type != "text" or part.text is None):
+            raise MalformedRequest(f"messages[{where}].content: only parts of type text are kept")
+        texts.append(part if isinstance(part, str) else part.text or "")
+    joined = "\n".join(texts)
+    return joined if joined and not joined.isspace() else None
+
+
+def _date(text: str | None) -> str | None:
+    """An expiry as it came, once it is known to be a date.
+
+    Raises:
+        MalformedRequest: It is not `YYYY-MM-DD` or an RFC 3339 date-time.
+    """
+    if text is not None:
+        if len(text) > len("2026-01-01T00:00:00.000000+00:00"):
+            raise MalformedRequest("expiration_date: not an ISO 8601 date or date-time")
+        instant_ms(text, "expiration_date")
+    return text
+
+
+def _query_filters(text: str | None) -> dict[str, str]:
+    """Ids in a `filters` query parameter: JSON, or what the 2.x client makes of a dict."""
+    if text is None:
+        return {}
+    if _REPR.fullmatch(text):
+        pairs = re.findall(_REPR_PAIR, text)
+        found: dict[str, object] = {key: quoted[1:-1] for key, quoted in pairs}
+        if len(found) != len(pairs):
+            raise MalformedRequest("filters: a key is given twice")
+    else:
+        decoded = decode_object(text.encode())
+        if not isinstance(decoded, dict):
+            raise MalformedRequest("filters: must be an object")
+        found = dict(decoded)
+    refuse_others(found, ENTITY_FIELDS)
+    ids: dict[str, str] = {}
+    for key, value in found.items():
+        if not isinstance(value, str):
+            raise MalformedRequest(f"filters.{key}: must be text")
+        ids[key] = value
+    return ids
+
+
+def _with_nonces(proposals: list[Proposal], nonce: str | None) -> tuple[Proposal, ...]:
+    """One client nonce cannot be spent by many candidates: each gets its own suffix."""
+    if nonce is None:
+        return tuple(proposals)
+    if len(proposals) == 1:
+        return (msgspec.structs.replace(proposals[0], nonce=nonce),)
+    if len(nonce) + len(f"/{len(proposals)}") > NONCE_LEN_MAX:
+        raise MalformedRequest("Idempotency-Key: too long for a request of several writes")
+    return tuple(
+        msgspec.structs.replace(proposal, nonce=f"{nonce}/{where}")
+        for where, proposal in enumerate(proposals)
+    )
