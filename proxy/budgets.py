@@ -1,0 +1,95 @@
+"""How much one principal has written lately: the evidence behind step 9 (floods).
+
+Counters live in memory: a restart forgives, which is why they throttle and hold but never admit.
+Event loop only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from policy.facts import BudgetState
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from policy.model import Candidate, PrincipalId
+
+CELLS_PER_PRINCIPAL_MAX = 4_096
+PRINCIPALS_MAX = 4_096
+CELL_BITS = 16
+
+
+class Topics:
+    """Which cell of the embedding space a text falls in: the signs of fixed hyperplanes.
+
+    Near-duplicates share a cell, which is what a flood on one topic looks like; the planes come
+    from a fixed seed, so that a cell means the same after a restart.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        planes = np.random.default_rng(20_260).standard_normal((CELL_BITS, dimension))
+        self._planes: NDArray[np.float32] = planes.astype(np.float32)
+        self._weights: NDArray[np.int64] = 1 << np.arange(CELL_BITS, dtype=np.int64)
+
+    def cell(self, vector: bytes) -> int:
+        """The cell of one vector, in [0, 2**16)."""
+        side = self._planes @ np.frombuffer(vector, dtype="<f4") > 0
+        return int(side @ self._weights)
+
+
+class _Account:
+    __slots__ = ("cells", "window")
+
+    def __init__(self) -> None:
+        self.window: deque[int] = deque()
+        self.cells: OrderedDict[int, tuple[int, int]] = OrderedDict()
+
+
+class Budgets:
+    """Counts writes per principal in a sliding window, and per topic cell in the same window."""
+
+    def __init__(self, topics: Topics, window_ms: int) -> None:
+        self._topics = topics
+        self._window_ms = window_ms
+        self._accounts: OrderedDict[PrincipalId, _Account] = OrderedDict()
+
+    def measure(self, candidate: Candidate, vector: bytes, now_ms: int) -> BudgetState:
+        """Count this candidate in, and tell how things stood before it."""
+        account = self._account(candidate.principal_id)
+        window = account.window
+        while window and window[0] <= now_ms - self._window_ms:
+            window.popleft()
+        before = len(window)
+        window.append(now_ms)
+        return BudgetState(
+            writes_in_window_count=before,
+            text_bytes=len((candidate.text or "").encode()),
+            metadata_bytes=len((candidate.metadata_json or "").encode()),
+            topic_writes_count=self._topic(account, vector, now_ms) if vector else 0,
+        )
+
+    def _account(self, principal_id: PrincipalId) -> _Account:
+        account = self._accounts.get(principal_id)
+        if account is None:
+            account = self._accounts[principal_id] = _Account()
+            if len(self._accounts) > PRINCIPALS_MAX:
+                self._accounts.popitem(last=False)
+        else:
+            self._accounts.move_to_end(principal_id)
+        return account
+
+    def _topic(self, account: _Account, vector: bytes, now_ms: int) -> int:
+        cell = self._topics.cell(vector)
+        window = now_ms // self._window_ms
+        then, count = account.cells.get(cell, (window, 0))
+        if then != window:
+            count = 0
+        account.cells[cell] = (window, count + 1)
+        account.cells.move_to_end(cell)
+        if len(account.cells) > CELLS_PER_PRINCIPAL_MAX:
+            account.cells.popitem(last=False)
+        return count

@@ -1,0 +1,298 @@
+"""Makes a candidate of each proposal, gathers its evidence, and waits for its verdict.
+
+This is the interceptor (design section 4, steps 2 to 5): it mints the candidate id and the nonce,
+computes the digest over all fields, derives the true source, and hands the whole to the one
+writer. Between that moment and the verdict nothing of the candidate is sent anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.canonical import canonical_bytes, digest_of
+from policy.labels import derive_provenance, read_text
+from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
+from policy.verdict import Reason
+from proxy.dialects.operation import MalformedRequest, Proposal, WrittenItem
+from proxy.responses import observation_for
+from proxy.verdict_events import Span, verdict_event
+from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.interfaces import Decision, Outcome, Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.facts import AnchorProbe
+    from policy.labels import Reading
+    from policy.model import Principal, SourceKind
+    from policy.ruleset import Ruleset
+    from proxy.budgets import Budgets
+    from proxy.evidence import Shadow
+    from proxy.surroundings import Surroundings
+    from proxy.tokens import TokenVerifier
+    from storage.interfaces import Embedder, MemoryReader, MemoryWriter
+    from telemetry.events import TraceContext
+
+# Judged together at most; keeps a batch of thousands from filling the writer's queue by itself.
+CHUNK_LEN = 256
+
+
+class Gatherers(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the evidence comes from."""
+
+    embedder: Embedder
+    shadow: Shadow
+    budgets: Budgets
+    tokens: TokenVerifier
+    ruleset: Callable[[], Ruleset]
+
+
+class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
+    submission: Submission
+    trace: TraceContext
+    started_ns: int
+
+
+class Writing:
+    """Event loop only. Verdicts come back in the order of the proposals, and were made in it."""
+
+    def __init__(
+        self,
+        writer: MemoryWriter,
+        reader: MemoryReader,
+        gatherers: Gatherers,
+        surroundings: Surroundings,
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._gather = gatherers
+        self._out = surroundings
+        self._incarnation = reader.status().incarnation
+
+    async def judge(
+        self,
+        principal: Principal,
+        proposals: tuple[Proposal, ...],
+        dialect: str,
+        trace: TraceContext,
+    ) -> tuple[WrittenItem, ...]:
+        """One item per proposal. A batch is judged item by item; a bad one stops no other.
+
+        Raises:
+            MalformedRequest: A proposal cannot become a candidate; none of them was staged.
+            StoreUnavailable: Not one item could be judged.
+            OutcomeUnknown: Not one item has a known outcome.
+        """
+        vectors = self._vectors(proposals)
+        items: list[WrittenItem | StorageError] = []
+        for start in range(0, len(proposals), CHUNK_LEN):
+            chunk = [
+                self._intercept(principal, proposal, vector, trace, alone=len(proposals) == 1)
+                for proposal, vector in zip(
+                    proposals[start : start + CHUNK_LEN],
+                    vectors[start : start + CHUNK_LEN],
+                    strict=True,
+                )
+            ]
+            async with asyncio.TaskGroup() as group:
+                # Tasks start in the order they are made, and `submit` queues before it waits, so
+                # the writer sees the proposals in the client's order.
+                tasks = [group.create_task(self._verdict(one, dialect)) for one in chunk]
+            items.extend(task.result() for task in tasks)
+        failures = [item for item in items if isinstance(item, StorageError)]
+        if failures and len(failures) == len(items):
+            raise failures[0]
+        return tuple(
+            _undecided(proposal) if isinstance(item, StorageError) else item
+            for proposal, item in zip(proposals, items, strict=True)
+        )
+
+    def _vectors(self, proposals: tuple[Proposal, ...]) -> list[bytes]:
+        texts = [p.text for p in proposals if p.text is not None and p.vector is None]
+        embedded = iter(self._gather.embedder.embed(texts) if texts else [])
+        expected = 4 * self._gather.embedder.dimension
+        vectors: list[bytes] = []
+        for proposal in proposals:
+            if proposal.text is None:
+                if proposal.vector is not None:
+                    raise MalformedRequest("vector: a vector needs the text it belongs to")
+                vectors.append(b"")
+            elif proposal.vector is None:
+                vectors.append(next(embedded))
+            elif not self._gather.embedder.embedder_id.startswith("client:"):
+                # Two models never mix in one search.
+                raise MalformedRequest("vector: this store embeds texts itself; send none")
+            elif len(proposal.vector) != expected:
+                raise MalformedRequest(f"vector: this store holds {expected // 4} dimensions")
+            else:
+                vectors.append(proposal.vector)
+        return vectors
+
+    def _intercept(
+        self,
+        principal: Principal,
+        proposal: Proposal,
+        vector: bytes,
+        trace: TraceContext,
+        *,
+        alone: bool,
+    ) -> _Intercepted | WrittenItem:
+        started_ns = self._out.clock_ns()
+        if self._absent(principal, proposal):
+            return _missing(proposal)
+        candidate = self._candidate(principal, proposal)
+        canonical = canonical_bytes(candidate)
+        reading = read_text(candidate.text, candidate.metadata_json)
+        now_ms = started_ns // 1_000_000
+        rules = self._gather.ruleset()
+        token = self._gather.tokens.verify(proposal.promotion_token, candidate, now_ms)
+        submission = Submission(
+            candidate_id=CandidateId(self._out.random_hex(16)),
+            candidate=candidate,
+            canonical=canonical,
+            digest=digest_of(canonical),
+            provenance=derive_provenance(principal, candidate, self._lineage(candidate)),
+            intercepted_at_ms=now_ms,
+            reading=reading,
+            token=token.state,
+            token_key=token.key,
+            shadow=self._shadow(candidate, reading, vector, rules),
+            budget=self._gather.budgets.measure(candidate, vector, now_ms),
+            vector=vector,
+            embedder_id=self._gather.embedder.embedder_id,
+            trace_id=trace.trace_id,
+        )
+        context = trace if alone else self._sibling(trace)
+        return _Intercepted(submission=submission, trace=context, started_ns=started_ns)
+
+    def _absent(self, principal: Principal, proposal: Proposal) -> bool:
+        """Whether there is nothing to change.
+
+        With a nonce of its own the gate answers instead: a retried delete must get its first
+        verdict again, not hear that the memory is gone.
+        """
+        if proposal.change is ChangeKind.CREATE or proposal.nonce is not None:
+            return False
+        memory_id = proposal.memory_id
+        return memory_id is None or self._reader.get(principal.tenant, memory_id) is None
+
+    def _candidate(self, principal: Principal, proposal: Proposal) -> Candidate:
+        nonce = proposal.nonce or f"{self._incarnation}:{self._out.random_hex(16)}"
+        return Candidate(
+            change=proposal.change,
+            principal_id=principal.principal_id,
+            tenant=principal.tenant,
+            nonce=nonce,
+            target=proposal.target,
+            memory_id=proposal.memory_id,
+            text=proposal.text,
+            metadata_json=proposal.metadata_json,
+            scope=proposal.scope,
+            memory_class=proposal.memory_class,
+            class_named=proposal.class_named,
+            claimed_source=proposal.claimed_source,
+            role=proposal.role,
+            actor=proposal.actor,
+            derived_from=proposal.derived_from,
+            expires_at=proposal.expires_at,
+            vector_sha256=hashlib.sha256(proposal.vector).hexdigest() if proposal.vector else None,
+        )
+
+    def _lineage(self, candidate: Candidate) -> SourceKind | None:
+        """The lowest label among the memories this one says it derives from."""
+        lowest: SourceKind | None = None
+        for memory_id in candidate.derived_from:
+            memory = self._reader.get(candidate.tenant, MemoryId(memory_id))
+            if memory is None:
+                raise MalformedRequest("derived_from: names a memory that is not there")
+            if lowest is None or memory.source.trust < lowest.trust:
+                lowest = memory.source
+        return lowest
+
+    def _shadow(
+        self, candidate: Candidate, reading: Reading, vector: bytes, rules: Ruleset
+    ) -> tuple[AnchorProbe, ...]:
+        return self._gather.shadow.probe(
+            candidate.tenant, reading, vector, rules.anchors.outrank_margin
+        )
+
+    def _sibling(self, trace: TraceContext) -> TraceContext:
+        """A span of its own for one item of a batch, beside the others under the caller's span."""
+        return msgspec.structs.replace(trace, span_id=self._out.random_hex(8))
+
+    async def _verdict(
+        self, intercepted: _Intercepted | WrittenItem, dialect: str
+    ) -> WrittenItem | StorageError:
+        if isinstance(intercepted, WrittenItem):
+            return intercepted
+        submission = intercepted.submission
+        result: Outcome | StorageError
+        try:
+            result = await self._writer.submit(submission)
+        except (StoreUnavailable, OutcomeUnknown) as failure:
+            result = failure
+        span = Span(
+            context=intercepted.trace,
+            dialect=dialect,
+            started_ns=intercepted.started_ns,
+            ended_ns=self._out.clock_ns(),
+            epoch=self._gather.ruleset().epoch,
+        )
+        self._out.record(verdict_event(submission, result, span))
+        if isinstance(result, StorageError):
+            return result
+        return _written(submission.candidate, result)
+
+
+def _written(candidate: Candidate, outcome: Outcome) -> WrittenItem:
+    memory = outcome.memory
+    missing = outcome.reason is Reason.TARGET_MISSING
+    decision = "missing" if missing else outcome.decision.value
+    return WrittenItem(
+        decision=decision,
+        change=candidate.change,
+        memory_id=memory.memory_id if memory is not None else candidate.memory_id,
+        candidate_id=outcome.candidate_id,
+        reason=outcome.reason,
+        step=outcome.step,
+        memory_class=outcome.memory_class,
+        source=outcome.source,
+        observation=observation_for(decision, outcome.reason, outcome.memory_class),
+        version=outcome.version,
+        leaf_index=outcome.leaf_index,
+        replayed=outcome.replayed,
+        # A delete has nothing left to show; a refused candidate never does.
+        memory=memory if outcome.decision is Decision.ADMIT else None,
+    )
+
+
+def _missing(proposal: Proposal) -> WrittenItem:
+    return WrittenItem(
+        decision="missing",
+        change=proposal.change,
+        memory_id=proposal.memory_id,
+        candidate_id=None,
+        reason=Reason.TARGET_MISSING,
+        step=None,
+        memory_class=proposal.memory_class,
+        source=None,
+        observation=observation_for("missing", Reason.TARGET_MISSING, proposal.memory_class),
+    )
+
+
+def _undecided(proposal: Proposal) -> WrittenItem:
+    return WrittenItem(
+        decision="error",
+        change=proposal.change,
+        memory_id=proposal.memory_id,
+        candidate_id=None,
+        reason=Reason.GATE_UNAVAILABLE,
+        step=None,
+        memory_class=proposal.memory_class,
+        source=None,
+        observation=observation_for("error", Reason.GATE_UNAVAILABLE, proposal.memory_class),
+    )
