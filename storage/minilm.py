@@ -123,7 +123,10 @@ def _layer_norm(hidden: Floats, weights: dict[str, Floats], prefix: str) -> Floa
 
 
 def _gelu(values: Floats) -> Floats:
-    """Each value times the normal distribution's CDF; erf by Abramowitz and Stegun 7.1.26 (error 1.5e-7)."""
+    """Each value times the normal distribution's CDF at it.
+
+    erf by Abramowitz and Stegun 7.1.26, whose error of 1.5e-7 is that of single precision.
+    """
     scaled = np.abs(values) * np.float32(np.sqrt(0.5))
     term: Any = 1 / (1 + np.float32(0.3275911) * scaled)
     series = np.float32(1.061405429) * term - np.float32(1.453152027)

@@ -10,6 +10,7 @@ from storage.audit.checkpoint import (
     sign_note,
 )
 from storage.audit.leaves import (
+    SALT_LEN,
     InterceptedLeaf,
     Leaf,
     OperatorLeaf,
@@ -20,6 +21,7 @@ from storage.audit.leaves import (
     veiled_target,
 )
 from storage.audit.merkle import (
+    HASH_LEN,
     NodeStore,
     Tree,
     consistency_proof,
@@ -32,6 +34,8 @@ from storage.audit.merkle import (
 )
 
 __all__ = [
+    "HASH_LEN",
+    "SALT_LEN",
     "BadCheckpoint",
     "Checkpoint",
     "InterceptedLeaf",
