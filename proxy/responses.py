@@ -13,24 +13,26 @@ import msgspec
 
 from policy.verdict import InvariantBroken
 from proxy.auth import NotOperator, Unauthenticated
-from proxy.dialects.operation import (
-    Answering,
-    HttpReply,
-    MalformedRequest,
-    Refusal,
-    UnknownWrite,
-)
+from proxy.dialects.operation import MalformedRequest, Refusal, UnknownWrite
+from proxy.dialects.problem import PROBLEM_TYPE, problem
 from proxy.observations import observation_for
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable, UnknownCandidate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["Failure", "NotFound", "attempt", "observation_for", "problem", "refusal_for"]
+__all__ = [
+    "PROBLEM_TYPE",
+    "Failure",
+    "NotFound",
+    "attempt",
+    "observation_for",
+    "problem",
+    "refusal_for",
+    "refuse",
+]
 
 _LOG: Final = logging.getLogger("mnemogate.responses")
-PROBLEM_TYPE: Final = "application/problem+json"
-PROBLEM_BASE: Final = "urn:mnemogate:problem:"
 RETRY_S: Final = 1
 THROTTLE_S: Final = 60
 
@@ -137,39 +139,3 @@ async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure
             _LOG.critical("invariant broken, stopping", extra={"error_type": name})
             halt()
         return Failure(refusal=refusal, error_type=name)
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """RFC 9457 problem details, with our extension members."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    trace_id: str = ""
-    decision: str = ""
-    reason: str = ""
-    step: int | None = None
-    memory_class: str = ""
-    candidate_id: str = ""
-    observation: str = ""
-
-
-def problem(refusal: Refusal, answering: Answering) -> HttpReply:
-    """A failure as problem details: for requests that no dialect claimed, and the native one."""
-    code = refusal.title.lower().replace(" ", "_")
-    body = msgspec.json.encode(
-        Problem(
-            type=PROBLEM_BASE + code,
-            title=refusal.title,
-            status=refusal.status,
-            detail=refusal.detail,
-            trace_id=answering.trace_id,
-        )
-    )
-    headers: tuple[tuple[str, str], ...] = ()
-    if refusal.retry_after_s is not None:
-        headers += (("Retry-After", str(refusal.retry_after_s)),)
-    if refusal.status == 401:  # noqa: PLR2004 - RFC 9110 wants the header with this status
-        headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
-    return HttpReply(status=refusal.status, body=body, content_type=PROBLEM_TYPE, headers=headers)

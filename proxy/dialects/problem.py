@@ -1,0 +1,46 @@
+"""RFC 9457 problem details, for every answer that no other client's shape governs. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.operation import HttpReply
+
+if TYPE_CHECKING:
+    from proxy.dialects.operation import Answering, Refusal
+
+PROBLEM_TYPE: Final = "application/problem+json"
+PROBLEM_BASE: Final = "urn:mnemogate:problem:"
+_UNAUTHORIZED: Final = 401
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Problem details of a failure that is not a verdict."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    trace_id: str
+
+
+def problem(refusal: Refusal, answering: Answering) -> HttpReply:
+    """A failure as problem details, with the headers its status asks for."""
+    code = refusal.title.lower().replace(" ", "_")
+    body = msgspec.json.encode(
+        Problem(
+            type=PROBLEM_BASE + code,
+            title=refusal.title,
+            status=refusal.status,
+            detail=refusal.detail,
+            trace_id=answering.trace_id,
+        )
+    )
+    headers: tuple[tuple[str, str], ...] = ()
+    if refusal.retry_after_s is not None:
+        headers += (("Retry-After", str(refusal.retry_after_s)),)
+    if refusal.status == _UNAUTHORIZED:  # RFC 9110 wants the header with this status
+        headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
+    return HttpReply(status=refusal.status, body=body, content_type=PROBLEM_TYPE, headers=headers)
