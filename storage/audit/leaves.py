@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import (
+from policy.model import (  # noqa: TC001 - msgspec reads the annotations
     Basis,
     CandidateId,
     ChangeKind,
@@ -24,7 +24,7 @@ from policy.model import (
 )
 from policy.verdict import InvariantBroken, Reason
 from storage.errors import StoreCorrupt
-from storage.interfaces import Decision
+from storage.interfaces import Decision  # noqa: TC001 - msgspec reads the annotations
 
 LEAF_FORMAT: Final = 1
 SALT_LEN: Final = 16
