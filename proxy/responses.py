@@ -16,7 +16,13 @@ from proxy.auth import NotOperator, Unauthenticated
 from proxy.dialects.operation import MalformedRequest, Refusal, UnknownWrite
 from proxy.dialects.problem import PROBLEM_TYPE, problem
 from proxy.observations import observation_for
-from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable, UnknownCandidate
+from storage.errors import (
+    OutcomeUnknown,
+    StorageError,
+    StoreUnavailable,
+    UnknownCandidate,
+    UnknownLeaf,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -105,6 +111,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911 - it is the
             return refuse(404, error.detail)
         case UnknownCandidate():
             return refuse(404, "no candidate of that id is held")
+        case UnknownLeaf():
+            return refuse(404, "the log has no leaf of that index")
         case StoreUnavailable():
             return refuse(
                 503, "store_unavailable: nothing was written; try again", retry_after_s=RETRY_S

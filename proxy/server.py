@@ -8,7 +8,7 @@ import re
 import socket
 import ssl
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
 
@@ -63,8 +63,8 @@ def peer_of(transport: asyncio.BaseTransport | None) -> Peer:
     uid = peer_uid(transport)
     if uid is not None:
         return Peer(address=f"uid:{uid}", uid=uid)
-    name: object = transport.get_extra_info("peername")
-    address = str(name[0]) if isinstance(name, tuple) and name else ""
+    name = cast("tuple[object, ...] | None", transport.get_extra_info("peername"))
+    address = str(name[0]) if name else ""
     certificate = transport.get_extra_info("peercert")
     return Peer(address=address, subjects=_subjects(certificate) if certificate else ())
 

@@ -176,23 +176,12 @@ def secret(raw: Raw) -> Secret:
 def uids(raw: Raw) -> tuple[int, ...]:
     """A list of numeric user ids."""
     parse = whole(0, 2**32 - 2)
-    parts: object = raw.split(",") if isinstance(raw, str) else raw
-    if isinstance(parts, int) and not isinstance(parts, bool):
-        return (parse(parts),)
-    if not isinstance(parts, list):
+    if isinstance(raw, int):
+        return (parse(raw),)
+    if not isinstance(raw, str | list):
         raise BadValue("a list of numeric user ids")
-    return tuple(parse(part) for part in names_or_numbers(parts))
-
-
-def names_or_numbers(parts: list[object]) -> list[Raw]:
-    """The parts of a list that may hold texts and numbers, the empty ones left out."""
-    kept: list[Raw] = []
-    for part in parts:
-        if not isinstance(part, str | int) or isinstance(part, bool):
-            raise BadValue("a list of numeric user ids")
-        if part != "":
-            kept.append(part)
-    return kept
+    parts = raw.split(",") if isinstance(raw, str) else raw
+    return tuple(parse(part) for part in parts if part != "")
 
 
 SETTINGS: Final[tuple[Setting, ...]] = (

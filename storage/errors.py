@@ -33,3 +33,7 @@ class StalePermit(StorageError):
 
 class UnknownCandidate(StorageError):
     """No held candidate of that id."""
+
+
+class UnknownLeaf(StorageError):
+    """The audit log has no leaf of that index."""

@@ -283,6 +283,44 @@ class MemoryReader(Protocol):
         ...
 
 
+class AuditHead(msgspec.Struct, frozen=True, kw_only=True):
+    """The signed head of the log: the C2SP note, and the key that opens it."""
+
+    size: int
+    note: str
+    verifier_key: str
+
+
+class AuditProof(msgspec.Struct, frozen=True, kw_only=True):
+    """That one leaf is in the log which `head` signs (RFC 6962 inclusion)."""
+
+    leaf_index: int
+    leaf: bytes
+    root: bytes
+    hashes: tuple[bytes, ...]
+    head: AuditHead
+
+
+class AuditReader(Protocol):
+    """Reads of the audit log at its last signed head. Any thread."""
+
+    def head(self) -> AuditHead:
+        """The signed head."""
+        ...
+
+    def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
+        """Leaves as they are hashed, oldest first; () past the end."""
+        ...
+
+    def prove(self, index: int) -> AuditProof:
+        """The proof for one leaf.
+
+        Raises:
+            UnknownLeaf: The log has no leaf of that index yet.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Turns text into a vector. Two embedders' vectors never mix in one search."""
 
@@ -296,6 +334,9 @@ class Embedder(Protocol):
 
 __all__ = [
     "Anchor",
+    "AuditHead",
+    "AuditProof",
+    "AuditReader",
     "Candidate",
     "Channel",
     "CheckReport",

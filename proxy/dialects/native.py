@@ -59,7 +59,7 @@ _TITLES: Final = {
 }
 
 
-class NativeDialect:
+class Native:
     """Pure; one instance serves every request."""
 
     name = "native"
@@ -90,7 +90,7 @@ class NativeDialect:
         """
         return native_decode.decode(request)
 
-    def encode(  # noqa: C901, PLR0911 - one arm per result
+    def encode(  # noqa: PLR0911 - one arm per result
         self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
     ) -> HttpReply:
         """The answer, 200 or 201 with the result; a refused write as problem details."""
