@@ -9,15 +9,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from opentelemetry.exporter.otlp.proto.http import Compression
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
+from telemetry.collector import Collector, Delivery
 from telemetry.pipe import Pipe, PipeCounts
 from telemetry.tracing import is_refusal, is_traced, resource_of, spans_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from opentelemetry.sdk.trace import ReadableSpan
 
@@ -25,31 +24,43 @@ if TYPE_CHECKING:
     from telemetry.settings import TelemetrySettings
 
 CLOSE_TIMEOUT_S: Final = 2.0
+# About a megabyte; collectors and the proxies before them refuse large bodies.
+SPANS_PER_REQUEST_MAX: Final = 2_048
+# How often a body that was too large is cut in half, before it is given up.
+_HALVINGS_MAX: Final = 4
 _WARNING_INTERVAL_S: Final = 60.0
-# What the exporter and the HTTP client under it say about a dead collector, several lines per
-# batch. One warning a minute of ours takes their place.
-_CHATTERING: Final = ("opentelemetry", "urllib3")
 
 _logger = logging.getLogger("mnemogate.telemetry")
+
+# The spans of one event: they are sent together, or none of them is.
+_Group = list["ReadableSpan"]
 
 
 class SpanPipe:
     """Takes events, sends spans. One daemon thread; every method may be called from any thread."""
 
     def __init__(
-        self,
-        settings: TelemetrySettings,
-        exporter: SpanExporter,
-        monotonic_s: Callable[[], float],
+        self, settings: TelemetrySettings, url: str, monotonic_s: Callable[[], float]
     ) -> None:
-        """`exporter` is used on the pipe's own thread only, and shut down with the pipe."""
+        """Start the thread; nothing is connected before the first span.
+
+        Raises:
+            ValueError: The URL or a header is not usable.
+            OSError: The certificate file cannot be read.
+        """
         self._share = settings.admit_detail_share
         self._resource = resource_of(settings)
-        self._exporter = exporter
+        self._collector = Collector(
+            url,
+            settings.headers,
+            settings.certificate_file,
+            settings.export_timeout_s,
+            monotonic_s,
+        )
         self._monotonic_s = monotonic_s
         self._warned_at_s = float("-inf")
         self._lost = 0
-        self._pipe: Pipe[Event] = Pipe("mnemogate-spans", self._deliver)
+        self._pipe: Pipe[Event] = Pipe("mnemogate-spans", self._deliver, self._collector.disconnect)
 
     def offer(self, event: Event) -> bool:
         """Trace the event; False where it was dropped because the pipe is full or closed.
@@ -67,29 +78,49 @@ class SpanPipe:
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Send what can be sent in time; returns by then even where the collector hangs."""
+        self._collector.hurry()
         self._pipe.close(timeout_s)
-        # Ends a wait between two attempts, so that the thread goes away soon after.
-        self._exporter.shutdown()
+        self._collector.abort()
 
     def _deliver(self, events: list[Event]) -> int:
         """Build and send one batch; how many events arrived, each with all its spans."""
-        spans: list[ReadableSpan] = []
-        built = 0
-        for event in events:
-            try:
-                spans.extend(spans_of(event, self._resource, self._share))
-            except ValueError:
-                continue
-            built += 1
-        arrived = built
-        # An export of nothing would be a request to the collector all the same.
-        if spans and self._exporter.export(spans) is not SpanExportResult.SUCCESS:
-            arrived = 0
+        arrived = sum(self._send(groups, _HALVINGS_MAX) for groups in self._requests(events))
         if arrived < len(events):
             self._warn(len(events) - arrived)
         return arrived
 
+    def _requests(self, events: list[Event]) -> Iterator[list[_Group]]:
+        """The events' spans, in portions of one request each."""
+        groups: list[_Group] = []
+        spans_count = 0
+        for event in events:
+            try:
+                group = spans_of(event, self._resource, self._share)
+            except ValueError:
+                continue  # counted as lost: an id in it is none, and would spoil the whole request
+            groups.append(group)
+            spans_count += len(group)
+            if spans_count >= SPANS_PER_REQUEST_MAX:
+                yield groups
+                groups, spans_count = [], 0
+        if groups:
+            yield groups
+
+    def _send(self, groups: list[_Group], halvings: int) -> int:
+        spans = [span for group in groups for span in group]
+        match self._collector.post(encode_spans(spans).SerializeToString()):
+            case Delivery.ARRIVED:
+                return len(groups)
+            case Delivery.TOO_LARGE if halvings and len(groups) > 1:
+                middle = len(groups) // 2
+                return self._send(groups[:middle], halvings - 1) + self._send(
+                    groups[middle:], halvings - 1
+                )
+            case Delivery.TOO_LARGE | Delivery.LOST:
+                return 0
+
     def _warn(self, lost: int) -> None:
+        """One line a minute at most, however often a batch is lost."""
         self._lost += lost
         now_s = self._monotonic_s()
         if now_s - self._warned_at_s < _WARNING_INTERVAL_S:
@@ -97,22 +128,3 @@ class SpanPipe:
         _logger.warning("spans_lost", extra={"fields": {"events": self._lost}})
         self._warned_at_s = now_s
         self._lost = 0
-
-
-def otlp_exporter(settings: TelemetrySettings, url: str) -> SpanExporter:
-    """An OTLP/HTTP exporter told everything it would otherwise look up in the environment.
-
-    Its own log lines, and those of the HTTP client under it, are switched off for the process.
-
-    # BUG: the SDK adds OTEL_EXPORTER_OTLP_HEADERS to the headers it is given, and requests reads
-    # the proxy variables; neither has a parameter that says no. Both are the operator's own.
-    """
-    for name in _CHATTERING:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    return OTLPSpanExporter(
-        endpoint=url,
-        certificate_file=settings.certificate_file,
-        headers=dict(settings.headers),
-        timeout=settings.export_timeout_s,
-        compression=Compression.NoCompression,
-    )

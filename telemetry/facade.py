@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from telemetry.exporter import SpanPipe, otlp_exporter
+from telemetry.exporter import SpanPipe
 from telemetry.logs import EventLog
 from telemetry.metrics import Metrics
 
@@ -28,7 +28,7 @@ class Telemetry:
         self._spans: SpanPipe | None = None
         url = settings.traces_url
         if url is not None:
-            self._spans = SpanPipe(settings, otlp_exporter(settings, url), time.monotonic)
+            self._spans = SpanPipe(settings, url, time.monotonic)
             self.metrics.watch_pipe("spans", self._spans.counts)
 
     def record(self, event: Event) -> None:

@@ -38,10 +38,17 @@ class Pipe(Generic[T]):
     """Carries events to `deliver` in batches, on one daemon thread of its own.
 
     `deliver` takes a batch and answers how many of it arrived. It must not raise; it may hang.
+    `ended` is called on the same thread when nothing more will be delivered.
     """
 
-    def __init__(self, name: str, deliver: Callable[[list[T]], int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        deliver: Callable[[list[T]], int],
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
         self._deliver = deliver
+        self._ended = ended
         self._queue: deque[T] = deque()
         self._lock = threading.Lock()  # for the counters; never held while anything waits
         self._delivered = 0
@@ -97,6 +104,7 @@ class Pipe(Generic[T]):
             stopping = self._stop.wait(INTERVAL_S)
             while self._queue and not self._abandoned:
                 self._deliver_batch()
+        self._ended()
 
     def _deliver_batch(self) -> None:
         batch = self._taken()

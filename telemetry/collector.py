@@ -1,0 +1,151 @@
+"""One OTLP/HTTP collector: posts a body, says what became of it.
+
+The SDK's own exporter is not used: it adds OTEL_EXPORTER_OTLP_HEADERS to the headers it is given,
+and its HTTP client follows `http_proxy` and `.netrc`, so that a variable meant for the agent would
+send the traces to another host. Here nothing is looked up anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import http.client
+import re
+import socket
+import ssl
+import threading
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[\x20-\x7e]*", re.ASCII)
+_PAYLOAD_TOO_LARGE: Final = 413
+_OK: Final = range(200, 300)
+# OTLP/HTTP: the answers after which the same request may be sent again.
+_RETRYABLE: Final = frozenset({429, 502, 503, 504})
+_ANSWER_LEN_MAX: Final = 65_536
+_PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)
+
+
+class Delivery(enum.Enum):
+    """What became of one body."""
+
+    ARRIVED = "arrived"
+    TOO_LARGE = "too_large"
+    LOST = "lost"
+
+
+class Collector:
+    """Keeps one connection. `post` is for one thread; `hurry` and `abort` are for any."""
+
+    def __init__(
+        self,
+        url: str,
+        headers: tuple[tuple[str, str], ...],
+        certificate_file: str | None,
+        timeout_s: float,
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        """Nothing is connected yet.
+
+        Raises:
+            ValueError: The URL is not http or https, or a header could not be sent as it is.
+            OSError: The certificate file cannot be read.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+            raise ValueError(
+                "the collector's URL must be http://host[:port] or https://host[:port]"
+            )
+        for name, value in headers:
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+                raise ValueError("a header for the collector has an illegal character")
+        self._host = parts.hostname
+        self._port = parts.port
+        self._path = parts.path or "/"
+        self._tls = (
+            ssl.create_default_context(cafile=certificate_file) if parts.scheme == "https" else None
+        )
+        self._headers = {**dict(headers), "Content-Type": "application/x-protobuf"}
+        self._timeout_s = timeout_s
+        self._monotonic_s = monotonic_s
+        self._hurried = threading.Event()
+        self._aborted = False
+        self._connection: http.client.HTTPConnection | None = None
+
+    def post(self, body: bytes) -> Delivery:
+        """Send one request, again after a pause where that may help, within the timeout.
+
+        The timeout bounds the pauses and each single wait on the socket; a collector that trickles
+        its answer can hold the calling thread longer, until `abort`.
+        """
+        deadline_s = self._monotonic_s() + self._timeout_s
+        for pause_s in (*_PAUSES_S, None):
+            status = self._attempt(body, deadline_s)
+            if status in _OK:
+                return Delivery.ARRIVED
+            if status == _PAYLOAD_TOO_LARGE:
+                return Delivery.TOO_LARGE
+            if status is not None and status not in _RETRYABLE:
+                return Delivery.LOST
+            if pause_s is None or self._monotonic_s() + pause_s > deadline_s:
+                return Delivery.LOST
+            if self._hurried.wait(pause_s):
+                return Delivery.LOST
+        return Delivery.LOST
+
+    def hurry(self) -> None:
+        """No more pauses from now on: the process is about to end."""
+        self._hurried.set()
+
+    def abort(self) -> None:
+        """Break off whatever is under way; a thread that waits in `post` comes back soon."""
+        self._aborted = True
+        connection = self._connection
+        waited_on = connection.sock if connection is not None else None
+        if waited_on is not None:
+            # Closing alone would not wake the thread that reads from it.
+            with contextlib.suppress(OSError):
+                waited_on.shutdown(socket.SHUT_RDWR)
+
+    def disconnect(self) -> None:
+        """Close the connection. For the thread that posts."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _attempt(self, body: bytes, deadline_s: float) -> int | None:
+        """The status of one try; None where there was no answer."""
+        kept = self._connection is not None
+        status = self._exchange(body, deadline_s)
+        # A connection that was kept open may have been closed by the other side meanwhile.
+        return self._exchange(body, deadline_s) if status is None and kept else status
+
+    def _exchange(self, body: bytes, deadline_s: float) -> int | None:
+        remaining_s = deadline_s - self._monotonic_s()
+        if remaining_s <= 0 or self._aborted:
+            return None
+        connection = self._connection or self._connect(remaining_s)
+        self._connection = connection
+        try:
+            if connection.sock is not None:
+                connection.sock.settimeout(remaining_s)
+            connection.request("POST", self._path, body=body, headers=self._headers)
+            answer = connection.getresponse()
+            rest = answer.read(_ANSWER_LEN_MAX)
+        except (OSError, http.client.HTTPException):
+            self.disconnect()
+            return None
+        if len(rest) == _ANSWER_LEN_MAX or answer.will_close:
+            self.disconnect()
+        return answer.status
+
+    def _connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        if self._tls is not None:
+            return http.client.HTTPSConnection(
+                self._host, self._port, timeout=timeout_s, context=self._tls
+            )
+        return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)

@@ -1,0 +1,230 @@
+"""Spans over a real socket: exact attributes, none lost, and a bad collector changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from statistics import quantiles
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from telemetry.exporter import SpanPipe
+from telemetry.facade import Telemetry
+from telemetry.settings import TelemetrySettings
+from telemetry.tracing import resource_of, spans_of
+from tests.integration.otlp_receiver import (
+    attributes,
+    black_hole,
+    otlp_receiver,
+    refused,
+)
+from tests.unit.telemetry import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENT_S = 60.0
+
+
+def span_pipe(settings: TelemetrySettings, clock: Callable[[], float] = time.monotonic) -> SpanPipe:
+    url = settings.traces_url
+    assert url is not None
+    return SpanPipe(settings, url, clock)
+
+
+def wait_until_sent(spans: SpanPipe) -> None:
+    deadline_s = time.monotonic() + PATIENT_S
+    while spans.counts().waiting and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+
+
+def test_a_reject_arrives_with_its_attributes_and_its_steps_below_it() -> None:
+    with otlp_receiver() as received:
+        spans = span_pipe(
+            TelemetrySettings(
+                endpoint=received.url,
+                headers=(("x-team", "gate"),),
+                service_version="1.2.3",
+                resource=(("openinference.project.name", "gate"),),
+            )
+        )
+        assert spans.offer(sample.unsampled(sample.REJECT))
+        spans.close(PATIENT_S)
+    assert received.paths == ["/v1/traces"]
+    assert received.headers[0]["x-team"] == "gate"
+    resource = received.requests[0].resource_spans[0].resource
+    assert attributes(resource.attributes) == {
+        "openinference.project.name": "gate",
+        "service.name": "mnemogate",
+        "service.version": "1.2.3",
+    }
+    root, *children = received.spans
+    assert (root.name, root.kind) == ("create_memory", Span.SPAN_KIND_SERVER)
+    assert root.trace_id.hex() == sample.CONTEXT.trace_id
+    assert root.span_id.hex() == sample.CONTEXT.span_id
+    assert root.parent_span_id.hex() == sample.CONTEXT.parent_span_id
+    assert root.status.code == 0
+    assert root.end_time_unix_nano - root.start_time_unix_nano == 3_000_000
+    shown = attributes(root.attributes)
+    built = spans_of(sample.REJECT, resource_of(TelemetrySettings()), 0.0)[0]
+    assert shown == dict(built.attributes or {})
+    assert shown["mnemogate.reason"] == "source_class_forbidden"
+    assert [child.name for child in children] == [
+        "step 7 audit",
+        "step 4 digest",
+        "step 5 nonce",
+        "step 1 source_class",
+    ]
+    for child in children:
+        assert child.parent_span_id == root.span_id
+        assert child.trace_id == root.trace_id
+        assert root.start_time_unix_nano <= child.start_time_unix_nano
+        assert child.end_time_unix_nano <= root.end_time_unix_nano
+    assert attributes(children[-1].attributes)["mnemogate.step.outcome"] == "failed"
+
+
+def test_twenty_thousand_spans_go_in_and_none_is_lost() -> None:
+    with otlp_receiver() as received:
+        spans = span_pipe(TelemetrySettings(endpoint=received.url, admit_detail_share=0.0))
+        for number in range(20_000):
+            assert spans.offer(sample.numbered(sample.ADMIT, number))
+        spans.close(PATIENT_S)
+    assert len({span.trace_id for span in received.spans}) == len(received.spans) == 20_000
+    counts = spans.counts()
+    assert (counts.delivered, counts.dropped, counts.waiting) == (20_000, 0, 0)
+
+
+def test_an_unsampled_admit_is_not_sent_and_is_not_a_loss() -> None:
+    with otlp_receiver() as received:
+        spans = span_pipe(TelemetrySettings(endpoint=received.url))
+        assert spans.offer(sample.unsampled(sample.ADMIT))
+        assert spans.offer(sample.REQUEST)
+        spans.close(PATIENT_S)
+    assert received.paths == []
+    assert spans.counts().offered == 0
+
+
+@pytest.mark.parametrize("status", [400, 413, 500])
+def test_a_collector_that_refuses_costs_the_batch_and_is_counted(status: int) -> None:
+    with otlp_receiver(status) as received:
+        spans = span_pipe(TelemetrySettings(endpoint=received.url))
+        for number in range(10):
+            spans.offer(sample.numbered(sample.REJECT, number))
+        spans.close(PATIENT_S)
+    assert received.paths
+    counts = spans.counts()
+    assert (counts.delivered, counts.dropped) == (0, 10)
+
+
+def test_a_collector_with_a_small_limit_gets_smaller_requests() -> None:
+    with otlp_receiver(len_max=40_000) as received:
+        spans = span_pipe(TelemetrySettings(endpoint=received.url, admit_detail_share=0.0))
+        for number in range(100):
+            spans.offer(sample.numbered(sample.ADMIT, number))
+        spans.close(PATIENT_S)
+    assert len({span.trace_id for span in received.spans}) == len(received.spans) == 100
+    assert len(received.requests) > 1
+    assert spans.counts().delivered == 100
+
+
+def test_a_collector_that_comes_back_gets_the_batch_it_missed() -> None:
+    with otlp_receiver(503) as received:
+        received.status_after = (1, 200)
+        spans = span_pipe(TelemetrySettings(endpoint=received.url))
+        spans.offer(sample.REJECT)
+        wait_until_sent(spans)
+        spans.close(PATIENT_S)
+    assert spans.counts().delivered == 1
+    assert len(received.paths) == 2
+
+
+def test_one_event_with_a_broken_id_does_not_cost_the_others() -> None:
+    broken = msgspec.structs.replace(
+        sample.REJECT, context=msgspec.structs.replace(sample.CONTEXT, trace_id="nonsense")
+    )
+    with otlp_receiver() as received:
+        spans = span_pipe(TelemetrySettings(endpoint=received.url))
+        for event in (sample.REJECT, broken, sample.ADMIT):
+            spans.offer(event)
+        spans.close(PATIENT_S)
+    assert [span.name for span in received.spans].count("create_memory") == 2
+    assert (spans.counts().delivered, spans.counts().dropped) == (2, 1)
+
+
+def test_shutdown_is_bounded_when_the_collector_never_answers() -> None:
+    with black_hole() as url:
+        telemetry = Telemetry(TelemetrySettings(endpoint=url, export_timeout_s=30.0))
+        for number in range(1_000):
+            telemetry.record(sample.numbered(sample.REJECT, number))
+        started_s = time.monotonic()
+        telemetry.close()
+        assert time.monotonic() - started_s < 2.5
+    assert b'mnemogate_telemetry_dropped_total{signal="spans"} 1000.0' in telemetry.metrics.render()
+
+
+def offer_latency_us(url: str | None) -> float:
+    """The 99th percentile of `record`, while the pipe is busy failing."""
+    telemetry = Telemetry(TelemetrySettings(endpoint=url, access_log=False, export_timeout_s=30.0))
+    taken_us: list[float] = []
+    for number in range(20_000):
+        event = sample.numbered(sample.ADMIT, number)
+        before_ns = time.perf_counter_ns()
+        telemetry.record(event)
+        taken_us.append((time.perf_counter_ns() - before_ns) / 1_000)
+    telemetry.close()
+    return quantiles(taken_us, n=100)[98]
+
+
+def test_a_dead_or_silent_collector_does_not_slow_the_path_of_a_verdict() -> None:
+    without_us = offer_latency_us(None)
+    with black_hole() as silent, refused() as dead:
+        for url in (silent, dead):
+            # Generous, for a busy machine; waiting for the collector even once would be 30 s.
+            assert offer_latency_us(url) < 10 * without_us + 1_000
+
+
+class Clock:
+    """A monotonic clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_dead_collector_is_one_warning_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    with otlp_receiver(400) as received, caplog.at_level(logging.DEBUG):
+        spans = span_pipe(TelemetrySettings(endpoint=received.url), clock)
+        for now_s in (1_000.0, 1_030.0, 1_059.0, 1_061.0):
+            clock.now_s = now_s
+            spans.offer(sample.REJECT)
+            wait_until_sent(spans)
+        spans.close(PATIENT_S)
+    assert [(line.name, line.getMessage()) for line in caplog.records] == [
+        ("mnemogate.telemetry", "spans_lost"),
+        ("mnemogate.telemetry", "spans_lost"),
+    ]
+    assert [vars(line)["fields"] for line in caplog.records] == [{"events": 1}, {"events": 3}]
+
+
+def test_the_environment_has_no_say_in_where_spans_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    with otlp_receiver() as received, otlp_receiver() as elsewhere:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", elsewhere.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", elsewhere.url + "/v1/traces")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0")
+        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+        monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "1")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-stray=1")
+        monkeypatch.setenv("http_proxy", elsewhere.url)
+        spans = span_pipe(TelemetrySettings(endpoint=received.url))
+        spans.offer(sample.ADMIT)
+        spans.close(PATIENT_S)
+    assert elsewhere.paths == []
+    assert len(received.spans) == 1
+    assert "x-stray" not in received.headers[0]
