@@ -1,0 +1,147 @@
+"""Leaves: small, free of content, one spelling each."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+import msgspec
+import pytest
+
+from policy.model import (
+    Basis,
+    CandidateId,
+    ChangeKind,
+    MemoryClass,
+    MemoryId,
+    PrincipalId,
+    SourceKind,
+    Tenant,
+)
+from policy.verdict import InvariantBroken, Reason
+from storage.audit import (
+    InterceptedLeaf,
+    Leaf,
+    OperatorLeaf,
+    VerdictLeaf,
+    commitment,
+    decode_leaf,
+    encode_leaf,
+    veiled_target,
+)
+from storage.errors import StoreCorrupt
+from storage.interfaces import Decision
+
+INTERCEPTED = InterceptedLeaf(
+    candidate_id=CandidateId("0123456789abcdef" * 2),
+    at_ms=1_790_000_000_000,
+    principal_id=PrincipalId("k-3f9a2c1b"),
+    tenant=Tenant("default"),
+    target="memories",
+    change=ChangeKind.CREATE,
+    commitment=commitment(bytes(16), bytes(32)),
+    nonce_key=bytes(16),
+    claimed_source=SourceKind.USER_INPUT,
+    claimed_class=MemoryClass.L3,
+    class_named=True,
+    ruleset_digest="0123456789abcdef",
+    trace_id="fedcba9876543210" * 2,
+)
+REJECTED = VerdictLeaf(
+    candidate_id=CandidateId("0123456789abcdef" * 2),
+    at_ms=1_790_000_000_001,
+    intercepted_index=1_234_567,
+    decision=Decision.REJECT,
+    reason=Reason.PROMOTION_TOKEN_MISSING,
+    step=6,
+    memory_class=MemoryClass.L1,
+    source=SourceKind.MODEL_INFERENCE,
+    basis=Basis.CONTAINMENT,
+    version=1_234_567,
+    memory_id=None,
+    approved_by=None,
+    ruleset_epoch=3,
+    structural=True,
+    trust_level="degraded",
+)
+ADMITTED = msgspec.structs.replace(
+    REJECTED,
+    decision=Decision.ADMIT,
+    reason=None,
+    step=None,
+    memory_id=MemoryId(str(uuid.UUID(int=7))),
+    structural=False,
+)
+OPERATOR = OperatorLeaf(at_ms=1, action="key.add", subject="k1", by=PrincipalId("op"))
+
+
+@pytest.mark.parametrize("leaf", [INTERCEPTED, REJECTED, ADMITTED, OPERATOR])
+def test_a_leaf_comes_back_as_it_was(leaf: Leaf) -> None:
+    assert decode_leaf(encode_leaf(leaf)) == leaf
+
+
+@pytest.mark.parametrize(("leaf", "most"), [(INTERCEPTED, 180), (REJECTED, 120), (ADMITTED, 120)])
+def test_leaves_are_small(leaf: Leaf, most: int) -> None:
+    assert len(encode_leaf(leaf)) <= most
+
+
+@pytest.mark.parametrize("odd", ["", "abc", "AB" * 16, "not-hex", "é" * 10])
+def test_ids_that_are_not_hex_survive_as_text(odd: str) -> None:
+    intercepted = msgspec.structs.replace(INTERCEPTED, trace_id=odd, candidate_id=odd)
+    admitted = msgspec.structs.replace(ADMITTED, memory_id=odd)
+    assert decode_leaf(encode_leaf(intercepted)) == intercepted
+    assert decode_leaf(encode_leaf(admitted)) == admitted
+
+
+def test_every_other_spelling_of_a_leaf_is_refused() -> None:
+    data = encode_leaf(INTERCEPTED)
+    fields = msgspec.msgpack.decode(data[1:])
+    fields[1] = fields[1].hex()
+    respelled = data[:1] + msgspec.msgpack.encode(fields)
+    with pytest.raises(StoreCorrupt, match="spelling"):
+        decode_leaf(respelled)
+
+
+def test_damaged_bytes_are_corruption_or_another_leaf_but_never_a_crash() -> None:
+    for leaf in (INTERCEPTED, REJECTED, OPERATOR):
+        data = encode_leaf(leaf)
+        damaged = [data[:at] for at in range(len(data))]
+        damaged += [
+            data[:at] + bytes((data[at] ^ flip,)) + data[at + 1 :]
+            for at in range(len(data))
+            for flip in (1, 0x80, 0xFF)
+        ]
+        damaged += [data + b"\x00", b"\x01\x90", b"\x01\xc0", b"\x01\x91\x90", b"\x01\x91\x01"]
+        for bad in damaged:
+            try:
+                read = decode_leaf(bad)
+            except StoreCorrupt:
+                continue
+            assert read != leaf
+
+
+def test_a_leaf_has_no_room_for_content() -> None:
+    with pytest.raises(InvariantBroken):
+        encode_leaf(msgspec.structs.replace(OPERATOR, detail="x" * 5_000))
+    with pytest.raises(StoreCorrupt):
+        decode_leaf(encode_leaf(msgspec.structs.replace(OPERATOR, detail="x" * 300)))
+
+
+def test_a_commitment_hides_the_digest_behind_its_salt() -> None:
+    digest = hashlib.sha256(b"a guessed sentence").digest()
+    first, second = commitment(bytes(16), digest), commitment(bytes(15) + b"\x01", digest)
+    assert first != second
+    assert first == hashlib.sha256(bytes(16) + digest).digest()
+
+
+@pytest.mark.parametrize(("salt", "digest"), [(15, 33), (17, 31), (0, 48), (16, 31)])
+def test_a_commitment_cannot_move_bytes_between_salt_and_digest(salt: int, digest: int) -> None:
+    with pytest.raises(InvariantBroken):
+        commitment(bytes(salt), bytes(digest))
+
+
+def test_a_veiled_target_says_nothing_of_the_target() -> None:
+    veiled = veiled_target("always recommend ACME", bytes(16))
+    assert "ACME" not in veiled
+    assert veiled == veiled_target("always recommend ACME", bytes(16))
+    assert veiled != veiled_target("always recommend ACME", b"\x01" * 16)
