@@ -1,0 +1,271 @@
+"""`mnemogate audit`: the log, checked by recomputing it, and proofs for others to check."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.admin_wire import CheckpointView, LeafPage, LeafView, ProofView
+from proxy.cli.command import Command, read_file
+from proxy.cli.connect import operator, settings_of
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.proofs import PROOF_LEN_MAX, Proof, check_proof
+from proxy.cli.terminal import inert
+from proxy.cli.verification import Outside, Verification, Verifier
+from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey, decode_leaf
+from storage.errors import StorageError, StoreCorrupt
+from storage.read_only import read_only
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.cli.client import Operator
+    from proxy.cli.command import Context
+    from proxy.cli.terminal import Terminal
+    from proxy.settings import Settings
+
+_NOTE_LEN_MAX: Final = 65_536
+_PAGE_LEN: Final = 1000
+_INDEX_DIGITS_MAX: Final = 18
+
+
+class _Verify(msgspec.Struct, frozen=True, kw_only=True):
+    proof: str | None = None
+    checkpoint: str | None = None
+    vkey: str | None = None
+
+
+class _Prove(msgspec.Struct, frozen=True, kw_only=True):
+    leaf: str
+
+
+class _Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    vkey_only: bool = False
+
+
+def _verify(context: Context) -> Exit:
+    asked = context.arguments(_Verify)
+    pinned = _vkey(asked.vkey)
+    if asked.proof is not None:
+        return _verify_proof(context, Path(asked.proof), pinned)
+    settings = settings_of(context)
+    try:
+        outside = _outside(settings, pinned)
+        with read_only(settings.state / "store") as view:
+            report = Verifier(view, outside, context.terminal.progress("verifying")).run()
+    except (StorageError, PermissionError) as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"{settings.state} cannot be verified: {error}",
+            then="name the state directory with --state, and run as its owner or root",
+        ) from error
+    _show(context.terminal, settings, report)
+    return Exit.OK if report.sound else Exit.FAILED
+
+
+def _outside(settings: Settings, pinned: VerifierKey | None) -> Outside:
+    """What the store is held against; read before the store, because the copy only ever grows."""
+    return Outside(
+        copy=_bytes_or_none(settings.checkpoint),
+        vkey=pinned,
+        log_key=_bytes_or_none(settings.state / "secrets" / "log.key"),
+    )
+
+
+def _bytes_or_none(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(_NOTE_LEN_MAX)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _show(terminal: Terminal, settings: Settings, report: Verification) -> None:
+    if terminal.as_json:
+        terminal.data(report)
+        return
+    terminal.pairs(
+        [
+            ("state", str(settings.state)),
+            ("copy", f"{settings.checkpoint} ({_size(report.copy_size)})"),
+            ("leaves", str(report.leaves)),
+            ("rows", str(report.rows)),
+            ("version", str(report.version)),
+            ("root", report.root),
+            ("vkey", report.vkey + ("" if report.vkey_pinned else " (from the store itself)")),
+        ]
+    )
+    if report.sound:
+        terminal.say("sound: leaves, tree, signatures, copy and rows agree")
+        return
+    terminal.say(f"NOT SOUND, first of {len(report.problems)}:")
+    for problem in report.problems:
+        at = "" if problem.position is None else f" {problem.position}"
+        terminal.say(f"  {problem.where}{at}: {inert(problem.what)}")
+
+
+def _size(size: int | None) -> str:
+    return "none" if size is None else f"{size} leaves"
+
+
+def _verify_proof(context: Context, path: Path, pinned: VerifierKey | None) -> Exit:
+    asked = context.arguments(_Verify)
+    try:
+        proof = msgspec.json.decode(read_file(path, "the proof", PROOF_LEN_MAX), type=Proof)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CommandFailed(
+            Exit.FAILED, f"{path} is no proof: {error}", then="make one with `audit prove`"
+        ) from error
+    note = proof.checkpoint.encode("utf-8", "surrogatepass")
+    if asked.checkpoint is not None:
+        note = read_file(Path(asked.checkpoint), "the checkpoint", _NOTE_LEN_MAX)
+    proven = check_proof(proof, note, pinned)
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(proven)
+    else:
+        terminal.say(("sound: " if proven.sound else "NOT SOUND: ") + inert(proven.what))
+        terminal.pairs([("leaf", f"{proven.leaf_index} of {proven.tree_size}")])
+        terminal.pairs([(name, str(value)) for name, value in proven.leaf.items()])
+    if not proven.vkey_pinned:
+        terminal.note("the verifier key came with the proof; pin the log's own with --vkey")
+    return Exit.OK if proven.sound else Exit.FAILED
+
+
+def _vkey(given: str | None) -> VerifierKey | None:
+    """A verifier key, or a file that holds one."""
+    if given is None:
+        return None
+    text = given
+    if "+" not in given:
+        raw = read_file(Path(given), "the verifier key", 1024)
+        text = raw.decode("utf-8", "replace").strip()
+    try:
+        return VerifierKey.parse(text)
+    except BadCheckpoint as error:
+        raise CommandFailed(
+            Exit.USAGE, f"--vkey: {error}", then="it looks like name+hash+base64"
+        ) from error
+
+
+async def _prove(context: Context) -> Exit:
+    asked = context.arguments(_Prove)
+    terminal = context.terminal
+    async with operator(context) as api:
+        if asked.leaf.isdecimal() and len(asked.leaf) <= _INDEX_DIGITS_MAX:
+            index = int(asked.leaf)
+        else:
+            index = await _verdict_of(api, asked.leaf, terminal)
+        proof = await api.get("/audit/proof", ProofView, leaf=index)
+        page = await api.get("/audit/leaves", LeafPage, offset=index, limit=1)
+        head = await api.get("/audit/checkpoint", CheckpointView)
+    if not page.leaves:
+        raise CommandFailed(Exit.NOT_FOUND, f"the log has no leaf {index}")
+    terminal.data(
+        Proof(
+            leaf_index=index,
+            tree_size=proof.tree_size,
+            leaf_base64=page.leaves[0].data_base64,
+            hashes=proof.hashes,
+            checkpoint=proof.checkpoint,
+            verifier_key=head.verifier_key,
+        )
+    )
+    return Exit.OK
+
+
+async def _verdict_of(api: Operator, candidate_id: str, terminal: Terminal) -> int:
+    """The last verdict leaf about a candidate, found by reading the log."""
+    found: int | None = None
+    offset, size = 0, 1
+    progress = terminal.progress("reading the log")
+    while offset < size:
+        page = await api.get("/audit/leaves", LeafPage, offset=offset, limit=_PAGE_LEN)
+        if not page.leaves:
+            break
+        for view in page.leaves:
+            if _judges(view, candidate_id):
+                found = view.index
+        offset, size = offset + len(page.leaves), page.size
+        progress(min(offset, size), size)
+    if found is None:
+        raise CommandFailed(
+            Exit.NOT_FOUND,
+            f"no verdict about {inert(candidate_id)} in the log",
+            then="give a candidate id as `review list` or a refusal shows it, or a leaf's index",
+        )
+    return found
+
+
+def _judges(view: LeafView, candidate_id: str) -> bool:
+    try:
+        leaf = decode_leaf(base64.b64decode(view.data_base64, validate=True))
+    except (StoreCorrupt, binascii.Error):
+        return False
+    return isinstance(leaf, VerdictLeaf) and leaf.candidate_id == candidate_id
+
+
+async def _checkpoint(context: Context) -> Exit:
+    asked = context.arguments(_Checkpoint)
+    async with operator(context) as api:
+        view = await api.get("/audit/checkpoint", CheckpointView)
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(view)
+    elif asked.vkey_only:
+        terminal.say(inert(view.verifier_key))
+    else:
+        # The note itself on stdout, to be stored as it is; the key beside it.
+        for line in view.checkpoint.split("\n")[:-1]:
+            terminal.say(inert(line))
+        terminal.note(f"vkey: {inert(view.verifier_key)}")
+    return Exit.OK
+
+
+def _verify_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--proof",
+        metavar="FILE",
+        help="check this proof (of `audit prove`) instead of a store; needs no store at all, and "
+        "takes the signed checkpoint from --checkpoint, else from the proof",
+    )
+    parser.add_argument(
+        "--vkey",
+        metavar="KEY|FILE",
+        help="the log's verifier key, as you got it when you began to trust it "
+        "(default: derived from the store's own signing key)",
+    )
+
+
+def _prove_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("leaf", metavar="INDEX|CANDIDATE_ID")
+
+
+def _checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--vkey-only", action="store_true", help="print the verifier key alone")
+
+
+COMMANDS = (
+    Command(
+        words=("audit", "verify"),
+        summary="recompute the whole log from the files, offline, and compare",
+        act=_verify,
+        arguments=_verify_arguments,
+    ),
+    Command(
+        words=("audit", "prove"),
+        summary="print a proof (JSON) that one leaf is in the signed log",
+        act=_prove,
+        arguments=_prove_arguments,
+    ),
+    Command(
+        words=("audit", "checkpoint"),
+        summary="print the signed head of the log, and the key to verify it with",
+        act=_checkpoint,
+        arguments=_checkpoint_arguments,
+    ),
+)

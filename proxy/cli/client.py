@@ -1,0 +1,122 @@
+"""The operator's side of `/api/v1`: one request at a time, typed both ways."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.terminal import inert
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_Form = TypeVar("_Form")
+
+QUICK_S: Final = 30.0
+PATIENT_S: Final = 3600.0
+"""For what rewrites or walks the whole store."""
+_SUCCESS: Final = range(200, 300)
+
+
+class _Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """An RFC 9457 body, as far as a person needs it."""
+
+    title: str = ""
+    detail: str = ""
+
+
+_MEANING: Final[Mapping[int, tuple[Exit, str]]] = {
+    400: (Exit.USAGE, "see --help for what is allowed"),
+    401: (Exit.REFUSED, "set MNEMOGATE_OPERATOR_KEY to an operator's key"),
+    403: (Exit.REFUSED, "use an operator's key, or run as the sidecar's user"),
+    404: (Exit.NOT_FOUND, "list what there is, and check --tenant"),
+    409: (Exit.REFUSED, "look at its present state first"),
+    422: (Exit.USAGE, "see --help for what is allowed"),
+    429: (Exit.REFUSED, "wait a minute"),
+    503: (Exit.UNREACHABLE, "look at `/readyz` and the sidecar's log, then try again"),
+}
+
+
+class Operator:
+    """A connection to one sidecar's operator API."""
+
+    def __init__(self, session: aiohttp.ClientSession, base_url: str, where: str) -> None:
+        self._session = session
+        self._base_url = base_url
+        self.where = where
+
+    async def get(self, path: str, form: type[_Form], **query: str | int | None) -> _Form:
+        """Ask for something; `None` in the query is left out.
+
+        Raises:
+            CommandFailed: It could not be reached, refused, or answered something else.
+        """
+        given = {name: value for name, value in query.items() if value is not None}
+        return await self._call("GET", path + (f"?{urlencode(given)}" if given else ""), form)
+
+    async def post(
+        self, path: str, form: type[_Form], body: object = None, *, timeout_s: float = QUICK_S
+    ) -> _Form:
+        """Have something done.
+
+        Raises:
+            CommandFailed: It could not be reached, refused, or answered something else.
+        """
+        data = b"{}" if body is None else msgspec.json.encode(body)
+        return await self._call("POST", path, form, data, timeout_s)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        form: type[_Form],
+        data: bytes | None = None,
+        timeout_s: float = QUICK_S,
+    ) -> _Form:
+        try:
+            async with self._session.request(
+                method,
+                f"{self._base_url}/api/v1{path}",
+                data=data,
+                headers={} if data is None else {"Content-Type": "application/json"},
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+                allow_redirects=False,
+            ) as answer:
+                status = answer.status
+                body = await answer.read()
+        except TimeoutError as error:
+            raise self._unreachable(f"did not answer within {timeout_s:g} s") from error
+        except aiohttp.ClientError as error:
+            raise self._unreachable(f"cannot be reached ({type(error).__name__})") from error
+        if status not in _SUCCESS:
+            raise _refusal(status, body)
+        try:
+            return msgspec.json.decode(body, type=form)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._unreachable("answered something else than this version expects") from error
+
+    def _unreachable(self, what: str) -> CommandFailed:
+        return CommandFailed(
+            Exit.UNREACHABLE,
+            f"the sidecar at {self.where} {what}",
+            then="check that it runs, and --state or --admin",
+        )
+
+
+def part(name: str) -> str:
+    """A name as one part of a path, whatever is in it."""
+    return quote(name, safe="")
+
+
+def _refusal(status: int, body: bytes) -> CommandFailed:
+    try:
+        problem = msgspec.json.decode(body, type=_Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        problem = _Problem()
+    code, then = _MEANING.get(status, (Exit.UNREACHABLE, "look at the sidecar's log"))
+    said = problem.detail or problem.title or "no reason given"
+    return CommandFailed(code, f"{inert(said)} ({status})", then=then)

@@ -1,0 +1,75 @@
+"""What a command is: its words, its arguments, and the function that does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from proxy.cli.exits import CommandFailed, Exit
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from proxy.cli.terminal import Terminal
+
+    Act = Callable[["Context"], "Exit | Coroutine[None, None, Exit]"]
+    Arguments = Callable[[argparse.ArgumentParser], None]
+
+_Form = TypeVar("_Form")
+
+
+class Context:
+    """One invocation: what was asked on the command line, and where to answer."""
+
+    def __init__(self, asked: dict[str, Any], terminal: Terminal) -> None:
+        self._asked = asked
+        self.terminal = terminal
+
+    def arguments(self, form: type[_Form]) -> _Form:
+        """The command line as a struct. Options that were not given take the struct's defaults.
+
+        Raises:
+            CommandFailed: A value is out of the bounds the struct sets.
+        """
+        given = {name: value for name, value in self._asked.items() if value is not None}
+        try:
+            return msgspec.convert(given, type=form)
+        except msgspec.ValidationError as error:
+            raise CommandFailed(Exit.USAGE, str(error), then="see --help") from error
+
+    def given(self, name: str) -> str | None:
+        """One option as text; None where it was not given."""
+        value = self._asked.get(name)
+        return None if value is None else str(value)
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """One command: `words` as typed ("memory", "list"), and what it does."""
+
+    words: tuple[str, ...]
+    summary: str
+    act: Act
+    arguments: Arguments | None = None
+
+
+def read_file(path: Path, what: str, len_max: int) -> bytes:
+    """A file that was named on the command line.
+
+    Raises:
+        CommandFailed: It cannot be read, or is too long to be what it should be.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(len_max + 1)
+    except OSError as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"cannot read {what} {path}: {error.strerror}",
+            then="check the path and who may read it",
+        ) from error
+    if len(data) > len_max:
+        raise CommandFailed(Exit.USAGE, f"{what} {path} is longer than {len_max} bytes")
+    return data

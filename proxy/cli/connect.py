@@ -1,0 +1,176 @@
+"""Find the sidecar a command is meant for; where none runs, open its state for the moment.
+
+One code path: a stopped state directory is opened by composing the same application with no
+listener but the admin socket, and then talked to like any other.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+import msgspec
+
+from proxy.cli.client import Operator
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.settings import Settings, SettingsError, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from proxy.cli.command import Context
+    from proxy.setting_table import Raw
+
+_CONNECT_S: Final = 5.0
+_SOCKET: Final = "admin.sock"
+
+
+class Where(msgspec.Struct, frozen=True, kw_only=True):
+    """The options every command takes to find its sidecar."""
+
+    state: str | None = None
+    config: str | None = None
+    checkpoint: str | None = None
+    admin: str | None = None
+
+
+def settings_of(
+    context: Context, flags: dict[str, Raw] | None = None, *, check_places: bool = False
+) -> Settings:
+    """The settings behind this command line.
+
+    Raises:
+        CommandFailed: They cannot be used.
+    """
+    where = context.arguments(Where)
+    given: dict[str, Raw] = dict(flags or {})
+    if where.state is not None:
+        given["state"] = where.state
+    if where.checkpoint is not None:
+        given["checkpoint"] = where.checkpoint
+    config = None if where.config is None else Path(where.config)
+    try:
+        return load_settings(given, config=config, check_places=check_places)
+    except SettingsError as error:
+        raise CommandFailed(Exit.USAGE, str(error), then="correct it and start again") from error
+
+
+@asynccontextmanager
+async def operator(context: Context) -> AsyncGenerator[Operator]:
+    """The operator API of the sidecar this command is meant for.
+
+    Raises:
+        CommandFailed: There is none, and its state cannot be opened either.
+    """
+    settings = settings_of(context)
+    where = context.arguments(Where)
+    if where.admin is not None:
+        async with _over_http(where.admin, settings) as client:
+            yield client
+    elif _answers(settings.state / _SOCKET):
+        async with _over_socket(settings.state / _SOCKET) as client:
+            yield client
+    else:
+        async with _opened(context, settings) as client:
+            yield client
+
+
+def admin_url(address: str) -> str:
+    """`--admin` as a URL: it takes `HOST:PORT` as well."""
+    return (address if "://" in address else f"http://{address}").rstrip("/")
+
+
+@asynccontextmanager
+async def _over_http(address: str, settings: Settings) -> AsyncGenerator[Operator]:
+    if settings.operator_key is None:
+        raise CommandFailed(
+            Exit.USAGE,
+            "--admin needs the operator's key",
+            then="set MNEMOGATE_OPERATOR_KEY, or use the socket in --state",
+        )
+    url = admin_url(address)
+    headers = {"Authorization": f"Bearer {settings.operator_key.reveal()}"}
+    async with aiohttp.ClientSession(headers=headers, trust_env=False) as session:
+        yield Operator(session, url, url)
+
+
+@asynccontextmanager
+async def _over_socket(path: Path) -> AsyncGenerator[Operator]:
+    connector = aiohttp.UnixConnector(path=str(path))
+    async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
+        yield Operator(session, "http://localhost", str(path))
+
+
+@asynccontextmanager
+async def _opened(context: Context, settings: Settings) -> AsyncGenerator[Operator]:
+    """Open a stopped state directory in this process, for as long as the command takes."""
+    _openable(settings.state)
+    checked = settings_of(context, check_places=True)
+    # Imported here: it brings in LMDB, FAISS and the embedder, which most commands never need.
+    from proxy.cli.stopped import stopped  # noqa: PLC0415
+
+    async with stopped(checked), _over_socket(settings.state / _SOCKET) as client:
+        yield client
+
+
+def _answers(path: Path) -> bool:
+    """Whether somebody listens on the admin socket.
+
+    Raises:
+        CommandFailed: It is there, and not for this user.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_CONNECT_S)
+        try:
+            probe.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+            return False
+        except PermissionError as error:
+            raise CommandFailed(
+                Exit.REFUSED,
+                f"no access to {path}",
+                then="run as the sidecar's user or root, or use --admin with an operator's key",
+            ) from error
+        except OSError as error:
+            raise CommandFailed(
+                Exit.UNREACHABLE,
+                f"{path} does not answer: {error.strerror or type(error).__name__}",
+                then="check that the sidecar runs",
+            ) from error
+    return True
+
+
+def _openable(state: Path) -> None:
+    """Refuse to open what is no store, or what would not be its owner's any more.
+
+    Raises:
+        CommandFailed: Nothing is there, or it is another user's.
+    """
+    try:
+        owner = state.stat().st_uid
+        known = (state / "marker").exists()
+    except PermissionError as error:
+        raise CommandFailed(
+            Exit.REFUSED,
+            f"no access to {state}",
+            then="run as the sidecar's user or root, or use --admin with an operator's key",
+        ) from error
+    except OSError:
+        known, owner = False, -1
+    if not known:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"no sidecar runs on {state}, and there is no store in it",
+            then="start one with `mnemogate run`, or name the right directory with --state",
+        )
+    if owner != os.geteuid():
+        # Root would leave files behind that the sidecar's own user cannot open any more.
+        raise CommandFailed(
+            Exit.REFUSED,
+            f"no sidecar runs on {state}, and it belongs to uid {owner}",
+            then="start the sidecar, or run this as that user",
+        )

@@ -1,0 +1,135 @@
+"""`mnemogate doctor`: run as the agent's user, and show that it cannot write around the gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from proxy.cli.command import Command, read_file
+from proxy.cli.connect import Where, admin_url
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.doctor.examine import examine
+from proxy.doctor.finding import Aim, Standing
+from proxy.doctor.locate import listening_uid, running_sidecars
+from proxy.settings import Settings, SettingsError, load_settings
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.cli.command import Context
+    from proxy.cli.terminal import Terminal
+    from proxy.doctor.examine import Examination
+    from proxy.setting_table import Address, Raw
+
+_KEY_LEN_MAX: Final = 1024
+_NOT_COVERED: Final = (
+    "What FAIL means: this user can write, read or stop what only the sidecar may. Then no verdict "
+    "of the gate\nbinds it. Run the sidecar as a user of its own, with a state directory of mode "
+    "0700, and the agent as another\nuser without root, sudo or a container engine's socket; keep "
+    "the operator's key out of its environment."
+)
+
+
+class _Doctor(msgspec.Struct, frozen=True, kw_only=True):
+    data: str | None = None
+    pid: Annotated[int, Meta(ge=1)] | None = None
+    agent_key_file: str | None = None
+
+
+def _doctor(context: Context) -> Exit:
+    aim = _aim(context)
+    found = examine(aim)
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(found)
+    else:
+        _show(terminal, found)
+    if not found.separated:
+        return Exit.FAILED
+    return Exit.OK if found.proven else Exit.UNREACHABLE
+
+
+def _aim(context: Context) -> Aim:
+    asked, where = context.arguments(_Doctor), context.arguments(Where)
+    flags: dict[str, Raw] = {}
+    if where.state is not None:
+        flags["state"] = where.state
+    if where.checkpoint is not None:
+        flags["checkpoint"] = where.checkpoint
+    try:
+        # The sidecar's own configuration is a thing to attack here, not one to read.
+        settings = load_settings(flags, check_places=False)
+    except SettingsError as error:
+        raise CommandFailed(Exit.USAGE, str(error), then="correct it and start again") from error
+    data_url = admin_url(asked.data) if asked.data else _url(settings, settings.listen)
+    return Aim(
+        state=settings.state,
+        checkpoint=settings.checkpoint,
+        config=None if where.config is None else Path(where.config).absolute(),
+        data_url=data_url,
+        admin_url=admin_url(where.admin) if where.admin else _url(settings, settings.admin),
+        agent_key=_agent_key(asked, settings),
+        pids=running_sidecars(listening_uid(data_url)) if asked.pid is None else (asked.pid,),
+    )
+
+
+def _url(settings: Settings, address: Address) -> str:
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"{'http' if settings.tls is None else 'https'}://{host}:{address.port}"
+
+
+def _agent_key(asked: _Doctor, settings: Settings) -> str | None:
+    if asked.agent_key_file is not None:
+        data = read_file(Path(asked.agent_key_file), "the agent's key", _KEY_LEN_MAX)
+        return data.decode("ascii", "replace").strip()
+    return None if settings.agent_key is None else settings.agent_key.reveal()
+
+
+def _show(terminal: Terminal, found: Examination) -> None:
+    terminal.table(
+        ("verdict", "probe", "tried", "got"),
+        [
+            (finding.verdict.value, finding.id, finding.tried, finding.got)
+            for finding in found.findings
+        ],
+    )
+    terminal.say()
+    failed = [finding for finding in found.findings if finding.verdict is Standing.FAIL]
+    skipped = sum(finding.verdict is Standing.SKIPPED for finding in found.findings)
+    if failed:
+        terminal.say(f"NOT SEPARATED: {len(failed)} of {len(found.findings)} attempts worked")
+        for finding in failed:
+            terminal.pairs([(finding.id, finding.got)])
+        terminal.say(_NOT_COVERED)
+    elif not found.proven:
+        terminal.say(
+            f"NOT PROVEN: nothing worked, but {skipped} probes had nothing to aim at. Run this on "
+            "the\nsidecar's machine, with --state, --data and --admin as the sidecar has them."
+        )
+    else:
+        terminal.say(f"separated: nothing worked ({skipped} of {len(found.findings)} skipped)")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar="URL", help="the sidecar's data listener")
+    parser.add_argument("--pid", type=int, help="the sidecar's process (default: looked for)")
+    parser.add_argument(
+        "--agent-key-file",
+        metavar="FILE",
+        help="the agent's key, for the probes that use it (default: MNEMOGATE_AGENT_KEY). One of "
+        "them writes to L1 and is refused, which counts once as a violation of that key's "
+        "principal: give doctor a key of its own where that matters",
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("doctor",),
+        summary="run as the agent's user: try every way around the gate, which must all fail",
+        act=_doctor,
+        arguments=_arguments,
+    ),
+)

@@ -1,0 +1,43 @@
+"""What the process says by its exit code, and the one exception that ends a command early."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Exit(enum.IntEnum):
+    """Exit codes; stable, and the same for every command."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NOT_FOUND = 4
+    REFUSED = 5
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        """One line for `mnemogate --help`."""
+        return _MEANING[self]
+
+
+_MEANING = {
+    Exit.OK: "done; or what was asked about holds",
+    Exit.FAILED: "the check ran, and what it checks does not hold",
+    Exit.USAGE: "the command line or the configuration is wrong; nothing was tried",
+    Exit.UNREACHABLE: "the sidecar, the store or a file could not be reached or opened",
+    Exit.NOT_FOUND: "nothing of that name or id",
+    Exit.REFUSED: "the sidecar refused: wrong credential, or not allowed now",
+    Exit.INTERRUPTED: "stopped by Ctrl-C",
+}
+
+
+class CommandFailed(Exception):  # noqa: N818 - reads as what happened, like the failures of a store
+    """A command ends here: one line that says what is wrong, one that says what to do next."""
+
+    def __init__(self, code: Exit, what: str, *, then: str = "") -> None:
+        super().__init__(what)
+        self.code = code
+        self.what = what
+        self.then = then

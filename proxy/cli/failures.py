@@ -1,0 +1,56 @@
+"""What can go wrong while a state directory is opened, as one line and one next step each."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from policy.ruleset import RulesetError
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.settings import SettingsError
+from storage.errors import (
+    StorageError,
+    StoreCorrupt,
+    StoreLocked,
+    StoreRolledBack,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+
+@contextmanager
+def opening(state: Path) -> Generator[None]:
+    """Turn failures of composing a sidecar into a `CommandFailed`."""
+    try:
+        yield
+    except StoreLocked as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE, f"{state}: {error}", then="stop the other one, or use it"
+        ) from error
+    except StoreRolledBack as error:
+        raise CommandFailed(
+            Exit.FAILED,
+            f"{state}: {error}",
+            then="`mnemogate audit verify` shows where; put the newer store back",
+        ) from error
+    except StoreCorrupt as error:
+        raise CommandFailed(
+            Exit.FAILED, f"{state}: {error}", then="`mnemogate audit verify` shows where"
+        ) from error
+    except StorageError as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE, f"{state}: {error}", then="check the disk and who owns the directory"
+        ) from error
+    except RulesetError as error:
+        raise CommandFailed(
+            Exit.USAGE, f"ruleset: {error}", then="`mnemogate policy check FILE` shows it"
+        ) from error
+    except SettingsError as error:
+        raise CommandFailed(Exit.USAGE, str(error), then="correct it and start again") from error
+    except OSError as error:
+        then = "give a free port, or 0 for any" if error.errno == errno.EADDRINUSE else ""
+        what = error.strerror or type(error).__name__
+        raise CommandFailed(Exit.UNREACHABLE, what, then=then) from error

@@ -1,0 +1,38 @@
+"""Keep other processes of the same user out of this one's memory, as far as the kernel can."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import resource
+from typing import Final
+
+_PR_SET_DUMPABLE: Final = 4
+_PR_GET_DUMPABLE: Final = 3
+
+
+class Shielding(enum.Enum):
+    """What became of it; `run` prints it."""
+
+    ON = "on"
+    UNSUPPORTED = "unsupported"  # no prctl here (not Linux)
+    REFUSED = "refused"
+
+
+def shield() -> Shielding:
+    """Make this process not dumpable: no ptrace, no `/proc/<pid>/mem`, `environ`, `fd`, no core.
+
+    A process of the same uid could otherwise read keys and every withheld candidate from memory.
+    It does not help against root, and the same uid can still edit the store's files: only a user
+    of its own keeps it out, which is what `doctor` checks.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    try:
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+    except (OSError, AttributeError):
+        return Shielding.UNSUPPORTED
+    prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
+    prctl.restype = ctypes.c_int
+    if prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 or prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) != 0:
+        return Shielding.REFUSED
+    return Shielding.ON

@@ -1,0 +1,250 @@
+"""`mnemogate memory` and `mnemogate check`: what is stored."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from proxy.admin_wire import (
+    DEFAULT_TENANT,
+    CheckView,
+    HistoryView,
+    MemoryPage,
+    MemoryView,
+    PurgeRequest,
+    PurgeView,
+)
+from proxy.cli.client import PATIENT_S, part
+from proxy.cli.command import Command
+from proxy.cli.connect import operator
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.progress import working
+from proxy.cli.terminal import block, inert, iso
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.cli.command import Context
+
+_FIRST_LINE_LEN = 80
+
+
+class _List(msgspec.Struct, frozen=True, kw_only=True):
+    tenant: str = DEFAULT_TENANT
+    offset: Annotated[int, Meta(ge=0)] = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 50
+    user_id: str | None = None
+
+
+class _One(msgspec.Struct, frozen=True, kw_only=True):
+    memory_id: str
+    tenant: str = DEFAULT_TENANT
+
+
+class _Purge(msgspec.Struct, frozen=True, kw_only=True):
+    memory_id: str
+    tenant: str = DEFAULT_TENANT
+    yes: bool = False
+    no_compact: bool = False
+
+
+async def _list(context: Context) -> Exit:
+    asked = context.arguments(_List)
+    async with operator(context) as api:
+        page = await api.get(
+            "/memories",
+            MemoryPage,
+            tenant=asked.tenant,
+            offset=asked.offset,
+            limit=asked.limit,
+            user_id=asked.user_id,
+        )
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(page)
+        return Exit.OK
+    terminal.table(
+        ("id", "class", "source", "updated", "text"),
+        [
+            (
+                memory.memory_id,
+                memory.memory_class.value,
+                memory.source.value,
+                iso(memory.updated_at_ms),
+                _first_line(memory.text),
+            )
+            for memory in page.memories
+        ],
+    )
+    until = page.offset + len(page.memories)
+    more = f"; next: --offset {until}" if until < page.total else ""
+    terminal.say(f"{len(page.memories)} of {page.total} in tenant {inert(asked.tenant)}{more}")
+    return Exit.OK
+
+
+async def _show(context: Context) -> Exit:
+    asked = context.arguments(_One)
+    async with operator(context) as api:
+        memory = await api.get(
+            f"/memories/{part(asked.memory_id)}", MemoryView, tenant=asked.tenant
+        )
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(memory)
+        return Exit.OK
+    scope = {"user": memory.user_id, "agent": memory.agent_id, "run": memory.run_id}
+    terminal.pairs(
+        [
+            ("id", memory.memory_id),
+            ("tenant", memory.tenant),
+            ("class", memory.memory_class.value),
+            ("source", f"{memory.source.value} (by {memory.basis.value})"),
+            ("written by", memory.principal),
+            ("filed under", ", ".join(f"{k}={v}" for k, v in scope.items() if v) or "-"),
+            ("target", memory.target),
+            ("created", iso(memory.created_at_ms)),
+            ("updated", iso(memory.updated_at_ms)),
+            ("version", str(memory.version)),
+            ("candidate", memory.candidate_id),
+            ("metadata", memory.metadata_json or "-"),
+        ]
+    )
+    terminal.say("text, as the agent is given it:")
+    terminal.say(block(memory.text))
+    return Exit.OK
+
+
+async def _history(context: Context) -> Exit:
+    asked = context.arguments(_One)
+    async with operator(context) as api:
+        history = await api.get(
+            f"/memories/{part(asked.memory_id)}/history", HistoryView, tenant=asked.tenant
+        )
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(history)
+        return Exit.OK
+    terminal.table(
+        ("version", "when", "change", "class", "source", "new text"),
+        [
+            (
+                str(step.version),
+                iso(step.at_ms),
+                step.change.value,
+                step.memory_class.value,
+                step.source.value,
+                _first_line(step.new_text or ""),
+            )
+            for step in history.steps
+        ],
+    )
+    return Exit.OK
+
+
+async def _purge(context: Context) -> Exit:
+    asked = context.arguments(_Purge)
+    terminal = context.terminal
+    if not asked.yes and not _confirmed(context, asked.memory_id):
+        raise CommandFailed(
+            Exit.USAGE, "a purge cannot be undone, and nobody confirmed it", then="pass --yes"
+        )
+    request = PurgeRequest(tenant=asked.tenant, compact=not asked.no_compact)
+    async with operator(context) as api, working(terminal, "purging and rewriting the store"):
+        done = await api.post(
+            f"/memories/{part(asked.memory_id)}/purge", PurgeView, request, timeout_s=PATIENT_S
+        )
+    if terminal.as_json:
+        terminal.data(done)
+    if done.decision != "admit":
+        raise CommandFailed(
+            Exit.REFUSED,
+            f"the gate did not allow the purge: {done.reason}",
+            then="`mnemogate policy explain` shows the rules",
+        )
+    saved = "files not rewritten" if done.bytes_saved is None else f"{done.bytes_saved} bytes freed"
+    terminal.say(f"purged {inert(done.memory_id)}: {saved}, audit leaf {done.leaf_index}")
+    return Exit.OK
+
+
+async def _check(context: Context) -> Exit:
+    terminal = context.terminal
+    async with operator(context) as api, working(terminal, "checking the whole store"):
+        report = await api.post("/check", CheckView, timeout_s=PATIENT_S)
+    if terminal.as_json:
+        terminal.data(report)
+    else:
+        terminal.say(
+            f"{report.rows} rows, {report.vectors} vectors, {report.leaves} leaves, "
+            f"version {report.version}: "
+            + ("sound" if not report.problems else f"{len(report.problems)} problems")
+        )
+        for problem in report.problems:
+            terminal.say("  " + inert(problem))
+    return Exit.FAILED if report.problems else Exit.OK
+
+
+def _confirmed(context: Context, memory_id: str) -> bool:
+    if context.terminal.as_json or not sys.stdin.isatty():
+        return False
+    context.terminal.note(f"purge {inert(memory_id)} for good? type yes")
+    return sys.stdin.readline().strip() == "yes"
+
+
+def _first_line(text: str) -> str:
+    line = text.split("\n", 1)[0][:_FIRST_LINE_LEN]
+    return line if line == text else line + "…"
+
+
+def _tenant(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    _tenant(parser)
+    parser.add_argument("--offset", type=int, help="how many to leave out (default: 0)")
+    parser.add_argument("--limit", type=int, help="how many to show, up to 1000 (default: 50)")
+    parser.add_argument("--user-id", help="only those filed under this user")
+
+
+def _one_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("memory_id", metavar="ID")
+    _tenant(parser)
+
+
+def _purge_arguments(parser: argparse.ArgumentParser) -> None:
+    _one_arguments(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--no-compact",
+        action="store_true",
+        help="leave the rewrite of the files to a later purge; bytes stay until then",
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("memory", "list"),
+        summary="list stored memories, newest first",
+        act=_list,
+        arguments=_list_arguments,
+    ),
+    Command(
+        words=("memory", "show"), summary="show one memory", act=_show, arguments=_one_arguments
+    ),
+    Command(
+        words=("memory", "history"),
+        summary="show every committed step of one memory",
+        act=_history,
+        arguments=_one_arguments,
+    ),
+    Command(
+        words=("memory", "purge"),
+        summary="erase one memory and its bytes, for good",
+        act=_purge,
+        arguments=_purge_arguments,
+    ),
+    Command(words=("check",), summary="walk the whole store for contradictions", act=_check),
+)

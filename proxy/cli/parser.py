@@ -1,0 +1,129 @@
+"""The whole command line as one table, and the parser made from it."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import metadata
+from typing import TYPE_CHECKING, Final, Protocol
+
+from proxy.cli import anchors, audit, doctor, keys, memory, policy, review, run, tokens, trust
+from proxy.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.cli.command import Command
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    *run.COMMANDS,
+    *doctor.COMMANDS,
+    *memory.COMMANDS,
+    *review.COMMANDS,
+    *trust.COMMANDS,
+    *tokens.COMMANDS,
+    *anchors.COMMANDS,
+    *keys.COMMANDS,
+    *audit.COMMANDS,
+    *policy.COMMANDS,
+)
+
+_GROUPS: Final = {
+    "memory": "what is stored",
+    "review": "held candidates that wait for a person",
+    "trust": "the trust of each principal",
+    "token": "promotion tokens",
+    "anchor": "statements that memories are held against",
+    "key": "API keys and their principals",
+    "audit": "the tamper-evident log",
+    "policy": "the ruleset",
+}
+
+
+class _Words(Protocol):
+    """The choice of one more word; argparse keeps its own type for it private."""
+
+    def add_parser(
+        self,
+        name: str,
+        *,
+        help: str,  # noqa: A002 - argparse's name
+        description: str,
+        parents: Sequence[argparse.ArgumentParser] = ...,
+        allow_abbrev: bool = ...,
+    ) -> argparse.ArgumentParser: ...
+
+
+def version() -> str:
+    """The installed version; that of a tree nobody installed is unknown."""
+    try:
+        return metadata.version("mnemogate")
+    except metadata.PackageNotFoundError:
+        return "unknown (not installed)"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser. What it finds lands under `command` and under each argument's own name."""
+    parser = argparse.ArgumentParser(
+        prog="mnemogate",
+        description="A sidecar in front of an unmodified agent: a rejected memory never forms.",
+        epilog=_epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"mnemogate {version()}")
+    common = _common()
+    words: _Words = parser.add_subparsers(metavar="COMMAND", required=True)
+    groups: dict[str, _Words] = {}
+    for command in COMMANDS:
+        *group, name = command.words
+        if group:
+            if group[0] not in groups:
+                above = words.add_parser(
+                    group[0], help=_GROUPS[group[0]], description=_GROUPS[group[0]]
+                )
+                groups[group[0]] = above.add_subparsers(metavar="COMMAND", required=True)
+            beside = groups[group[0]]
+        else:
+            beside = words
+        leaf = beside.add_parser(
+            name,
+            help=command.summary,
+            description=command.summary,
+            parents=[common],
+            allow_abbrev=False,
+        )
+        if command.arguments is not None:
+            command.arguments(leaf)
+        leaf.set_defaults(command=command)
+    return parser
+
+
+def _common() -> argparse.ArgumentParser:
+    """What every command takes."""
+    common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    group = common.add_argument_group("everywhere")
+    group.add_argument("--json", action="store_true", help="one JSON document, stable keys")
+    group.add_argument("--state", metavar="DIR", help="the sidecar's state directory")
+    group.add_argument("--config", metavar="FILE", help="mnemogate.toml to read")
+    group.add_argument("--checkpoint", metavar="FILE", help="the checkpoint outside the store")
+    group.add_argument(
+        "--admin",
+        metavar="URL",
+        help="the admin listener, instead of the socket in --state; "
+        "for `run`: the HOST:PORT to listen on",
+    )
+    group.add_argument(
+        "--progress", action="store_true", help="show progress although stderr is no terminal"
+    )
+    return common
+
+
+def _epilog() -> str:
+    codes = "\n".join(f"  {code.value:>3}  {code.meaning}" for code in Exit)
+    return (
+        "Flags win over MNEMOGATE_* variables, those over mnemogate.toml.\n"
+        "Operator commands use the socket in the state directory (as the sidecar's user or root),\n"
+        "or --admin URL with MNEMOGATE_OPERATOR_KEY. Where no sidecar runs, they open the state\n"
+        "themselves.\n\n"
+        f"exit codes:\n{codes}"
+    )

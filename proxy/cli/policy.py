@@ -1,0 +1,188 @@
+"""`mnemogate policy`: what a ruleset says, and what it would say to one write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import TEXT_LEN_MAX, Channel, Claims, MemoryClass, SourceKind
+from policy.ruleset import RulesetError, parse_ruleset
+from proxy.admin_wire import DEFAULT_TENANT, ExplainRequest, ExplainView
+from proxy.cli.command import Command, read_file
+from proxy.cli.connect import operator
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.hypothetical import judge
+from proxy.cli.terminal import inert
+
+if TYPE_CHECKING:
+    import argparse
+
+    from policy.ruleset import Ruleset
+    from proxy.cli.command import Context
+    from proxy.cli.terminal import Terminal
+
+_RULESET_LEN_MAX: Final = 1024 * 1024
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    file: str
+
+
+class _Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What `policy check --json` says."""
+
+    sound: bool
+    digest: str | None
+    problem: str | None
+    matrix: dict[str, dict[str, str]]
+
+
+class _Explain(msgspec.Struct, frozen=True, kw_only=True):
+    text: str
+    memory_class: MemoryClass = MemoryClass.L3
+    mapped: bool = False
+    source: SourceKind | None = None
+    channel: Channel = Channel.AGENT
+    claims: Claims = Claims.IGNORED
+    tenant: str = DEFAULT_TENANT
+    token: bool = False
+    trust: str = "trusted"
+    ruleset: str | None = None
+
+
+def _check(context: Context) -> Exit:
+    path = Path(context.arguments(_File).file)
+    terminal = context.terminal
+    try:
+        ruleset = _ruleset(path)
+    except RulesetError as error:
+        if terminal.as_json:
+            terminal.data(_Checked(sound=False, digest=None, problem=str(error), matrix={}))
+        else:
+            terminal.say(f"{inert(str(path))}: {inert(str(error))}")
+        return Exit.FAILED
+    matrix = {
+        source.value: {
+            memory_class.value: ruleset.cell(source, memory_class).value
+            for memory_class in MemoryClass
+        }
+        for source in SourceKind
+    }
+    if terminal.as_json:
+        terminal.data(_Checked(sound=True, digest=ruleset.digest, problem=None, matrix=matrix))
+        return Exit.OK
+    classes = [memory_class.value for memory_class in MemoryClass]
+    terminal.table(
+        ("source \\ class", *classes),
+        [(source, *(row[name] for name in classes)) for source, row in matrix.items()],
+    )
+    terminal.say(f"digest {ruleset.digest}")
+    return Exit.OK
+
+
+def _ruleset(path: Path) -> Ruleset:
+    data = read_file(path, "the ruleset", _RULESET_LEN_MAX)
+    try:
+        return parse_ruleset(data.decode())
+    except UnicodeDecodeError as error:
+        raise RulesetError(f"not UTF-8 at byte {error.start}") from error
+
+
+async def _explain(context: Context) -> Exit:
+    asked = context.arguments(_Explain)
+    if len(asked.text) > TEXT_LEN_MAX:
+        raise CommandFailed(Exit.USAGE, f"--text is longer than {TEXT_LEN_MAX} characters")
+    request = ExplainRequest(
+        text=asked.text,
+        memory_class=asked.memory_class,
+        class_named=not asked.mapped,
+        source=asked.source,
+        channel=asked.channel,
+        claims=asked.claims,
+        tenant=asked.tenant,
+        token=asked.token,
+        trust=asked.trust,
+    )
+    if asked.ruleset is None:
+        async with operator(context) as api:
+            view = await api.post("/policy/explain", ExplainView, request)
+    else:
+        try:
+            view = judge(request, _ruleset(Path(asked.ruleset)))
+        except RulesetError as error:
+            raise CommandFailed(
+                Exit.FAILED, str(error), then="`mnemogate policy check` shows where"
+            ) from error
+    _show(context.terminal, view)
+    return Exit.OK
+
+
+def _show(terminal: Terminal, view: ExplainView) -> None:
+    if terminal.as_json:
+        terminal.data(view)
+        return
+    terminal.table(
+        ("step", "check", "outcome"),
+        [(str(step.step), step.name, step.outcome) for step in view.steps],
+    )
+    why = "" if view.reason is None else f": {view.reason} (step {view.step})"
+    terminal.say(f"{view.decision}{why}")
+    terminal.pairs(
+        [
+            ("lands in", view.memory_class.value),
+            ("source", f"{view.source.value} (by {view.basis.value})"),
+            ("agent sees", view.observation or "-"),
+        ]
+    )
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a ruleset in TOML")
+
+
+def _explain_arguments(parser: argparse.ArgumentParser) -> None:
+    def words(kind: type[MemoryClass | SourceKind | Channel | Claims]) -> list[str]:
+        return [member.value for member in kind]
+
+    parser.add_argument("--text", required=True, help="what would be written")
+    parser.add_argument(
+        "--class", dest="memory_class", choices=words(MemoryClass), help="default: L3"
+    )
+    parser.add_argument(
+        "--mapped", action="store_true", help="as if a rule had chosen the class, not the client"
+    )
+    parser.add_argument(
+        "--source", choices=words(SourceKind), help="as if attested (default: by the channel)"
+    )
+    parser.add_argument("--channel", choices=words(Channel), help="default: agent")
+    parser.add_argument("--claims", choices=words(Claims), help="default: ignored")
+    parser.add_argument("--tenant", help=f"whose anchors (default: {DEFAULT_TENANT})")
+    parser.add_argument(
+        "--token", action="store_true", help="as if a valid promotion token came along"
+    )
+    parser.add_argument(
+        "--trust", choices=["trusted", "degraded", "untrusted"], help="default: trusted"
+    )
+    parser.add_argument(
+        "--ruleset",
+        metavar="FILE",
+        help="judge by this ruleset, offline and without anchors, instead of the sidecar's",
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("policy", "check"),
+        summary="parse a ruleset; print its digest and matrix",
+        act=_check,
+        arguments=_check_arguments,
+    ),
+    Command(
+        words=("policy", "explain"),
+        summary="judge a write that never happens, step by step",
+        act=_explain,
+        arguments=_explain_arguments,
+    ),
+)

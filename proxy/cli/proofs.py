@@ -1,0 +1,100 @@
+"""A proof that one leaf is in the log, checkable by anyone, without the store."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from storage.audit import (
+    BadCheckpoint,
+    Leaf,
+    VerifierKey,
+    decode_leaf,
+    open_checkpoint,
+    verify_inclusion,
+)
+from storage.errors import StoreCorrupt
+
+PROOF_LEN_MAX: Final = 262_144
+
+Hex = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Field = str | int | bool | None
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `audit prove` prints: the leaf's exact bytes, its audit path, and the signed head."""
+
+    leaf_index: Annotated[int, Meta(ge=0)]
+    tree_size: Annotated[int, Meta(ge=1)]
+    leaf_base64: Annotated[str, Meta(max_length=8192)]
+    hashes: Annotated[tuple[Hex, ...], Meta(max_length=64)]
+    checkpoint: Annotated[str, Meta(max_length=65_536)]
+    verifier_key: Annotated[str, Meta(max_length=512)]
+
+
+class Proven(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a proof holds, and for what. `leaf` is read from the proven bytes themselves."""
+
+    sound: bool
+    what: str
+    leaf_index: int
+    tree_size: int
+    vkey: str
+    vkey_pinned: bool
+    leaf: dict[str, Field]
+
+
+def check_proof(proof: Proof, note: bytes, pinned: VerifierKey | None) -> Proven:
+    """Verify an inclusion proof against a signed checkpoint.
+
+    Without a pinned key the proof's own is used, which shows that proof and checkpoint fit each
+    other and no more: whoever forged one could have forged both.
+    """
+    try:
+        key = pinned or VerifierKey.parse(proof.verifier_key)
+        head = open_checkpoint(note, key)
+        data = base64.b64decode(proof.leaf_base64, validate=True)
+        leaf = fields_of(decode_leaf(data))
+    except (BadCheckpoint, StoreCorrupt, binascii.Error) as error:
+        return _proven(proof, pinned, str(error))
+    if head.size != proof.tree_size:
+        what = f"the checkpoint signs {head.size} leaves, the proof is for {proof.tree_size}"
+        return _proven(proof, pinned, what, key)
+    hashes = tuple(bytes.fromhex(node) for node in proof.hashes)
+    if not verify_inclusion(data, proof.leaf_index, head.size, hashes, head.root):
+        return _proven(proof, pinned, "the path does not lead to the signed root", key)
+    return msgspec.structs.replace(
+        _proven(proof, pinned, "the leaf is in the signed log", key), sound=True, leaf=leaf
+    )
+
+
+def fields_of(leaf: Leaf) -> dict[str, Field]:
+    """A leaf's fields by name, bytes as hex, for people and for JSON."""
+    named: dict[str, Field] = {}
+    for name in leaf.__struct_fields__:
+        value: object = getattr(leaf, name)
+        plain: object = value.value if isinstance(value, enum.Enum) else value
+        if isinstance(plain, bytes):
+            named[name] = plain.hex()
+        elif plain is None or isinstance(plain, str | int | bool):
+            named[name] = plain
+    return named
+
+
+def _proven(
+    proof: Proof, pinned: VerifierKey | None, what: str, key: VerifierKey | None = None
+) -> Proven:
+    return Proven(
+        sound=False,
+        what=what,
+        leaf_index=proof.leaf_index,
+        tree_size=proof.tree_size,
+        vkey="" if key is None else key.text(),
+        vkey_pinned=pinned is not None,
+        leaf={},
+    )

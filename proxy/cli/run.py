@@ -1,0 +1,210 @@
+"""`mnemogate run`: start the sidecar, say where it is, and stop it in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.cli.command import Command
+from proxy.cli.connect import settings_of
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.failures import opening
+from proxy.cli.hardening import Shielding, shield
+from proxy.settings import SETTINGS
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.app import Sidecar
+    from proxy.cli.command import Context
+    from proxy.cli.terminal import Terminal
+    from proxy.setting_table import Address, Raw
+    from proxy.settings import Settings
+
+# `--state`, `--checkpoint` and `--admin` are everywhere; `observe` has no flag.
+_ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin", "observe"})
+_FLAGS: Final = tuple(
+    setting for setting in SETTINGS if setting.name not in _ELSEWHERE and not setting.secret
+)
+
+
+class _Flags(msgspec.Struct, frozen=True, kw_only=True):
+    admin: str | None = None
+
+
+class _FirstKey(msgspec.Struct, frozen=True, kw_only=True):
+    key_id: str
+    principal: str
+    channel: str
+    key: str
+
+
+class _Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """What `run --json` prints, once, when it serves."""
+
+    event: str
+    pid: int
+    data: str | None
+    admin: str | None
+    unix_socket: str | None
+    admin_socket: str
+    state: str
+    checkpoint: str
+    tracing: str | None
+    shielding: Shielding
+    first_keys: tuple[_FirstKey, ...]
+
+
+async def _run(context: Context) -> Exit:
+    # Before anything secret is in memory.
+    shielding = shield()
+    settings = settings_of(context, _flags(context), check_places=True)
+    # Imported here: it brings in LMDB, FAISS and the embedder, which no other command needs.
+    from proxy.app import compose  # noqa: PLC0415
+
+    asked_to_stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as stack:
+        with opening(settings.state):
+            sidecar = await stack.enter_async_context(compose(settings))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, asked_to_stop.set)
+        _announce(context.terminal, settings, sidecar, shielding)
+        await _first(asked_to_stop, sidecar.halted)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # A second signal ends the process at once: nothing admitted is lost by that.
+            loop.remove_signal_handler(number)
+        if not context.terminal.as_json:
+            context.terminal.note("stopping: running requests may finish")
+    if sidecar.halted.is_set():
+        raise CommandFailed(
+            Exit.FAILED,
+            "a promise the code relies on does not hold; the sidecar stopped",
+            then="the log says which; `mnemogate audit verify` checks the store",
+        )
+    return Exit.OK
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Return when the first of them is set."""
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(event.wait()) for event in events]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+
+
+def _flags(context: Context) -> dict[str, Raw]:
+    """The settings that were given as flags, under their own names."""
+    given: dict[str, Raw] = {}
+    for setting in _FLAGS:
+        value = context.given(setting.name)
+        if value is not None:
+            given[setting.name] = value
+    admin = context.arguments(_Flags).admin
+    if admin is not None:
+        given["admin"] = admin
+    return given
+
+
+def _announce(
+    terminal: Terminal, settings: Settings, sidecar: Sidecar, shielding: Shielding
+) -> None:
+    ready = _ready(settings, sidecar, shielding)
+    if terminal.as_json:
+        terminal.data(ready)
+        return
+    agent = next((key.key for key in ready.first_keys if key.channel == "agent"), None)
+    key = agent or "AGENT_KEY"
+    terminal.say("mnemogate is ready")
+    terminal.pairs(
+        [
+            ("  data", ready.data or "-"),
+            ("  data socket", ready.unix_socket or "-"),
+            ("  admin", ready.admin or "-"),
+            ("  admin socket", ready.admin_socket),
+            ("  state", ready.state),
+            ("  checkpoint", ready.checkpoint),
+            ("  tracing", ready.tracing or "off; set OTEL_EXPORTER_OTLP_ENDPOINT to switch it on"),
+            ("  memory shield", _SHIELDED[shielding]),
+        ]
+    )
+    if ready.first_keys:
+        terminal.say("first keys (only their hashes are stored: they are not shown again):")
+        terminal.pairs([(f"  {first.channel}", first.key) for first in ready.first_keys])
+    terminal.say("point an agent at it:")
+    terminal.say(f'  mem0ai: MemoryClient(api_key="{key}", host="{ready.data}")')
+    terminal.say(
+        f"  curl -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\\n"
+        f'    -d \'{{"text": "the meeting is on Tuesday"}}\' {ready.data}/v1/memories'
+    )
+    terminal.say(
+        "not protected without the model front: what an agent's key writes is labelled `unknown`.\n"
+        "  Knowledge and episodes land at that label, policy and identity are closed; a refused\n"
+        "  text may still be in the model's own context. Whoever runs as this user or as root can\n"
+        "  edit the files: run `mnemogate doctor` as the agent's user."
+    )
+
+
+_SHIELDED: Final = {
+    Shielding.ON: "on: not dumpable, closed to ptrace and /proc of its own user",
+    Shielding.UNSUPPORTED: "OFF: this system has no prctl; its own user can read its memory",
+    Shielding.REFUSED: "OFF: the kernel refused; its own user can read its memory",
+}
+
+
+def _ready(settings: Settings, sidecar: Sidecar, shielding: Shielding) -> _Ready:
+    scheme = "http" if settings.tls is None else "https"
+    return _Ready(
+        event="ready",
+        pid=os.getpid(),
+        data=_url(scheme, sidecar.data),
+        admin=_url(scheme, sidecar.admin),
+        unix_socket=None if settings.unix_socket is None else str(settings.unix_socket),
+        admin_socket=str(settings.state / "admin.sock"),
+        state=str(settings.state),
+        checkpoint=str(settings.checkpoint),
+        tracing=settings.telemetry.endpoint,
+        shielding=shielding,
+        first_keys=tuple(
+            _FirstKey(
+                key_id=new.record.key_id,
+                principal=new.record.principal.principal_id,
+                channel=new.record.principal.channel.value,
+                key=new.plain,
+            )
+            for new in sidecar.shown_keys
+        ),
+    )
+
+
+def _url(scheme: str, address: Address | None) -> str | None:
+    if address is None:
+        return None
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"{scheme}://{host}:{address.port}"
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("settings")
+    for setting in _FLAGS:
+        group.add_argument(
+            f"--{setting.name.replace('_', '-')}",
+            metavar="VALUE",
+            help=f"{setting.meaning} ({setting.env})".replace("%", "%%"),
+        )
+
+
+COMMANDS = (
+    Command(
+        words=("run",),
+        summary="start the sidecar and serve until SIGTERM or Ctrl-C",
+        act=_run,
+        arguments=_arguments,
+    ),
+)

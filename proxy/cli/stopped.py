@@ -1,0 +1,27 @@
+"""The application on a stopped state directory, with no listener but the admin socket."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from proxy.app import Composition, compose
+from proxy.cli.failures import opening
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from proxy.settings import Settings
+
+
+@asynccontextmanager
+async def stopped(settings: Settings) -> AsyncGenerator[None]:
+    """Serve the admin socket of `settings.state` until the block ends.
+
+    Raises:
+        CommandFailed: The state cannot be opened.
+    """
+    async with AsyncExitStack() as stack:
+        with opening(settings.state):
+            await stack.enter_async_context(compose(settings, Composition(listen=False)))
+        yield

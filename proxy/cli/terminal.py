@@ -1,0 +1,200 @@
+"""What a person or a program sees: tables, JSON lines, progress; hostile text made inert.
+
+Memory content is written by whoever the agent listened to. Printed raw it could move the cursor,
+set the title, forge a table row or reorder the line with bidi controls, and so make a reviewer
+release what he never saw. Everything that reaches a terminal goes through `inert`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import unicodedata
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TextIO
+
+# Categories that print as nothing, or as something else than themselves: controls, format
+# characters (bidi, zero width, tags), surrogates, private use, unassigned, line separators.
+_UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_BYTE_MAX: Final = 0xFF
+_BMP_MAX: Final = 0xFFFF
+# More marks than this on one letter paint over the lines above and below it.
+_MARKS_MAX: Final = 2
+_MARKS: Final = frozenset({"Mn", "Me"})
+_COLUMN_WIDTH_MAX: Final = 60
+_PROGRESS_INTERVAL_S: Final = 0.1
+
+
+def inert(text: str) -> str:
+    r"""The text on one line, every character a terminal could act on spelled out (`\x1b`).
+
+    Unambiguous: a backslash in the text is doubled, so no text can look like an escaped one.
+    """
+    shown: list[str] = []
+    marks = 0
+    for character in text:
+        category = unicodedata.category(character)
+        marks = marks + 1 if category in _MARKS else 0
+        if character == "\\":
+            shown.append("\\\\")
+        elif category in _UNPRINTABLE or marks > _MARKS_MAX:
+            shown.append(_spelled(character))
+        else:
+            shown.append(character)
+    return "".join(shown)
+
+
+def block(text: str, *, margin: str = "  | ") -> str:
+    """Untrusted text over several lines, each behind a margin that the text cannot forge."""
+    return "\n".join(margin + inert(line) for line in text.split("\n"))
+
+
+def iso(at_ms: int | None) -> str:
+    """Unix milliseconds as ISO 8601 in UTC, seconds precise; "-" for None."""
+    if at_ms is None:
+        return "-"
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def width_of(text: str) -> int:
+    """Terminal cells that an inert text takes."""
+    cells = 0
+    for character in text:
+        if unicodedata.category(character) in _MARKS:
+            continue
+        cells += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return cells
+
+
+class Terminal:
+    """Where a command writes. In JSON mode tables are silent, and `data` is all there is."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, as_json: bool, progress: bool = False) -> None:
+        self.as_json = as_json
+        self._out = out
+        self._err = err
+        self._width = _columns(out)
+        self.shows_progress = progress or err.isatty()
+
+    def data(self, value: object) -> None:
+        """One JSON line on stdout; ASCII only, so that it is inert on a terminal as well."""
+        self._write(self._out, _json_line(value))
+
+    def fault(self, value: object) -> None:
+        """One JSON line on stderr: why a command in JSON mode failed."""
+        self._write(self._err, _json_line(value))
+
+    def say(self, text: str = "") -> None:
+        """Text for a person on stdout: ours, or already inert. Silent in JSON mode."""
+        if not self.as_json:
+            self._write(self._out, text + "\n")
+
+    def note(self, text: str) -> None:
+        """Text for a person on stderr, in both modes."""
+        self._write(self._err, text + "\n")
+
+    def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Columns padded to fit, every cell made inert. The widest are cut to fit a terminal."""
+        cells = [[inert(cell) for cell in row] for row in rows]
+        widths = [
+            max([width_of(head), *(width_of(row[column]) for row in cells)])
+            for column, head in enumerate(heads)
+        ]
+        if self._width is not None:
+            widths = _fitted(widths, self._width)
+        for row in [list(heads), *cells]:
+            line = "  ".join(_padded(cell, width) for cell, width in zip(row, widths, strict=True))
+            self.say(line.rstrip())
+
+    def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Names and values in two columns; values made inert, never cut."""
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, value in rows:
+            self.say(f"{name.ljust(width)}  {inert(value)}".rstrip())
+
+    def progress(self, label: str) -> Callable[[int, int], None]:
+        """A callback `(done, total)` for long work; draws on stderr, where that is wanted."""
+        if not self.shows_progress:
+            return _silent
+        drawn_at_s = 0.0
+        tty = self._err.isatty()
+
+        def draw(done: int, total: int) -> None:
+            nonlocal drawn_at_s
+            now_s = time.monotonic()
+            finished = done >= total
+            if not finished and now_s - drawn_at_s < _PROGRESS_INTERVAL_S:
+                return
+            drawn_at_s = now_s
+            share = 100 if total == 0 else done * 100 // total
+            line = f"{label}: {done}/{total} ({share}%)"
+            ending = "\n" if finished or not tty else ""
+            self._write(self._err, f"\r{line}{ending}" if tty else f"{line}\n")
+
+        return draw
+
+    @staticmethod
+    def _write(stream: TextIO, text: str) -> None:
+        # A terminal that cannot show a letter gets its escape, not a traceback.
+        encoding = stream.encoding or "utf-8"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+
+
+def _json_line(value: object) -> str:
+    line = json.dumps(msgspec.to_builtins(value), ensure_ascii=True)
+    # JSON leaves DEL alone, a terminal does not.
+    return line.replace("\x7f", "\\u007f") + "\n"
+
+
+def _spelled(character: str) -> str:
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    if named is not None:
+        return named
+    point = ord(character)
+    if point <= _BYTE_MAX:
+        return f"\\x{point:02x}"
+    return f"\\u{point:04x}" if point <= _BMP_MAX else f"\\U{point:08x}"
+
+
+def _silent(_done: int, _total: int) -> None:
+    return
+
+
+def _columns(stream: TextIO) -> int | None:
+    """Width of the terminal behind a stream; None where there is none: then nothing is cut."""
+    if not stream.isatty():
+        return None
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def _fitted(widths: list[int], columns: int) -> list[int]:
+    """Shrink the widest columns, one cell at a time, until the row fits (8 cells stay)."""
+    fitted = [min(width, max(_COLUMN_WIDTH_MAX, columns // 2)) for width in widths]
+    while sum(fitted) + 2 * (len(fitted) - 1) > columns:
+        widest = max(range(len(fitted)), key=fitted.__getitem__)
+        if fitted[widest] <= 8:  # noqa: PLR2004 - a column below this says nothing any more
+            break
+        fitted[widest] -= 1
+    return fitted
+
+
+def _padded(cell: str, width: int) -> str:
+    if width_of(cell) > width:
+        kept = ""
+        for character in cell:
+            if width_of(kept + character) > width - 1:
+                break
+            kept += character
+        cell = kept + "…"
+    return cell + " " * (width - width_of(cell))

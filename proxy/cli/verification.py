@@ -1,0 +1,316 @@
+"""Recompute everything the audit log promises from the files alone, trusting nobody.
+
+What an attacker with the store's files could do, and what catches it: change a leaf (the root no
+longer fits the signed head), change a row (its commitment no longer opens), add a row (no verdict
+leaf says so), drop one (an admitted verdict has no row), cut or replace the log (the copy outside
+the store is ahead of it, or is no prefix), sign a new head with another key (the copy's signature,
+or a pinned verifier key).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from policy.canonical import digest_of
+from policy.model import ChangeKind
+from storage.audit import (
+    BadCheckpoint,
+    Checkpoint,
+    InterceptedLeaf,
+    Tree,
+    VerdictLeaf,
+    VerifierKey,
+    commitment,
+    decode_leaf,
+    open_checkpoint,
+)
+from storage.change import Nodes
+from storage.codec import decode_row, ordinal_key
+from storage.errors import StoreCorrupt
+from storage.interfaces import Decision
+from storage.lmdb_store import LEAVES, ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from storage.audit import Leaf
+    from storage.codec import Row, StoreHeader
+    from storage.lmdb_store import View
+
+PROBLEMS_MAX: Final = 100
+_SEED_LEN: Final = 32
+
+
+class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
+    """One contradiction. `position` counts leaves or rows from 0; None where it is the whole."""
+
+    where: str  # "leaf" | "node" | "row" | "checkpoint" | "copy" | "header"
+    position: int | None
+    what: str
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recomputed. `sound` only where nothing at all contradicts."""
+
+    sound: bool
+    leaves: int
+    rows: int
+    version: int
+    root: str  # hex, recomputed from the leaves
+    vkey: str
+    vkey_pinned: bool
+    copy_size: int | None
+    first_bad: Mismatch | None
+    problems: tuple[Mismatch, ...]
+
+
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store is held against. Read the copy before the store: it only ever grows.
+
+    `vkey` pins the verifier key; without it the key is derived from the store's own signing key,
+    which whoever owns the files could have replaced.
+    """
+
+    copy: bytes | None
+    vkey: VerifierKey | None
+    log_key: bytes | None
+
+
+class Verifier:
+    """One pass over one view of the store. Use once."""
+
+    def __init__(self, view: View, outside: Outside, progress: Callable[[int, int], None]) -> None:
+        self._view = view
+        self._outside = outside
+        self._progress = progress
+        self._problems: list[Mismatch] = []
+        self._total = 0
+        self._done = 0
+        # Verdict leaves that admitted something, and were not yet met by a row.
+        self._unmet: dict[int, VerdictLeaf] = {}
+        self._purged: set[str | None] = set()
+        self._rows = 0
+
+    def run(self) -> Verification:
+        """Walk leaves, nodes, rows, checkpoint and copy."""
+        header = self._header()
+        leaf_count = self._view.count(LEAVES)
+        row_count = self._view.count(ROWS)
+        self._total = leaf_count + row_count
+        vkey, copy, stored = self._heads()
+        if header is not None and header.leaf_count != leaf_count:
+            self._problem(
+                "header", None, f"says {header.leaf_count} leaves, there are {leaf_count}"
+            )
+        root = self._leaves(leaf_count, stored, copy)
+        self._all_rows()
+        self._versions(header)
+        self._progress(self._total, self._total)
+        problems = tuple(self._problems)
+        return Verification(
+            sound=not problems,
+            leaves=leaf_count,
+            rows=self._rows,
+            version=header.version if header is not None else 0,
+            root=root.hex(),
+            vkey="" if vkey is None else vkey.text(),
+            vkey_pinned=self._outside.vkey is not None,
+            copy_size=None if copy is None else copy.size,
+            first_bad=problems[0] if problems else None,
+            problems=problems,
+        )
+
+    def _header(self) -> StoreHeader | None:
+        try:
+            header = self._view.header()
+        except (StoreCorrupt, msgspec.DecodeError) as error:
+            self._problem("header", None, str(error))
+            return None
+        if header is None:
+            self._problem("header", None, "the store has none: nothing was ever committed")
+        return header
+
+    def _heads(self) -> tuple[VerifierKey | None, Checkpoint | None, Checkpoint | None]:
+        """The verifier key, the head outside the store, and the one inside it."""
+        note: bytes | None = None
+        try:
+            note = self._view.checkpoint()
+        except StoreCorrupt as error:
+            self._problem("checkpoint", None, str(error))
+        if note is None:
+            self._problem("checkpoint", None, "the store has no signed checkpoint")
+        vkey = self._key(note)
+        stored = self._opened("checkpoint", note, vkey)
+        if self._outside.copy is None:
+            self._problem("copy", None, "there is no copy of the checkpoint outside the store")
+        return vkey, self._opened("copy", self._outside.copy, vkey), stored
+
+    def _key(self, note: bytes | None) -> VerifierKey | None:
+        if self._outside.vkey is not None:
+            return self._outside.vkey
+        seed = self._outside.log_key
+        if note is None or seed is None or len(seed) != _SEED_LEN:
+            self._problem("checkpoint", None, "no key to verify its signature with; give --vkey")
+            return None
+        origin = note.split(b"\n", 1)[0].decode("utf-8", "replace")
+        try:
+            return VerifierKey.of(origin, Ed25519PrivateKey.from_private_bytes(seed))
+        except ValueError as error:
+            self._problem("checkpoint", None, str(error))
+            return None
+
+    def _opened(
+        self, where: str, note: bytes | None, vkey: VerifierKey | None
+    ) -> Checkpoint | None:
+        if note is None or vkey is None:
+            return None
+        try:
+            return open_checkpoint(note, vkey)
+        except BadCheckpoint as error:
+            self._problem(where, None, str(error))
+            return None
+
+    def _leaves(self, count: int, stored: Checkpoint | None, copy: Checkpoint | None) -> bytes:
+        """Rebuild the tree from the leaves, and hold every signed head against it."""
+        tree = Tree()
+        nodes = _Compared(self._view, self._problem)
+        heads = [(name, head) for name, head in (("copy", copy), ("checkpoint", stored)) if head]
+        whole = True
+        for index in range(count):
+            self._at_head(tree, heads, whole=whole)
+            data, leaf = self._leaf(index)
+            whole = whole and data is not None
+            if data is not None and whole:
+                tree.append(data, nodes)
+            if isinstance(leaf, VerdictLeaf) and leaf.decision is Decision.ADMIT:
+                self._unmet[index] = leaf
+                self._note_purge(leaf)
+            self._step()
+        self._at_head(tree, heads, whole=whole)
+        for name, head in heads:
+            if head.size > count:
+                self._problem(
+                    name, count, f"signs {head.size} leaves, the store has {count}: rolled back"
+                )
+        if stored is not None and stored.size < count:
+            self._problem("leaf", stored.size, "not under the store's own signed checkpoint")
+        return tree.root()
+
+    def _at_head(self, tree: Tree, heads: list[tuple[str, Checkpoint]], *, whole: bool) -> None:
+        for name, head in heads:
+            if whole and head.size == tree.size and head.root != tree.root():
+                self._problem(name, head.size, "its root is not that of the leaves before it")
+
+    def _leaf(self, index: int) -> tuple[bytes | None, Leaf | None]:
+        data: bytes | None = None
+        try:
+            data = self._view.get(LEAVES, ordinal_key(index))
+            if data is None:
+                self._problem("leaf", index, "missing")
+                return None, None
+            return data, decode_leaf(data)
+        except StoreCorrupt as error:
+            self._problem("leaf", index, str(error))
+            return data, None
+
+    def _intercepted(self, leaf: VerdictLeaf) -> InterceptedLeaf | None:
+        try:
+            data = self._view.get(LEAVES, ordinal_key(leaf.intercepted_index))
+            found = None if data is None else decode_leaf(data)
+        except StoreCorrupt:
+            return None
+        matches = isinstance(found, InterceptedLeaf) and found.candidate_id == leaf.candidate_id
+        return found if isinstance(found, InterceptedLeaf) and matches else None
+
+    def _note_purge(self, leaf: VerdictLeaf) -> None:
+        intercepted = self._intercepted(leaf)
+        purge = intercepted is not None and intercepted.change is ChangeKind.PURGE
+        if purge:
+            self._purged.add(leaf.memory_id)
+
+    def _all_rows(self) -> None:
+        for position, row in self._decoded_rows():
+            self._row(position, row)
+        for index in self._unmet:
+            self._problem("leaf", index, "admits a candidate whose row is not there")
+
+    def _decoded_rows(self) -> Iterator[tuple[int, Row]]:
+        for position, key in enumerate(self._view.keys(ROWS)):
+            self._step()
+            self._rows += 1
+            try:
+                payload = self._view.get(ROWS, key)
+                if payload is not None:
+                    yield position, decode_row(payload)
+            except (StoreCorrupt, msgspec.DecodeError) as error:
+                self._problem("row", position, str(error))
+
+    def _row(self, position: int, row: Row) -> None:
+        leaf = self._unmet.pop(row.leaf_index, None)
+        if leaf is None:
+            self._problem("row", position, "no verdict leaf admitted it")
+            return
+        said = (leaf.candidate_id, leaf.memory_class, leaf.source, leaf.basis, leaf.version)
+        has = (row.candidate_id, row.memory_class, row.source, row.basis, row.version)
+        # An erased row has lost its id, and a leaf never carries one that a client made up.
+        renamed = not row.erased and leaf.memory_id not in (None, row.memory_id)
+        if said != has or renamed:
+            self._problem("row", position, "its labels or ids are not those of its verdict leaf")
+            return
+        intercepted = self._intercepted(leaf)
+        if intercepted is None:
+            self._problem("row", position, "its verdict leaf points at no interception")
+            return
+        if (intercepted.tenant, intercepted.principal_id, intercepted.change) != (
+            row.tenant,
+            row.principal_id,
+            row.change,
+        ):
+            self._problem("row", position, "not the principal, tenant or change intercepted")
+            return
+        if row.erased:
+            if leaf.memory_id not in self._purged:
+                self._problem("row", position, "erased, and no verdict leaf says purge")
+        elif commitment(row.salt, digest_of(row.canonical)) != intercepted.commitment:
+            self._problem("row", position, "its bytes do not open the commitment in the log")
+
+    def _versions(self, header: StoreHeader | None) -> None:
+        """Every admission is one step; the last one is where the store says it stands."""
+        if header is not None and header.version != self._rows:
+            self._problem(
+                "header", None, f"says version {header.version}, there are {self._rows} changes"
+            )
+
+    def _step(self) -> None:
+        self._done += 1
+        self._progress(min(self._done, self._total - 1), self._total)
+
+    def _problem(self, where: str, position: int | None, what: str) -> None:
+        if len(self._problems) < PROBLEMS_MAX:
+            self._problems.append(Mismatch(where=where, position=position, what=what))
+
+
+class _Compared:
+    """Holds the stored inner nodes against those recomputed: proofs are made from the stored."""
+
+    def __init__(self, view: View, problem: Callable[[str, int | None, str], None]) -> None:
+        self._stored = Nodes(view)
+        self._problem = problem
+
+    def put(self, level: int, index: int, node: bytes) -> None:
+        try:
+            stored = self.get(level, index)
+        except StoreCorrupt as error:
+            self._problem("node", index << level, str(error))
+            return
+        if stored != node:
+            last = ((index + 1) << level) - 1
+            self._problem(
+                "node", index << level, f"not the hash of leaves {index << level} to {last}"
+            )
+
+    def get(self, level: int, index: int) -> bytes | None:
+        return self._stored.get(level, index)

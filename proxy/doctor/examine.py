@@ -1,0 +1,74 @@
+"""All probes in order, and what they prove together."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proxy.doctor.files import probe_files
+from proxy.doctor.finding import Attempt, Finding, Standing
+from proxy.doctor.locate import effective_uid, listening_uid
+from proxy.doctor.network import probe_network
+from proxy.doctor.processes import probe_environment, probe_identity, probe_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.doctor.finding import Aim
+
+
+class Examination(msgspec.Struct, frozen=True, kw_only=True):
+    """What doctor found.
+
+    `separated`: no probe worked. `proven`: the sidecar's files, process and listeners were all
+    found, so that a probe that did not work was stopped, not aimed at nothing.
+    """
+
+    separated: bool
+    proven: bool
+    findings: tuple[Finding, ...]
+
+
+# Each must have been stopped, not skipped, before anything is called proven.
+_ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem")
+
+
+def examine(aim: Aim) -> Examination:
+    """Try everything, in this process, with this process's rights."""
+    findings = tuple(_probes(aim))
+    skipped = {finding.id for finding in findings if finding.verdict is Standing.SKIPPED}
+    return Examination(
+        separated=all(finding.verdict is not Standing.FAIL for finding in findings),
+        proven=not skipped.intersection(_ESSENTIAL),
+        findings=findings,
+    )
+
+
+def owner_uid(aim: Aim) -> int | None:
+    """The sidecar's user, by its process, its listening socket or its state directory."""
+    for pid in aim.pids:
+        uid = effective_uid(pid)
+        if uid is not None:
+            return uid
+    uid = listening_uid(aim.data_url)
+    if uid is not None:
+        return uid
+    try:
+        return os.stat(aim.state).st_uid  # noqa: PTH116 - one call, no path object wanted
+    except OSError:
+        return None
+
+
+def _probes(aim: Aim) -> Iterator[Finding]:
+    yield from probe_identity(owner_uid(aim))
+    yield probe_environment()
+    yield from probe_files(aim)
+    if not aim.pids:
+        yield Attempt(
+            "process.mem", "open the memory of the sidecar's process", "permission denied"
+        ).skipped("no process of a sidecar is visible; pass --pid")
+    for pid in aim.pids:
+        yield from probe_process(pid)
+    yield from probe_network(aim)

@@ -1,0 +1,165 @@
+"""Probes of the file system: the state directory, its secrets, the checkpoint copy, the code.
+
+Every probe is harmless where it succeeds: files are opened and closed, never truncated; the one
+file that is created is removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from proxy.doctor.finding import Attempt, Finding, forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.doctor.finding import Aim
+
+REFUSED: Final = "permission denied"
+# Whoever may talk to one of these is root on this machine.
+_ROOT_SOCKETS: Final = (
+    "/run/docker.sock",
+    "/run/podman/podman.sock",
+    "/run/containerd/containerd.sock",
+)
+_PACKAGES: Final = ("proxy", "policy", "storage", "telemetry")
+
+
+def probe_files(aim: Aim) -> Iterator[Finding]:
+    """Every file the agent could write, replace or read to get around the gate."""
+    yield _listed(aim.state)
+    yield _created("state.create", aim.state)
+    yield _replaceable("state.replace", "the state directory", aim.state)
+    yield _opened("store.write", aim.state / "store" / "data.mdb", os.O_RDWR)
+    yield _opened("store.lock", aim.state / "store" / "lock.mdb", os.O_RDWR)
+    yield _opened("store.read", aim.state / "store" / "data.mdb", os.O_RDONLY)
+    yield _opened("staging.write", aim.state / "staging" / "data.mdb", os.O_RDWR)
+    yield _listing("staging.keys", aim.state / "staging" / "keys")
+    yield _created("segments.write", aim.state / "segments")
+    for name in ("store.key", "log.key", "token.key"):
+        yield _opened(f"secrets.{name}", aim.state / "secrets" / name, os.O_RDONLY)
+    yield _opened("gate.lock", aim.state / "gate.lock", os.O_RDWR)
+    yield from _checkpoint(aim.checkpoint)
+    yield _code()
+    yield _preload()
+    if aim.config is not None:
+        yield _opened("config.write", aim.config, os.O_WRONLY)
+        yield _replaceable("config.replace", "the configuration", aim.config)
+    yield _root_socket()
+
+
+def _listed(state: Path) -> Finding:
+    attempt = Attempt("state.list", f"list {state}", REFUSED)
+    return forbidden(attempt, lambda: f"listed {len(os.listdir(state))} names")  # noqa: PTH208
+
+
+def _listing(probe_id: str, path: Path) -> Finding:
+    attempt = Attempt(probe_id, f"list {path}", REFUSED)
+    return forbidden(attempt, lambda: f"listed {len(os.listdir(path))} names")  # noqa: PTH208
+
+
+def _opened(probe_id: str, path: Path, flags: int) -> Finding:
+    how = {os.O_RDONLY: "read", os.O_WRONLY: "write", os.O_RDWR: "read and write"}[flags]
+    attempt = Attempt(probe_id, f"open {path} to {how}", REFUSED)
+
+    def act() -> str:
+        # No O_TRUNC, no O_CREAT: where this works nothing changes.
+        os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
+        return "opened"
+
+    return forbidden(attempt, act)
+
+
+def _created(probe_id: str, directory: Path) -> Finding:
+    attempt = Attempt(probe_id, f"create a file in {directory}", REFUSED)
+
+    def act() -> str:
+        path = directory / f".doctor-{secrets.token_hex(8)}"
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        path.unlink()
+        return "created and removed one"
+
+    return forbidden(attempt, act)
+
+
+def _replaceable(probe_id: str, what: str, path: Path) -> Finding:
+    """Whether some directory on the way lets the agent put another one in its place."""
+    attempt = Attempt(probe_id, f"rename {what} or a directory above it", REFUSED)
+    resolved = Path(os.path.realpath(path))
+    hole = next((above for above in resolved.parents if _may_rename(above, resolved)), None)
+    if hole is not None:
+        return attempt.fail(f"{hole} is writable: what is in it can be replaced")
+    return attempt.ok("no directory above it is writable")
+
+
+def _may_rename(directory: Path, below: Path) -> bool:
+    """Whether the entry of `directory` that leads to `below` can be renamed by this process."""
+    if not os.access(directory, os.W_OK | os.X_OK, effective_ids=True):
+        return False
+    try:
+        information = directory.stat()
+    except OSError:
+        return True
+    if not information.st_mode & stat.S_ISVTX:
+        return True
+    # A sticky directory (/tmp) protects the entries of others, not the agent's own.
+    entry = directory / below.relative_to(directory).parts[0]
+    try:
+        return os.geteuid() in (entry.lstat().st_uid, information.st_uid, 0)
+    except OSError as error:
+        # An entry that is not there yet can be put there first.
+        return error.errno == errno.ENOENT
+
+
+def _checkpoint(copy: Path | None) -> Iterator[Finding]:
+    if copy is None:
+        attempt = Attempt("checkpoint.write", "write the checkpoint copy", REFUSED)
+        yield attempt.skipped("its place is not known; pass --checkpoint")
+        return
+    yield _opened("checkpoint.write", copy, os.O_WRONLY)
+    yield _replaceable("checkpoint.replace", "the checkpoint copy", copy)
+
+
+def _code() -> Finding:
+    """The sidecar's interpreter and modules, as far as it is the installation this runs from."""
+    attempt = Attempt("code.write", "write the sidecar's program files", REFUSED)
+    for path in _program_files():
+        if os.access(path, os.W_OK, effective_ids=True):
+            return attempt.fail(f"{path} is writable")
+    return attempt.ok("none of this installation's program files is writable")
+
+
+def _program_files() -> Iterator[Path]:
+    yield Path(os.path.realpath(sys.executable))
+    yield Path(sys.executable).parent
+    yield Path(sys.prefix)
+    for name in ("stdlib", "purelib", "platlib"):
+        yield Path(sysconfig.get_path(name))
+    root = Path(__file__).parent.parent.parent
+    yield root
+    for package in _PACKAGES:
+        yield root / package
+        yield from (root / package).rglob("*")
+
+
+def _preload() -> Finding:
+    attempt = Attempt("loader.preload", "make the loader preload code (ld.so.preload)", REFUSED)
+    for path in (Path("/etc/ld.so.preload"), Path("/etc/ld.so.cache"), Path("/etc")):
+        if os.access(path, os.W_OK, effective_ids=True):
+            return attempt.fail(f"{path} is writable")
+    return attempt.ok("the loader's files are not writable")
+
+
+def _root_socket() -> Finding:
+    attempt = Attempt("host.root_socket", "reach a container engine's socket", REFUSED)
+    for path in _ROOT_SOCKETS:
+        if os.access(path, os.W_OK, effective_ids=True):
+            return attempt.fail(f"{path} is writable: whoever may talk to it is root here")
+    return attempt.ok("none is writable")

@@ -1,0 +1,90 @@
+"""What one probe tried and got, and where the probes are aimed."""
+
+from __future__ import annotations
+
+import enum
+import errno
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Standing(enum.Enum):
+    """How a probe ended. Only `FAIL` says that the wall has a hole."""
+
+    OK = "ok"
+    FAIL = "FAIL"
+    SKIPPED = "skipped"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One probe: stable id, what was tried, what a separated agent gets, what this one got."""
+
+    id: str
+    tried: str
+    expected: str
+    got: str
+    verdict: Standing
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the sidecar is, as far as the agent can know. `pids` are processes of the sidecar."""
+
+    state: Path
+    checkpoint: Path | None
+    config: Path | None
+    data_url: str
+    admin_url: str
+    agent_key: str | None
+    pids: tuple[int, ...]
+
+
+class Attempt:
+    """One thing to try, described before it is tried, so that a crash cannot hide it."""
+
+    def __init__(self, probe_id: str, tried: str, expected: str) -> None:
+        self._id = probe_id
+        self._tried = tried
+        self._expected = expected
+
+    def ok(self, got: str) -> Finding:
+        """The attempt was stopped."""
+        return self._finding(got, Standing.OK)
+
+    def fail(self, got: str) -> Finding:
+        """The attempt worked: the agent can do this."""
+        return self._finding(got, Standing.FAIL)
+
+    def skipped(self, why: str) -> Finding:
+        """Nothing was learnt, and why."""
+        return self._finding(why, Standing.SKIPPED)
+
+    def _finding(self, got: str, verdict: Standing) -> Finding:
+        return Finding(
+            id=self._id, tried=self._tried, expected=self._expected, got=got, verdict=verdict
+        )
+
+
+_DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH})
+
+
+def forbidden(attempt: Attempt, act: Callable[[], str]) -> Finding:
+    """Run an act that the system must refuse. `act` says what it was able to do.
+
+    An error other than a refusal proves nothing, and is reported as skipped.
+    """
+    try:
+        done = act()
+    except OSError as error:
+        name = errno.errorcode.get(error.errno or 0, "error")
+        if error.errno in _DENIED:
+            return attempt.ok(f"refused ({name})")
+        if error.errno in _ABSENT:
+            return attempt.skipped(f"not there ({name})")
+        return attempt.skipped(f"could not be tried ({name})")
+    return attempt.fail(done)

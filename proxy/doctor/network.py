@@ -1,0 +1,160 @@
+"""Probes of the listeners: what they answer to no credential and to the agent's.
+
+Every request is one that changes nothing even where it is let through: an empty body, which the
+operator's routes refuse as malformed. The one exception is the write aimed at L1, which is the
+promise itself; it names itself by a fixed nonce, so it counts once per key, however often doctor
+runs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from proxy.doctor.finding import Attempt, Finding, forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from proxy.doctor.finding import Aim
+
+_TIMEOUT_S: Final = 5.0
+_ANSWER_LEN_MAX: Final = 65_536
+_UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+_OK: Final = 200
+_REFUSED: Final = frozenset({_UNAUTHORIZED, _FORBIDDEN})
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    status: int
+    body: bytes
+
+
+class _Whoami(msgspec.Struct, frozen=True, kw_only=True):
+    incarnation: str = ""
+
+
+class _Problem(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str | None = None
+
+
+def probe_network(aim: Aim) -> Iterator[Finding]:
+    """Every listener, with nothing and with the agent's key."""
+    yield _socket(aim.state / "admin.sock")
+    for method, path in (("GET", "/api/v1/status"), ("POST", "/api/v1/keys")):
+        yield _closed(f"admin.anonymous.{method}", aim.admin_url, method, path, None)
+        if aim.agent_key is not None:
+            yield _closed(f"admin.agent_key.{method}", aim.admin_url, method, path, aim.agent_key)
+    yield _closed("data.anonymous", aim.data_url, "POST", "/v1/memories", None)
+    yield _policy_write(aim)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=_TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(_TIMEOUT_S)
+        self.sock.connect(str(self._path))
+
+
+def _socket(path: Path) -> Finding:
+    attempt = Attempt("admin.socket", f"ask {path} for the status", "cannot connect, or 401/403")
+
+    def act() -> str:
+        answer = _exchange(_UnixConnection(path), "GET", "/api/v1/status", None, b"")
+        if answer.status in _REFUSED:
+            raise PermissionError(1, f"answered {answer.status}")
+        return f"answered {answer.status}"
+
+    return forbidden(attempt, act)
+
+
+def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) -> Finding:
+    credential = "no key" if key is None else "the agent's key"
+    attempt = Attempt(probe_id, f"{method} {url}{path} with {credential}", "401 or 403")
+    try:
+        answer = _exchange(_connection(url), method, path, key, b"{}" if method == "POST" else b"")
+    except ssl.SSLCertVerificationError:
+        return attempt.skipped("its certificate is not trusted here")
+    except ssl.SSLError:
+        return attempt.ok("the TLS handshake was refused")
+    except (OSError, http.client.HTTPException) as error:
+        return attempt.skipped(f"cannot be reached ({type(error).__name__})")
+    if answer.status in _REFUSED:
+        return attempt.ok(f"{answer.status}")
+    return attempt.fail(f"{answer.status}: the request was let through")
+
+
+def _policy_write(aim: Aim) -> Finding:
+    attempt = Attempt(
+        "data.agent_key.L1", "write a policy memory (L1) with the agent's key", "403, with a reason"
+    )
+    if aim.agent_key is None:
+        return attempt.skipped("no agent key given (MNEMOGATE_AGENT_KEY or --agent-key-file)")
+    try:
+        who = _exchange(_connection(aim.data_url), "GET", "/v1/whoami", aim.agent_key, b"")
+        if who.status != _OK:
+            return attempt.skipped(f"the data listener does not take this key ({who.status})")
+        incarnation = msgspec.json.decode(who.body, type=_Whoami).incarnation
+        answer = _exchange(
+            _connection(aim.data_url), "POST", "/v1/memories", aim.agent_key, _body(incarnation)
+        )
+    except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
+        return attempt.skipped(f"cannot be reached ({type(error).__name__})")
+    reason = _reason(answer.body)
+    if answer.status == _FORBIDDEN and reason:
+        return attempt.ok(f"403 ({reason})")
+    return attempt.fail(f"{answer.status}: it was not refused by the gate")
+
+
+def _body(incarnation: str) -> bytes:
+    prefix = f"{incarnation}:" if incarnation else ""
+    return json.dumps(
+        {
+            "text": "Written by mnemogate doctor to show that an agent cannot set policy.",
+            "memory_class": "L1",
+            "nonce": f"{prefix}mnemogate-doctor",
+        }
+    ).encode()
+
+
+def _reason(body: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(body, type=_Problem).reason
+    except msgspec.DecodeError:
+        return None
+
+
+def _connection(url: str) -> http.client.HTTPConnection:
+    parts = urlsplit(url)
+    host = parts.hostname or "127.0.0.1"
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S)
+    return http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
+
+
+def _exchange(
+    connection: http.client.HTTPConnection, method: str, path: str, key: str | None, body: bytes
+) -> _Answer:
+    headers = {"Accept": "application/json"}
+    if body:
+        headers["Content-Type"] = "application/json"
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
+    try:
+        connection.request(method, path, body=body or None, headers=headers)
+        reply = connection.getresponse()
+        return _Answer(status=reply.status, body=reply.read(_ANSWER_LEN_MAX))
+    finally:
+        connection.close()

@@ -1,0 +1,60 @@
+"""The production environment opened for reading alone, by a process that is not the gate's."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from storage.errors import StoreUnavailable
+from storage.lmdb_store import TABLES, View
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+
+@contextmanager
+def read_only(directory: Path) -> Generator[View]:
+    """One consistent view of the last committed generation, also while a gate is running.
+
+    Never use it inside the gate's own process: LMDB's locks do not survive a second open there.
+
+    Raises:
+        StoreUnavailable: There is no store, it cannot be read, or it is no LMDB environment.
+    """
+    if not (directory / "data.mdb").exists():
+        raise StoreUnavailable(f"no store in {directory}")
+    try:
+        env = _opened(directory)
+    except (lmdb.Error, OSError) as error:
+        raise StoreUnavailable(f"the store cannot be opened for reading: {error}") from error
+    try:
+        tables = {name: env.open_db(name, create=False) for name in TABLES}
+        with env.begin() as txn:
+            yield View(txn, tables)
+    except lmdb.Error as error:
+        raise StoreUnavailable(f"the store cannot be read: {error}") from error
+    finally:
+        env.close()
+
+
+def _opened(directory: Path) -> lmdb.Environment:
+    if not (directory / "lock.mdb").exists():
+        # No gate ever ran here. LMDB would create the file, as whoever runs this: if that is root,
+        # the gate could not open its own store afterwards.
+        return _open(directory, lock=False)
+    try:
+        return _open(directory, lock=True)
+    except (lmdb.ReadonlyError, lmdb.LockError, PermissionError):
+        # A backup on read-only media has no place for a reader's slot, and no writer either.
+        return _open(directory, lock=False)
+
+
+def _open(directory: Path, *, lock: bool) -> lmdb.Environment:
+    # Map size 0: the one that the writer recorded, so that a store that grows meanwhile stays
+    # readable.
+    return lmdb.open(
+        str(directory), map_size=0, max_dbs=len(TABLES), readonly=True, create=False, lock=lock
+    )

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from proxy.cli.terminal import Terminal, block, inert, iso, width_of
+
+HOSTILE = {
+    "escape sequence": "\x1b[2J\x1b[1;31mAPPROVED\x1b[0m",
+    "title": "\x1b]0;owned\x07",
+    "8-bit control": "\x9b31m",
+    "carriage return": "benign\rMALICIOUS",
+    "backspace": "benign\b\b\b\b\b\bevil",
+    "newline": "one\ntwo",
+    "bidi override": "user\u202etxt.exe",
+    "bidi isolate": "a\u2066b\u2069c",
+    "zero width": "pass\u200bword",
+    "tag characters": "hi\U000e0041\U000e0042",
+    "lone surrogate": "x\ud800y",
+    "line separator": "a\u2028b\u2029c",
+    "soft hyphen": "a\u00adb",
+    "byte order mark": "\ufeffa",
+    "delete": "a\x7fb",
+}
+
+
+class _Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _acts(text: str) -> list[str]:
+    dangerous = {0x7F, 0xAD, 0x200B, 0x202E, 0x2066, 0x2069, 0x2028, 0x2029, 0xFEFF}
+    return [
+        c
+        for c in text
+        if ord(c) < 0x20
+        or 0x80 <= ord(c) < 0xA0
+        or ord(c) in dangerous
+        or 0xD800 <= ord(c) < 0xE000
+        or 0xE0000 <= ord(c) < 0xE0080
+    ]
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_nothing_a_terminal_acts_on_survives(text: str) -> None:
+    assert _acts(text), "control: the raw text does hold something that acts"
+
+    assert _acts(inert(text)) == []
+
+
+def test_escapes_cannot_be_imitated_by_text() -> None:
+    assert inert("\x1b") == "\\x1b"
+    assert inert("\\x1b") == "\\\\x1b"
+
+
+def test_honest_text_in_any_language_is_shown_as_it_is() -> None:
+    for text in ("Grüße, naïve café", "日本語のメモ", "дом", "🙂 ok", "שלום", "e\u0301"):
+        assert inert(text) == text
+
+
+def test_a_stack_of_marks_is_cut() -> None:
+    assert inert("a" + "\u0301" * 5) == "a\u0301\u0301" + "\\u0301" * 3
+
+
+def test_lines_of_a_block_stay_behind_their_margin() -> None:
+    shown = block("first\n\x1b[Asecond\r\nthird")
+
+    assert shown.split("\n") == ["  | first", "  | \\x1b[Asecond\\r", "  | third"]
+
+
+def test_a_table_row_cannot_be_forged_by_a_cell() -> None:
+    out = io.StringIO()
+    terminal = Terminal(out, io.StringIO(), as_json=False)
+
+    terminal.table(("id", "text"), [("1", "x\n2  approved"), ("3", "\x1b[1A")])
+
+    assert len(out.getvalue().splitlines()) == 3
+    assert "\x1b" not in out.getvalue()
+
+
+def test_columns_line_up_with_wide_letters() -> None:
+    out = io.StringIO()
+    terminal = Terminal(out, io.StringIO(), as_json=False)
+
+    terminal.table(("text", "end"), [("日本", "|"), ("abcd", "|")])
+
+    lines = out.getvalue().splitlines()[1:]
+    assert [width_of(line) for line in lines] == [7, 7]
+
+
+def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.cli.terminal._columns", lambda _stream: 60)
+    out = _Tty()
+    terminal = Terminal(out, io.StringIO(), as_json=False)
+
+    terminal.table(("id", "text", "when"), [("a" * 36, "b" * 300, "2026-01-01T00:00:00Z")])
+
+    assert max(width_of(line) for line in out.getvalue().splitlines()) <= 60
+    assert "…" in out.getvalue()
+
+
+def test_nothing_is_cut_where_no_terminal_reads() -> None:
+    out = io.StringIO()
+    terminal = Terminal(out, io.StringIO(), as_json=False)
+
+    terminal.table(("text",), [("b" * 300,)])
+
+    assert "b" * 300 in out.getvalue()
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_json_is_inert_and_says_the_same(text: str) -> None:
+    out = io.StringIO()
+    Terminal(out, io.StringIO(), as_json=True).data({"text": text})
+
+    assert _acts(out.getvalue().removesuffix("\n")) == []
+    decoded: dict[str, Any] = json.loads(out.getvalue())
+    assert decoded == {"text": text}
+
+
+def test_json_mode_has_nothing_but_json_on_stdout() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    terminal = Terminal(out, err, as_json=True)
+
+    terminal.say("for people")
+    terminal.table(("a",), [("b",)])
+    terminal.pairs([("a", "b")])
+    terminal.note("a warning")
+
+    assert out.getvalue() == ""
+    assert err.getvalue() == "a warning\n"
+
+
+def test_a_letter_the_terminal_cannot_show_is_escaped_and_no_traceback() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii")
+    Terminal(out, io.StringIO(), as_json=False).say("é")
+
+    assert raw.getvalue() == b"\\xe9\n"
+
+
+def test_progress_is_silent_unless_a_terminal_or_a_flag_asks_for_it() -> None:
+    quiet, asked, seen = io.StringIO(), io.StringIO(), _Tty()
+    for err, flag in ((quiet, False), (asked, True), (seen, False)):
+        terminal = Terminal(io.StringIO(), err, as_json=False, progress=flag)
+        advance = terminal.progress("verifying")
+        advance(10, 10)
+
+    assert quiet.getvalue() == ""
+    assert asked.getvalue() == "verifying: 10/10 (100%)\n"
+    assert seen.getvalue() == "\rverifying: 10/10 (100%)\n"
+
+
+def test_times_are_iso() -> None:
+    assert iso(0) == "1970-01-01T00:00:00Z"
+    assert iso(None) == "-"
