@@ -1,0 +1,136 @@
+"""A verdict's trace in a real backend: Arize Phoenix, in an environment of its own.
+
+Phoenix is installed once under MNEMOGATE_CACHE (default: the user's cache directory) and started
+without access to anything but this machine's loopback address being asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from telemetry.exporter import SpanPipe
+from telemetry.settings import TelemetrySettings
+from telemetry.tracing import resource_of, spans_of
+from tests.unit.telemetry import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+VERSION = "20.26.1"
+PROJECT = "mnemogate-test"
+START_TIMEOUT_S = 120.0
+
+
+def phoenix_command() -> Path:
+    """The `phoenix` program, installed on first use."""
+    root = os.environ.get("MNEMOGATE_CACHE") or Path.home() / ".cache" / "mnemogate"
+    environment = Path(root) / f"phoenix-{VERSION}"
+    command = environment / "bin" / "phoenix"
+    if not command.exists():
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        subprocess.run(
+            [environment / "bin" / "pip", "install", "--quiet", f"arize-phoenix=={VERSION}"],
+            check=True,
+        )
+    return command
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def fetched(url: str) -> Any:  # noqa: ANN401 - another program's JSON
+    """The JSON at a URL; None while nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - loopback, ours
+            return msgspec.json.decode(answer.read())
+    except (urllib.error.URLError, ConnectionError, msgspec.DecodeError):
+        return None
+
+
+def waited_for(url: str, wanted: int) -> list[dict[str, Any]]:
+    """The `data` of an answer, once it has as many entries as wanted."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        answer = fetched(url)
+        if answer is not None and len(answer["data"]) >= wanted:
+            data: list[dict[str, Any]] = answer["data"]
+            return data
+        time.sleep(0.5)
+    pytest.fail(f"no {wanted} entries at {url} in {START_TIMEOUT_S} s")
+
+
+@contextmanager
+def phoenix(working: Path) -> Generator[str]:
+    """A running Phoenix; its base URL."""
+    command = phoenix_command()
+    port = free_port()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(working),
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_PORT": str(port),
+        "PHOENIX_GRPC_PORT": str(free_port()),
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+        "PHOENIX_WORKING_DIR": str(working),
+    }
+    with (working / "phoenix.log").open("wb") as log:
+        process = subprocess.Popen(
+            [command, "serve"], env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            waited_for(f"{url}/v1/projects", 1)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(1_200)
+def test_a_reject_is_readable_in_phoenix_with_its_steps_below_it(tmp_path: Path) -> None:
+    with phoenix(tmp_path) as url:
+        settings = TelemetrySettings(
+            endpoint=url, resource=(("openinference.project.name", PROJECT),)
+        )
+        assert settings.traces_url is not None
+        spans = SpanPipe(settings, settings.traces_url, time.monotonic)
+        context = msgspec.structs.replace(sample.CONTEXT, parent_span_id="")
+        reject = msgspec.structs.replace(sample.REJECT, context=context)
+        assert spans.offer(reject)
+        spans.close(30.0)
+        assert (spans.counts().delivered, spans.counts().dropped) == (1, 0)
+        stored = waited_for(f"{url}/v1/projects/{PROJECT}/spans", 5)
+    built = {
+        f"{span.context.span_id:016x}": span
+        for span in spans_of(reject, resource_of(settings), 0.0)
+        if span.context is not None
+    }
+    assert {span["context"]["span_id"] for span in stored} == set(built)
+    root_id = sample.CONTEXT.span_id
+    for span in stored:
+        expected = built[span["context"]["span_id"]]
+        assert span["name"] == expected.name
+        assert span["context"]["trace_id"] == sample.CONTEXT.trace_id
+        assert span["parent_id"] == (None if span["context"]["span_id"] == root_id else root_id)
+        assert span["status_code"] == "UNSET"
+        ours = dict(expected.attributes or {})
+        # Phoenix shows this one as the kind of the span, and adds attributes of its own.
+        assert ours.pop("openinference.span.kind") == span["span_kind"]
+        assert ours.items() <= span["attributes"].items()
