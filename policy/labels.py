@@ -9,7 +9,8 @@ from typing import Final, cast
 
 import msgspec
 
-from policy.language import Language, language_of
+from policy.directive import Language
+from policy.language import language_of
 from policy.model import (
     Basis,
     Candidate,
@@ -54,7 +55,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
     Metadata that is not JSON, or deeper than 32 levels, reads as an injection.
     """
     shape = skeleton(text) if text else ""
-    found = language_of(text, shape) if text else Language.PLAIN
+    found = language_of(shape) if text else Language.PLAIN
     if metadata_json is not None:
         found |= _language_of_metadata(metadata_json)
     return Reading(
@@ -74,7 +75,7 @@ def _language_of_metadata(metadata_json: str) -> Language:
     while pending:
         value, depth = pending.pop()
         if isinstance(value, str):
-            found |= language_of(value, skeleton(value))
+            found |= language_of(skeleton(value))
         elif depth >= _METADATA_DEPTH_MAX:
             return Language.INJECTION
         elif isinstance(value, list):

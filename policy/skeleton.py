@@ -23,6 +23,18 @@ _EMOJI = ((0x1F000, 0x1FAFF),)
 
 # Letters that show as nothing, in no category of their own: Hangul fillers and the Braille blank.
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0\u2800"
+# Punctuation that means the same; quotation marks must be seen as such.
+_PUNCTUATION = {
+    ord(mark): plain
+    for plain, marks in {
+        "'": "\u2018\u2019\u201a\u2032",
+        '"': "\u201c\u201d\u201e\u2033",
+        "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
+        ".": "\u3002",
+    }.items()
+    for mark in marks
+}
+_AFTER_CASE = ASCII_LOOKALIKES | _PUNCTUATION
 _INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cc", "Cs", "Co", "Cn"})
 
 _SPACES = re.compile(r"[^\S\n]*\n\s*|[^\S\n]{2,}|[^\S\n ]")
@@ -75,7 +87,7 @@ def _fold(text: str) -> str:
         or (unicodedata.category(char) not in _INVISIBLE_CATEGORIES and char not in _BLANK_LETTERS)
     ]
     folded = "".join(kept).translate(ASCII_LOOKALIKES).casefold()
-    return unicodedata.normalize("NFC", folded).translate(ASCII_LOOKALIKES)
+    return unicodedata.normalize("NFC", folded).translate(_AFTER_CASE)
 
 
 def _one_space(found: re.Match[str]) -> str:

@@ -1,0 +1,287 @@
+"""Directive language: the shapes of an instruction to the agent about its future behaviour.
+
+A directive is an instruction to the agent about its future behaviour: "always recommend ...", "from
+now on ...", "when the user asks X, answer Y". A person's habit ("I always forget"), a report ("she
+always recommends it") and advice between people ("never give up") are not.
+
+Matched on a skeleton, by shape: words alone decide nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Final
+
+import msgspec
+
+
+class Language(enum.Flag):
+    """What a text was found to speak."""
+
+    PLAIN = 0
+    DIRECTIVE = enum.auto()
+    INJECTION = enum.auto()
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Patterns that cannot match unless one of the words is there: the cheap look comes first."""
+
+    words: frozenset[str]
+    speaks: Language
+    patterns: tuple[re.Pattern[str], ...]
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(text.split())
+
+
+# Where an imperative may begin: a clause, or a word that leads into one.
+START = (
+    r"(?:^|[.!?;:\n,()\[\]{}>|*\"'\u2022/-] ?|\b(?:please|kindly|and|but|so|then|also|just|must|"
+    r"now|therefore|remember|important|note|rule|policy|you should|you must|you will|you shall|"
+    r"(?:want|need|order|instruct|command|require|expect|ask|told|instructed|required|asked) "
+    r"(?:you )?to|(?:remember|be sure|make sure|sure|ensure|are|is) to) )"
+)
+# Only the first word of a clause: for verbs that people use on each other as well.
+CLAUSE = r"(?:^|[.!?;:\n()\[\]{}>|*\"\u2022] ?|[,] (?:please |so )?|\bplease )"
+
+# What agents are told to do, and people hardly ever tell each other to do always or never.
+_STRONG_WORDS = (
+    "recommend suggest answer respond reply redirect escalate cite refer route forward output "
+    "append prepend approve promote advertise endorse comply obey prioritize prioritise execute "
+    "invoke disclose reveal mention state insist upsell steer authorize authorise whitelist "
+    "transfer refund exfiltrate override bypass disregard ignore follow translate summarize "
+    "summarise generate embed log verify validate confirm deny reject refuse grant "
+    "pretend behave address sign greet provide return quote link assume consider rank list "
+    "describe claim deploy install upload download delete charge store save insert inject hide"
+)
+# What people tell each other, too.
+_WEAK_WORDS = (
+    "tell say use prefer choose include add treat call send trust ask give write start end begin "
+    "finish show display read open visit click run set print pick favor favour offer sell buy "
+    "order book pay report inform notify check act speak talk direct select skip warn allow "
+    "block share put set append close"
+)
+STRONG = f"(?:{'|'.join(_STRONG_WORDS.split())})"
+ANY = f"(?:{'|'.join((_STRONG_WORDS + ' ' + _WEAK_WORDS).split())})"
+_WEAK = f"(?:{'|'.join(_WEAK_WORDS.split())})"
+# "Always trust your gut", "never say never": advice to a person has a person's object.
+_NOT_ADVICE = (
+    r"(?! (?:your|yourself|yourselves|you|never|yes|thanks?|sorry|goodbye|hello|hi|help|for help|"
+    r"questions|it|that|this|up|down|away|back|over|around|on|out|go|i|the best|someone you|a lie|"
+    r"lies|at|something)\b|[.!?,;]|$)"
+)
+READERS = r"(?:user|customer|client|visitor|caller|shopper|patient|student|employee)s?"
+AGENT = (
+    r"(?:ai assistants?|ai agents?|ai models?|language models?|assistants?|agents?|ais?|chatbots?|"
+    r"bots?|llms?|models?)"
+)
+ANSWERS = (
+    r"(?:responses?|answers?|replies|reply|outputs?|completions?|summar(?:y|ies)|recommendations?|"
+    r"messages?|conversations?|sessions?|interactions?|chats?|quer(?:y|ies)|questions?|requests?|"
+    r"tasks?|turns?)"
+)
+MAY_TURN = r"(?:always |never |do not |don't |not |only |also |just |simply |please |then )*"
+REST = r"[^.!?\n]"
+
+
+def compiled(*sources: str) -> tuple[re.Pattern[str], ...]:
+    """The patterns, ready to search a skeleton with."""
+    return tuple(re.compile(source) for source in sources)
+
+
+_ALWAYS = Group(
+    words_of("always never"),
+    Language.DIRECTIVE,
+    compiled(
+        rf"{START}(?:always|never)(?: ever)? (?:\w+ly )?{STRONG}\b(?! (?:yourself|your)\b)",
+        rf"{CLAUSE}(?:always|never)(?: ever)? {_WEAK}\b{_NOT_ADVICE}",
+        rf"{START}(?:always|never) {ANY} {REST}{{0,60}}\b{READERS}\b",
+        rf"\byou (?:should|must|will|shall|may|can|are to|need to|have to|ought to)"
+        rf" (?:always|never) {ANY}\b{_NOT_ADVICE}",
+        r"\b(?:must|should|shall|is to|are to|has to|have to|needs? to) (?:always|never) be "
+        r"(?:recommended|suggested|preferred|mentioned|approved|trusted|chosen|cited|promoted|"
+        r"followed|answered|treated|ranked|listed|described|referred|redirected|forwarded|"
+        r"escalated|skipped|ignored|disclosed|revealed|executed|returned|assumed|denied|refunded)",
+        r"\bmust (?:always|never) be (?:used|given|included|shown|sent|called|run|asked)\b",
+    ),
+)
+
+_FUTURE_WORD = (
+    r"(?:from now on(?:wards?)?|henceforth|hereafter|from this (?:point|moment|day|message) "
+    r"(?:on|onwards?|forward)|from here on(?: out)?|starting (?:now|today|immediately)|"
+    r"effective immediately|as of (?:now|today)|going forward|moving forward|"
+    rf"in (?:all |any |every )?(?:future|subsequent|upcoming|later) {ANSWERS}|"
+    rf"for (?:all|any|every) (?:future|subsequent) {ANSWERS})"
+)
+_FUTURE = Group(
+    words_of(
+        "now henceforth hereafter onward onwards forward future subsequent upcoming later starting "
+        "immediately here"
+    ),
+    Language.DIRECTIVE,
+    compiled(
+        rf"\b{_FUTURE_WORD} ?[,:]? ?(?:you (?:must|should|shall|will|are to|need to|have to) |"
+        rf"(?:the |this )?{AGENT} (?:must|should|shall|will) )?{MAY_TURN}{ANY}\b"
+        r"(?! (?:your(?:self)?|you)\b)",
+        rf"\b{_FUTURE_WORD} ?[,:]? ?you (?:are (?:an?|the|my|no longer)|must|only|always|never|"
+        rf"answer|act|speak)\b",
+        rf"{CLAUSE}{MAY_TURN}{ANY}\b{REST}{{1,160}}\b(?:from now on(?:wards?)?|henceforth|"
+        rf"in (?:all |any |every )?(?:future|subsequent) {ANSWERS}|"
+        rf"for (?:all|any|every) (?:future|subsequent) {ANSWERS})\b",
+    ),
+)
+
+_ASKING = (
+    rf"(?:(?:the |an? |any |this |another )?{READERS}\b|(?:you(?: are|'re)? )?(?:ever )?asked\b|"
+    r"(?:someone|anyone|anybody|somebody|people|they|he|she|i) asks? (?:you )?(?:about|for|to|"
+    r"whether|if|how|what|which|who|where|when)\b|(?:the |an? |any )?(?:prompt|query|question|"
+    r"request|conversation|topic|discussion) (?:is|mentions|contains|concerns|involves|turns|"
+    r"includes|about)\b|(?:you(?: are|'re) )?(?:answering|responding|replying|recommending|"
+    r"prompted|queried|discussing (?:with )?the user)\b)"
+)
+_CONDITION = Group(
+    words_of("when whenever if once time anytime should"),
+    Language.DIRECTIVE,
+    compiled(
+        rf"\b(?:when|whenever|if|once|every ?time|each time|any ?time|should) {_ASKING}"
+        rf"{REST}{{0,160}}?(?:[,:;] ?|\bthen |\byou (?:must|should|shall|will|need to|have to|"
+        rf"are to) |\balways |\bnever ){MAY_TURN}{ANY}\b",
+        rf"{CLAUSE}{MAY_TURN}{STRONG}\b{REST}{{1,120}}\b(?:when|whenever|if|every ?time) "
+        rf"(?:(?:the |an? |any ){READERS}|(?:you(?: are|'re) )?asked|(?:someone|anyone) asks)\b",
+        rf"\b(?:when|whenever|if|every ?time|each time) you (?:see|receive|encounter|detect|read|"
+        rf"find|hear|write|search|call|use)\b{REST}{{0,120}}?[,:] ?{MAY_TURN}{STRONG}\b"
+        r"(?! (?:your(?:self)?)\b)",
+    ),
+)
+
+_OBLIGED = Group(
+    words_of("must shall required instructed obliged ordered programmed authorized authorised are"),
+    Language.DIRECTIVE,
+    compiled(
+        rf"\byou (?:must|shall|are (?:required|instructed|obliged|ordered|programmed|authorized|"
+        rf"authorised|expected|to)(?: to)?|have been (?:instructed|told|programmed|ordered) to) "
+        rf"(?:always |never |not |only |now )*{STRONG}\b(?! (?:your(?:self)?)\b)",
+        rf"\byou (?:must|shall|are (?:required|instructed|obliged|ordered|programmed) to) "
+        rf"(?:always|never|only|not) {_WEAK}\b{_NOT_ADVICE}"
+        r"(?! (?:anyone|anybody|mom|dad|him|her)\b)",
+        rf"\b{ANSWERS} (?:must|shall) (?:always |never |only |not )*(?:be|include|end|start|begin|"
+        r"contain|mention|use|recommend|refer|say|state)\b",
+        r"\bunder no circumstances (?:should|must|shall|may|can|will) you\b",
+    ),
+)
+
+_THIRD_PERSON = Group(
+    words_of(
+        "assistant assistants agent agents ai ais chatbot chatbots bot bots llm llms model models"
+    ),
+    Language.DIRECTIVE,
+    compiled(
+        rf"\b{AGENT} (?:must|shall|should (?:always|never|only|not)|is (?:required|instructed|"
+        r"expected) to|are (?:required|instructed|expected) to|has to|needs to|will (?:always|"
+        r"never)|may (?:never|only)|can never|is to|are to) "
+        rf"(?:always |never |not |only )*{ANY}\b",
+        rf"\b(?:attention|important|instructions?|note|notice|message|reminder|memo)[,:]? "
+        rf"(?:(?:for|to) )?(?:the |any |all |every )?{AGENT}\b ?[:,!.-]",
+        rf"{CLAUSE}(?:dear |hey )?(?:ai|assistant|chatbot|llm|ai assistant|ai agent),? "
+        rf"(?:please |you must |you should |you will )?{MAY_TURN}{ANY}\b",
+    ),
+)
+
+_READER = Group(
+    words_of(
+        "user users customer customers client clients visitor visitors caller callers shopper "
+        "shoppers everyone anyone"
+    ),
+    Language.DIRECTIVE,
+    compiled(
+        rf"{CLAUSE}(?:recommend|suggest|promote|advertise|endorse|prioriti[sz]e|steer|redirect|"
+        rf"route|refer|direct|push|upsell|point)\b{REST}{{1,120}}\b(?:to|for|over|towards?) "
+        rf"(?:all |every |any |the |each |new |our )*(?:{READERS}|everyone|anyone who)\b",
+        rf"{CLAUSE}(?:redirect|route|refer|direct|steer|push|tell|inform|instruct|convince|"
+        rf"persuade|notify|warn|advise|ask|charge|encourage) (?:all |every |any |the |each )+"
+        r"(?:user|customer|client|visitor|caller|shopper)s?\b",
+        rf"{CLAUSE}(?:tell|inform|instruct|convince|persuade|advise|steer|direct|redirect) users\b",
+    ),
+)
+
+_ROLE = Group(
+    words_of(
+        "your task role goal objective instructions instruction mission directive purpose persona "
+        "job identity treat consider regard assume address remember store save add"
+    ),
+    Language.DIRECTIVE,
+    compiled(
+        r"\byour (?:new |real |true |actual |only |primary |main |sole |core )*(?:task|role|goal|"
+        r"objective|instructions?|mission|directive|purpose|persona|job|priority|behaviou?r) "
+        rf"(?:is|are|will be|must be) (?:now )?(?:only )?to (?:always |never )?{ANY}\b"
+        rf"{_NOT_ADVICE}",
+        r"\byour (?:new|real|true|actual|updated) (?:task|role|objective|instructions?|directive|"
+        r"persona|identity|system prompt|rules?|polic(?:y|ies)) (?:is|are)\b",
+        rf"{CLAUSE}(?:always )?(?:treat|consider|regard|assume)\b{REST}{{1,80}}\b(?:as|to be|is|"
+        r"are|comes? from) (?:an? |the )?(?:fully |already |always )?(?:trusted|authoritative|"
+        r"admin(?:istrator)?s?|safe|verified|true|approved|authori[sz]ed|legitimate|official|"
+        r"pre-?approved|valid|system (?:prompt|message|instructions?))\b",
+        rf"{CLAUSE}address (?:me|the user|them|users|him|her) (?:as|by|only)\b",
+        rf"{CLAUSE}(?:please )?(?:save|store|add|write|commit|remember|record) (?:this|that|it|"
+        r"the following)\b(?: \w+){0,3}? (?:to|in|into|as) (?:your |the |an? )?(?:\w+[ -]){0,2}"
+        r"(?:memory|memories|policy|rules?|instructions?|system prompt)\b",
+    ),
+)
+
+_FORMAT = Group(
+    words_of(
+        "respond answer reply answers responses replies response output outputs code solution "
+        "implementation codebase summary recommendations speak"
+    ),
+    Language.DIRECTIVE,
+    compiled(
+        rf"{CLAUSE}(?:only |always |just )?(?:respond|answer|reply)(?: only| exclusively| always)?"
+        r"(?: to (?:all|every|any|each|everything|questions|me|users?|the user)\b[^.!?\n,]{0,60}?)?"
+        r" (?:in|with|as|using|only|solely|exclusively|by)\b",
+        rf"{CLAUSE}(?!(?:what|how|why|can|could|do|does|is|are)\b){REST}{{1,140}}\b(?:in|to|into|"
+        r"of|at|with|within|throughout) (?:the (?:end|start|beginning|top|bottom) of )?(?:all |"
+        r"any |every |each )?(?:of )?your (?:\w+ )?(?:responses?|repl(?:y|ies)|answers?|outputs?|"
+        r"solutions?|codebase|implementation|recommendations?)\b",
+        r"\b(?:all|any|every|each|your) (?:future |subsequent )?(?:responses?|answers?|replies|"
+        r"outputs?|summaries|recommendations) (?:must|should|shall|need to|have to|are to) "
+        r"(?:always |never |only |not )*(?:be|include|end|start|begin|contain|mention|use|refer)\b",
+        rf"{CLAUSE}(?:please )?(?:ensure|make sure|be sure)(?: that)?(?: all| every| your| each)+ "
+        r"(?:responses?|answers?|replies|outputs?|recommendations?)\b",
+        rf"{CLAUSE}(?:speak|respond|answer|reply) only\b",
+    ),
+)
+
+_SKIP = Group(
+    words_of(
+        "verification validation confirmation approval review safety security audit check checks "
+        "authentication authorization warnings permission verify validate warn question"
+    ),
+    Language.DIRECTIVE,
+    compiled(
+        rf"{CLAUSE}(?:always |and )?(?:skip|bypass|disable|suppress|omit|turn off|ignore|drop)"
+        r"(?: \w+){0,3}? (?:verification|validation|confirmations?|approvals?|review|safety|"
+        r"security|audit|(?:schema |quality |safety |security )?checks?|authentication|"
+        r"authorization|warnings|permissions?|consent|gates)\b",
+        rf"{CLAUSE}(?:do not|don't|never|no need to) (?:ask (?:me |us |the user |anyone )?for "
+        r"(?:confirmation|permission|approval|consent)|verify|validate|double[- ]check|warn)\b"
+        r"(?! (?:me|us|yourself|your)\b)",
+    ),
+)
+
+_DO_NOT = Group(
+    words_of("not don't stop avoid"),
+    Language.DIRECTIVE,
+    compiled(
+        rf"{CLAUSE}(?:you (?:must|should|shall|may|will|can) not|do not|don't|stop|avoid)"
+        r"(?: ever)? (?:recommend(?:ing)?|suggest(?:ing)?|mention(?:ing)?|disclos(?:e|ing)|reveal(?:ing)?|"
+        r"cit(?:e|ing)|refus(?:e|ing)|answer(?:ing)?|respond(?:ing)?|reply(?:ing)?|"
+        r"approv(?:e|ing))\b(?! (?:it|that|this|me|him|her|them|your?|yourself|to me)\b|[.!?,;]|$)",
+    ),
+)
+
+DIRECTIVES: Final = (
+    _ALWAYS, _FUTURE, _CONDITION, _OBLIGED, _THIRD_PERSON, _READER, _ROLE, _FORMAT, _SKIP, _DO_NOT,
+)  # fmt: skip
