@@ -1,0 +1,221 @@
+"""Which ordinals are live, whose, and under which ids: derived from rows, held in memory.
+
+The writer appends; readers take views of arrays that are never changed below the length they saw,
+except for the live marks, which every reader joins against the store afterwards anyway.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policy.query import AllOf, AnyOf, Compare, Field, Test
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from policy.model import Scope, Tenant
+    from policy.query import Filter
+    from storage.codec import Row
+
+Ordinals = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_FIRST_CAPACITY: Final = 16
+_MARKS_CAPACITY: Final = 4_096
+_DEAD_SHARE: Final = 2
+_ID_FIELDS: Final = {
+    Field.USER_ID: "user",
+    Field.AGENT_ID: "agent",
+    Field.RUN_ID: "run",
+    Field.APP_ID: "app",
+}
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+class _Ordinals:
+    """An ascending list that only grows. A view stays valid while the list grows on."""
+
+    __slots__ = ("_buffer", "_length", "dead")
+
+    def __init__(self) -> None:
+        self._buffer: Ordinals = np.empty(_FIRST_CAPACITY, dtype=np.int64)
+        self._length = 0
+        self.dead = 0
+
+    def append(self, ordinal: int) -> None:
+        buffer, length = self._buffer, self._length
+        if length == len(buffer):
+            grown = np.empty(2 * length, dtype=np.int64)
+            grown[:length] = buffer
+            self._buffer = buffer = grown
+        buffer[length] = ordinal
+        self._length = length + 1
+
+    def view(self) -> Ordinals:
+        # Buffer and length are read one after the other; the length first, so that it never
+        # reaches past what the buffer holds.
+        length = self._length
+        return self._buffer[:length]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def sift(self, live: Mask) -> None:
+        kept = self.view()
+        kept = kept[live[kept]]
+        buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * len(kept)), dtype=np.int64)
+        buffer[: len(kept)] = kept
+        # Length first: a reader in between sees fewer rows of the old buffer, never garbage.
+        self._length = min(self._length, len(kept))
+        self._buffer = buffer
+        self.dead = 0
+
+
+class Catalogue:
+    """Writer thread changes it; any thread reads it."""
+
+    def __init__(self) -> None:
+        self._live: Mask = np.zeros(_MARKS_CAPACITY, dtype=np.bool_)
+        self._length = 0
+        self._tenants: dict[Tenant, _Ordinals] = {}
+        self._named: dict[tuple[Tenant, str, str], _Ordinals] = {}
+        self._expiry: dict[int, int] = {}
+
+    def add(self, ordinal: int, row: Row) -> None:
+        """A row became the live state of its memory. Ordinals ascend."""
+        self._reserve(ordinal + 1)
+        for entry in self._lists(row.tenant, row.scope):
+            entry.append(ordinal)
+        if row.expires_at is not None:
+            self._expiry[ordinal] = expiry_ms(row.expires_at)
+        self._live[ordinal] = True
+        self._length = max(self._length, ordinal + 1)
+
+    def retire(self, ordinal: int, row: Row) -> None:
+        """A row is no longer the live state of its memory."""
+        self._live[ordinal] = False
+        self._expiry.pop(ordinal, None)
+        for entry in self._lists(row.tenant, row.scope):
+            entry.dead += 1
+            if entry.dead * _DEAD_SHARE > len(entry) > _FIRST_CAPACITY:
+                entry.sift(self._live)
+
+    def _reserve(self, length: int) -> None:
+        if length <= len(self._live):
+            return
+        grown: Mask = np.zeros(max(length, 2 * len(self._live)), dtype=np.bool_)
+        grown[: len(self._live)] = self._live
+        self._live = grown
+
+    def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
+        yield self._tenants.setdefault(tenant, _Ordinals())
+        for kind, name in names_of(scope):
+            yield self._named.setdefault((tenant, kind, name), _Ordinals())
+
+    def candidates(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Ordinals, bool]:
+        """Live ordinals of a tenant that may match, ascending, and whether all of them do."""
+        narrowed = _narrow(where)
+        found = self._tenant(tenant)
+        exact = narrowed.exact
+        for kind, names in narrowed.ids:
+            found = np.intersect1d(found, self._union(tenant, kind, names), assume_unique=True)
+        found = found[self._live[found]]
+        return self._unexpired(found, now_ms), exact
+
+    def mask(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Mask, int, bool]:
+        """The same as a mask indexed by ordinal, with the number of marks in it."""
+        found, exact = self.candidates(tenant, where, now_ms)
+        mask: Mask = np.zeros(self._length, dtype=np.bool_)
+        mask[found[found < len(mask)]] = True
+        return mask, len(found), exact
+
+    def entities(self, tenant: Tenant, now_ms: int) -> Iterator[tuple[str, str, Ordinals]]:
+        """Every id of a tenant with the live ordinals under it; ids without any are left out."""
+        for (owner, kind, name), entry in tuple(self._named.items()):
+            if owner != tenant:
+                continue
+            found = entry.view()
+            found = self._unexpired(found[self._live[found]], now_ms)
+            if len(found):
+                yield kind, name, found
+
+    def _tenant(self, tenant: Tenant) -> Ordinals:
+        entry = self._tenants.get(tenant)
+        return np.empty(0, dtype=np.int64) if entry is None else entry.view()
+
+    def _union(self, tenant: Tenant, kind: str, names: Iterable[str]) -> Ordinals:
+        parts = [
+            entry.view()
+            for name in set(names)
+            if (entry := self._named.get((tenant, kind, name))) is not None
+        ]
+        if not parts:
+            return np.empty(0, dtype=np.int64)
+        return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+
+    def _unexpired(self, found: Ordinals, now_ms: int) -> Ordinals:
+        if not self._expiry:
+            return found
+        expired = [ordinal for ordinal, at_ms in tuple(self._expiry.items()) if at_ms <= now_ms]
+        return found[~np.isin(found, expired)] if expired else found
+
+
+class _Narrowed:
+    """Ids that every match must have, and whether nothing else is asked."""
+
+    __slots__ = ("exact", "ids")
+
+    def __init__(self, ids: list[tuple[str, tuple[str, ...]]], *, exact: bool) -> None:
+        self.ids = ids
+        self.exact = exact
+
+
+def _narrow(where: Filter) -> _Narrowed:
+    match where:
+        case AllOf(parts=parts):
+            narrowed = [_narrow(part) for part in parts]
+            ids = [pair for part in narrowed for pair in part.ids]
+            return _Narrowed(ids, exact=all(part.exact for part in narrowed))
+        case AnyOf(parts=(part,)):
+            return _narrow(part)
+        case Test(field=field, compare=Compare.EQ | Compare.IN, values=values) if (
+            field in _ID_FIELDS
+        ):
+            names = tuple(value for value in values if isinstance(value, str))
+            return _Narrowed([(_ID_FIELDS[field], names)], exact=len(names) == len(values))
+        case _:
+            return _Narrowed([], exact=False)
+
+
+def names_of(scope: Scope) -> Iterator[tuple[str, str]]:
+    """The ids in a scope as (kind, name)."""
+    if scope.user_id is not None:
+        yield "user", scope.user_id
+    if scope.agent_id is not None:
+        yield "agent", scope.agent_id
+    if scope.run_id is not None:
+        yield "run", scope.run_id
+    if scope.app_id is not None:
+        yield "app", scope.app_id
+
+
+def expiry_ms(expires_at: str) -> int:
+    """The first moment at which a memory is not shown any more.
+
+    A date lasts until its end, in UTC. What cannot be read has expired already: a dialect lets no
+    such value through, and a memory that nobody can date must not stay for ever.
+    """
+    try:
+        moment = datetime.fromisoformat(expires_at)
+    except ValueError:
+        return 0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    if _DATE.fullmatch(expires_at):
+        moment += timedelta(days=1)
+    return int(moment.timestamp() * 1_000)

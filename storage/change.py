@@ -1,0 +1,151 @@
+"""Everything one write transaction would change; none of it counts before its commit returned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from storage.audit import Tree, encode_leaf, sign_checkpoint
+from storage.codec import ordinal_key
+from storage.errors import StoreCorrupt
+from storage.lmdb_store import LEAVES, NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from policy.model import CandidateId
+    from storage.audit import Leaf
+    from storage.codec import Row, StoreHeader
+    from storage.lmdb_store import Draft, View
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """The last committed state: header, audit tree, and the checkpoint signed over it."""
+
+    header: StoreHeader
+    tree: Tree
+    note: bytes = b""
+
+
+class Nodes:
+    """Complete subtrees of the audit log, in the caller's transaction."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def get(self, level: int, index: int) -> bytes | None:
+        """The stored hash of one subtree."""
+        return self._view.get(NODES, _node_key(level, index))
+
+    def put(self, level: int, index: int, node: bytes) -> None:
+        """Not here: a view cannot write."""
+        raise TypeError("nodes can only be written through a draft")
+
+
+class _DraftNodes(Nodes):
+    __slots__ = ("_draft",)
+
+    def __init__(self, draft: Draft) -> None:
+        super().__init__(draft)
+        self._draft = draft
+
+    def put(self, level: int, index: int, node: bytes) -> None:
+        """Store the hash of one subtree that became complete."""
+        self._draft.put(NODES, _node_key(level, index), node)
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """A row that becomes the live state of its memory. `vector` is b"" where it has none."""
+
+    ordinal: int
+    row: Row
+    vector: bytes
+
+
+class Change:
+    """One write transaction under way. Writer thread only; made anew for every attempt."""
+
+    def __init__(self, draft: Draft, generation: Generation, now_ms: int) -> None:
+        self.draft = draft
+        self.now_ms = now_ms
+        self.before = generation.header
+        self.version = generation.header.version
+        self.next_ordinal = generation.header.next_ordinal
+        self.live_count = generation.header.live_count
+        self.held_count = generation.header.held_count
+        # What the derived structures must learn after the commit.
+        self.added: list[Added] = []
+        self.superseded: list[tuple[int, Row]] = []
+        self.erased: list[int] = []
+        # Staged candidates that are done with, and evidence of those to be kept for a person.
+        self.finished: list[CandidateId] = []
+        self.kept: dict[CandidateId, bytes] = {}
+        self._tree = generation.tree.copy()
+        self._nodes = _DraftNodes(draft)
+
+    @property
+    def leaf_count(self) -> int:
+        """Leaves in the log, this transaction's included."""
+        return self._tree.size
+
+    def log(self, leaf: Leaf) -> int:
+        """Append one leaf to the audit log; its index."""
+        data = encode_leaf(leaf)
+        index = self._tree.append(data, self._nodes)
+        self.draft.append(LEAVES, ordinal_key(index), data)
+        return index
+
+    def finish(
+        self, origin: str, signer: Ed25519PrivateKey, ruleset: tuple[int, str] | None = None
+    ) -> Generation:
+        """Write header and signed checkpoint; what the store will be once this commits."""
+        epoch, digest = ruleset or (self.before.epoch, self.before.ruleset_digest)
+        header = msgspec.structs.replace(
+            self.before,
+            version=self.version,
+            epoch=epoch,
+            ruleset_digest=digest,
+            next_ordinal=self.next_ordinal,
+            leaf_count=self._tree.size,
+            live_count=self.live_count,
+            held_count=self.held_count,
+        )
+        self.draft.put_header(header)
+        if self.erased:
+            # Until the pages that held it are rewritten, what was purged is hidden, not gone.
+            self.draft.mark_unerased()
+        root = self._tree.root()
+        note = sign_checkpoint(origin, self._tree.size, root, signer)
+        self.draft.put_checkpoint(note)
+        return Generation(header=header, tree=self._tree, note=note)
+
+
+def leaf_source(view: View) -> Callable[[int], bytes]:
+    """Reads leaves of the log by index, for proofs and for loading the tree."""
+
+    def leaf_at(index: int) -> bytes:
+        data = view.get(LEAVES, ordinal_key(index))
+        if data is None:
+            raise StoreCorrupt(f"leaf {index} of the audit log is missing")
+        return data
+
+    return leaf_at
+
+
+def load_generation(view: View, header: StoreHeader) -> Generation:
+    """The committed generation, its tree rebuilt from stored leaves and nodes.
+
+    Raises:
+        StoreCorrupt: A leaf or node is missing or damaged.
+    """
+    tree = Tree.load(header.leaf_count, leaf_source(view), Nodes(view))
+    return Generation(header=header, tree=tree, note=view.checkpoint() or b"")
+
+
+def _node_key(level: int, index: int) -> bytes:
+    return bytes((level,)) + index.to_bytes(8, "big")

@@ -1,0 +1,235 @@
+"""Bytes on disk. Every value is `format byte | digest (16 bytes) | payload`, digest checked on read.
+
+LMDB has no page checksums: a flipped bit comes back as another value. The digest covers the table,
+the key and the payload, so that a value moved to another key is noticed as well. Payloads are
+msgpack arrays; a field is only ever appended, with a default.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from policy.facts import AnchorProbe, BudgetState, TokenState
+from policy.model import (
+    Basis,
+    CandidateId,
+    ChangeKind,
+    Digest,
+    MemoryClass,
+    MemoryId,
+    MemoryStatus,
+    PrincipalId,
+    Provenance,
+    Scope,
+    SourceKind,
+    Tenant,
+)
+from policy.trust import TrustLevel
+from policy.verdict import Reason
+from storage.errors import StoreCorrupt
+from storage.interfaces import Anchor, Decision, KeyRecord
+
+FORMAT: Final = b"\x01"
+_DIGEST_LEN: Final = 16
+_PAYLOAD_AT: Final = 1 + _DIGEST_LEN
+KEY_LEN_MAX: Final = 16
+NO_ORDINAL: Final = -1
+
+
+def frame(table: bytes, key: bytes, payload: bytes) -> bytes:
+    """The value to store for a payload. Keys of one table have one length, at most 16 bytes."""
+    digest = blake2b(payload, digest_size=_DIGEST_LEN, person=table, salt=key).digest()
+    return b"".join((FORMAT, digest, payload))
+
+
+def unframe(table: bytes, key: bytes, value: bytes) -> bytes:
+    """The payload of a stored value.
+
+    Raises:
+        StoreCorrupt: Unknown format, or the digest does not fit table, key and payload.
+    """
+    payload = value[_PAYLOAD_AT:]
+    if value[:1] != FORMAT:
+        raise StoreCorrupt(f"value of unknown format in table {table.decode()}")
+    if value[1:_PAYLOAD_AT] != blake2b(payload, digest_size=16, person=table, salt=key).digest():
+        raise StoreCorrupt(f"value in table {table.decode()} does not match its digest")
+    return payload
+
+
+def ordinal_key(ordinal: int) -> bytes:
+    """Big-endian, so that LMDB's byte order is the numeric one."""
+    return ordinal.to_bytes(8, "big")
+
+
+class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
+    """The generation of the whole store; rewritten by every transaction."""
+
+    incarnation: str  # 16 hex digits, random
+    restores: int
+    version: int
+    epoch: int
+    ruleset_digest: str
+    embedder_id: str
+    dimension: int
+    next_ordinal: int
+    leaf_count: int
+    live_count: int
+    held_count: int
+    created_at_ms: int
+
+    @property
+    def incarnation_name(self) -> str:
+        """Random part and restore counter: what nonces are bound to."""
+        return f"{self.incarnation}-{self.restores}"
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """What an update left as it was: the values of the row before it."""
+
+    text: str | None
+    metadata_json: str | None
+    scope: Scope
+    target: str
+    role: str | None
+    actor: str | None
+    expires_at: str | None
+    derived_from: tuple[MemoryId, ...]
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """One admitted change. Immutable, except that a purge replaces it by an `erased` one.
+
+    `canonical` are the judged bytes themselves: with `salt` they open the commitment in the leaf.
+    """
+
+    change: ChangeKind
+    tenant: Tenant
+    principal_id: PrincipalId
+    memory_id: MemoryId
+    candidate_id: CandidateId
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    version: int
+    at_ms: int
+    created_at_ms: int
+    prev_ordinal: int
+    leaf_index: int
+    salt: bytes
+    embedder_id: str  # "" where the row has no vector
+    scope: Scope
+    expires_at: str | None
+    kept: Kept | None
+    canonical: bytes
+    erased: bool = False
+
+
+class IdRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Where a memory's newest row is, and whether reads may show it."""
+
+    ordinal: int
+    status: MemoryStatus
+
+
+class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
+    """The first verdict given for a nonce, without content; what a retry is answered with."""
+
+    candidate_id: CandidateId
+    decision: Decision
+    reason: Reason | None
+    step: int | None
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    passed: tuple[int, ...]
+    structural: bool
+    version: int
+    leaf_index: int
+    ordinal: int  # of the row, or NO_ORDINAL
+
+
+class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What spent a nonce: a keyed binding of digest, principal and target, and the outcome."""
+
+    binding: bytes
+    outcome: FirstOutcome
+
+
+class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Trust of one channel principal."""
+
+    principal_id: PrincipalId
+    level: TrustLevel
+    violations_count: int
+    good: float
+    bad: float
+
+
+class HeldRow(msgspec.Struct, frozen=True, array_like=True):
+    """One candidate that waits for a person.
+
+    `sealed` is the intercept record and the salt, encrypted under the candidate's own key: what a
+    client put into the target, and the digest, must be gone with the key when it is denied.
+    """
+
+    principal_id: PrincipalId
+    tenant: Tenant
+    reason: Reason
+    step: int
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    held_at_ms: int
+    nonce_key: bytes
+    intercepted_index: int
+    sealed: bytes
+
+
+class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
+    """Plain text of `HeldRow.sealed`."""
+
+    digest: Digest
+    target: str
+    salt: bytes
+
+
+class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
+    """What was known about a candidate when it was held; lives encrypted in staging."""
+
+    provenance: Provenance
+    intercepted_at_ms: int
+    token: TokenState
+    token_key: bytes | None
+    shadow: tuple[AnchorProbe, ...] | None
+    budget: BudgetState | None
+    vector: bytes
+    embedder_id: str
+    trace_id: str
+
+
+encode = msgspec.msgpack.Encoder().encode
+
+_HEADER = msgspec.msgpack.Decoder(StoreHeader)
+_ROW = msgspec.msgpack.Decoder(Row)
+_ID = msgspec.msgpack.Decoder(IdRecord)
+_NONCE = msgspec.msgpack.Decoder(NonceRecord)
+_TRUST = msgspec.msgpack.Decoder(TrustRecord)
+_HELD = msgspec.msgpack.Decoder(HeldRow)
+_INTERCEPT = msgspec.msgpack.Decoder(SealedIntercept)
+_EVIDENCE = msgspec.msgpack.Decoder(HeldEvidence)
+_KEY = msgspec.msgpack.Decoder(KeyRecord)
+_ANCHOR = msgspec.msgpack.Decoder(Anchor)
+
+decode_header = _HEADER.decode
+decode_row = _ROW.decode
+decode_id = _ID.decode
+decode_nonce = _NONCE.decode
+decode_trust = _TRUST.decode
+decode_held = _HELD.decode
+decode_intercept = _INTERCEPT.decode
+decode_evidence = _EVIDENCE.decode
+decode_key = _KEY.decode
+decode_anchor = _ANCHOR.decode

@@ -1,0 +1,252 @@
+"""Composition of the embedded engine: LMDB as the truth, FAISS beside it, one writer thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from storage.audit import VerifierKey
+from storage.catalogue import Catalogue
+from storage.checkpoint_copy import CheckpointCopy
+from storage.engine import Engine, Parts
+from storage.errors import StoreUnavailable
+from storage.judging import Judge
+from storage.keys import KeyedNames
+from storage.lmdb_store import LmdbStore
+from storage.operating import Operating
+from storage.reading import EmbeddedReader
+from storage.recovery import THE_STORE, derive, found, load, load_index
+from storage.segment_files import Identity, SegmentFiles
+from storage.staging import Staging
+from storage.statedir import StateDirectory
+from storage.writer import EmbeddedWriter, WriterOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from policy.gate import Gate
+    from policy.ruleset import Ruleset
+    from storage.change import Generation
+    from storage.interfaces import Failpoint
+    from storage.statedir import Secrets
+
+_GIB: Final = 1024**3
+
+
+class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits, and the name that the audit log signs under (no spaces, no plus sign)."""
+
+    quota_bytes: int = 8 * _GIB
+    staging_quota_bytes: int = _GIB // 2
+    origin: str = "mnemogate"
+    writer: WriterOptions = WriterOptions()
+
+
+class _Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a store lives, and what judges it."""
+
+    state: Path
+    checkpoint: Path
+    gate: Gate
+    ruleset: Ruleset
+    embedder_id: str
+    dimension: int
+    clock: Callable[[], int]
+    failpoint: Failpoint
+    options: EmbeddedOptions
+
+
+def _no_failpoint(name: str) -> None:
+    """What ships: crash points that do nothing."""
+    del name
+
+
+class EmbeddedStore:
+    """An open store. `close` gives the directory back; nothing may be used after it."""
+
+    def __init__(
+        self,
+        directory: StateDirectory,
+        engine: Engine,
+        writer: EmbeddedWriter,
+        secrets: Secrets,
+    ) -> None:
+        self._directory = directory
+        self._engine = engine
+        self.writer = writer
+        self.reader = EmbeddedReader(engine)
+        self.secrets = secrets
+
+    @property
+    def staging(self) -> Staging:
+        """Where candidates wait; a test alters them here (MWP 3.2, attack A5)."""
+        return self._engine.parts.staging
+
+    @property
+    def ruleset(self) -> Ruleset:
+        """The ruleset in force, with its epoch."""
+        return self._engine.ruleset
+
+    @property
+    def log_verifier(self) -> VerifierKey:
+        """What checkpoints of the audit log are verified with."""
+        return VerifierKey.of(self._engine.parts.origin, self._engine.parts.signer)
+
+    @property
+    def lmdb(self) -> LmdbStore:
+        """The tables, for reading the audit log; what is written goes through `writer`."""
+        return self._engine.parts.store
+
+    def close(self) -> None:
+        """Finish what is queued, write the checkpoint copy, and give the directory back. Blocks."""
+        self.writer.stop()
+        self._engine.parts.staging.close()
+        self._engine.parts.store.shut()
+        self._directory.close()
+
+
+def open_embedded(  # noqa: PLR0913 - the seam where all the parts come together
+    *,
+    state: Path,
+    checkpoint: Path,
+    gate: Gate,
+    ruleset: Ruleset,
+    embedder_id: str,
+    dimension: int,
+    clock: Callable[[], int],
+    failpoint: Failpoint = _no_failpoint,
+    options: EmbeddedOptions | None = None,
+) -> EmbeddedStore:
+    """Open or create a store, repair what a crash left, and start its writer. Blocks.
+
+    `clock` gives Unix milliseconds; `checkpoint` is the file that the last signed tree head is
+    copied to, outside `state`.
+
+    Raises:
+        StoreLocked: Another gate holds the directory.
+        StoreCorrupt: Something on disk is damaged.
+        StoreRolledBack: The checkpoint outside the store is not of this store's past.
+        StoreUnavailable: The disk refused.
+    """
+    opening = _Opening(
+        state=state,
+        checkpoint=checkpoint,
+        gate=gate,
+        ruleset=ruleset,
+        embedder_id=embedder_id,
+        dimension=dimension,
+        clock=clock,
+        failpoint=failpoint,
+        options=options or EmbeddedOptions(),
+    )
+    return _open(opening)
+
+
+def _open(opening: _Opening) -> EmbeddedStore:
+    options = opening.options
+    directory = StateDirectory(opening.state)
+    store = LmdbStore(directory.store, options.quota_bytes)
+    staging: Staging | None = None
+    complete = False
+    try:
+        secrets = directory.secrets()
+        store.open(bootstrapped=directory.bootstrapped)
+        staging = Staging(directory.staging, directory.held_keys, options.staging_quota_bytes)
+        opened = _Assembly(opening, secrets).assemble(directory, store, staging)
+        complete = True
+    except OSError as error:
+        raise StoreUnavailable(f"the state directory cannot be used: {error.strerror}") from error
+    finally:
+        if not complete:
+            if staging is not None:
+                staging.close()
+            store.close()
+            directory.close()
+    return opened
+
+
+class _Assembly:
+    """Puts one store together."""
+
+    def __init__(self, opening: _Opening, secrets: Secrets) -> None:
+        self._opening = opening
+        self._secrets = secrets
+        self._verifier = VerifierKey.of(opening.options.origin, secrets.log_signer())
+
+    def assemble(
+        self, directory: StateDirectory, store: LmdbStore, staging: Staging
+    ) -> EmbeddedStore:
+        """Load, repair, start."""
+        opening = self._opening
+        copy = CheckpointCopy(opening.checkpoint, self._verifier)
+        known = load(store)
+        with store.reading() as view:
+            remark = copy.compare(view, view.header())
+            unerased = view.unerased()
+            used = view.bytes_used()
+        generation = known or found(opening.embedder_id, opening.dimension, opening.clock())
+        engine = self._engine(directory, store, staging, generation)
+        engine.unerased, engine.bytes_used = unerased, used
+        if remark is not None:
+            engine.remarks["checkpoint copy"] = remark
+        self._remark_embedder(engine)
+        operating = Operating(engine)
+        self._first_transactions(engine, operating, directory, fresh=known is None)
+        writer = EmbeddedWriter(engine, operating, copy, self._opening.options.writer)
+        writer.start()
+        return EmbeddedStore(directory, engine, writer, self._secrets)
+
+    def _engine(
+        self,
+        directory: StateDirectory,
+        store: LmdbStore,
+        staging: Staging,
+        generation: Generation,
+    ) -> Engine:
+        header = generation.header
+        names = KeyedNames(self._secrets.store_key)
+        catalogue = Catalogue()
+        identity = Identity(
+            incarnation=header.incarnation_name,
+            embedder_id=header.embedder_id,
+            dimension=header.dimension,
+        )
+        files = SegmentFiles(directory.segments, identity, self._opening.failpoint)
+        with store.reading() as view:
+            searchable = derive(view, header, catalogue)
+            loaded = load_index(view, files, searchable)
+        parts = Parts(
+            store=store,
+            staging=staging,
+            names=names,
+            judge=Judge(self._opening.gate, names, staging, self._opening.failpoint),
+            catalogue=catalogue,
+            index=loaded.index,
+            files=files,
+            signer=self._secrets.log_signer(),
+            origin=self._opening.options.origin,
+            clock=self._opening.clock,
+            failpoint=self._opening.failpoint,
+        )
+        return Engine(parts, generation, self._opening.ruleset)
+
+    def _remark_embedder(self, engine: Engine) -> None:
+        header = engine.generation.header
+        if header.embedder_id != self._opening.embedder_id:
+            engine.remarks["embedder"] = (
+                f"the store's vectors are of {header.embedder_id}; searches with "
+                f"{self._opening.embedder_id} find only what is written from now on"
+            )
+
+    def _first_transactions(
+        self, engine: Engine, operating: Operating, directory: StateDirectory, *, fresh: bool
+    ) -> None:
+        if fresh:
+            operating.note("store.create", engine.generation.header.incarnation_name, "")
+        directory.mark_bootstrapped()
+        operating.adopt_ruleset(self._opening.ruleset, THE_STORE)
+        for finding in operating.reconcile():
+            engine.remarks["held"] = finding
+        engine.erase_if_due()

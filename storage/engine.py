@@ -1,0 +1,362 @@
+"""The embedded store's transactions: stage, judge, commit, and find out what a disk error meant.
+
+Everything here runs on the writer thread. The order is the promise (design section 4): staged, then
+judged inside the transaction that would commit it, held ones durable in staging first, one commit,
+then the keys of what is decided destroyed, then the index, then the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import lmdb
+import msgspec
+
+from policy.model import ChangeKind
+from storage.change import Change
+from storage.errors import OutcomeUnknown, StorageError, StoreCorrupt, StoreUnavailable
+from storage.interfaces import Outcome
+from storage.judging import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from policy.facts import InterceptRecord
+    from policy.model import CandidateId
+    from policy.ruleset import Ruleset
+    from storage.catalogue import Catalogue
+    from storage.change import Generation
+    from storage.faiss_index import VectorIndex
+    from storage.interfaces import Failpoint, Submission
+    from storage.judging import Judge
+    from storage.keys import KeyedNames
+    from storage.lmdb_store import LmdbStore, View
+    from storage.segment_files import SegmentFiles
+    from storage.staging import Staging
+
+Result = TypeVar("Result")
+
+# Deletes and purges may use this much more than the quota: a full store must be able to shrink.
+_REMOVAL_ALLOWANCE: Final = 1.1
+_STAGING_RESERVE_BYTES: Final = 16 * 1024 * 1024
+_REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine is made of."""
+
+    store: LmdbStore
+    staging: Staging
+    names: KeyedNames
+    judge: Judge
+    catalogue: Catalogue
+    index: VectorIndex
+    files: SegmentFiles
+    signer: Ed25519PrivateKey
+    origin: str
+    clock: Callable[[], int]
+    failpoint: Failpoint
+
+
+class Engine:
+    """Transactions of one open store. Writer thread only, except for the attributes it publishes.
+
+    `generation`, `ruleset`, `broken` and `bytes_used` are replaced whole, and may be read anywhere.
+    """
+
+    def __init__(self, parts: Parts, generation: Generation, ruleset: Ruleset) -> None:
+        self.parts = parts
+        self.generation = generation
+        self.ruleset = ruleset
+        self.bytes_used = 0
+        # Why nothing may be written any more; None while all is well.
+        self.broken: str | None = None
+        # Findings that do not stop the store, by subject.
+        self.remarks: dict[str, str] = {}
+        # Whether purged bytes wait for the file to be rewritten.
+        self.unerased = False
+        # What the interceptor wrote down, kept apart from staging (MWP 3.2, check 7).
+        self.register: dict[CandidateId, InterceptRecord] = {}
+        # Purged ordinals whose vectors may still be in the index and in its files.
+        self._erased: list[int] = []
+        self._saved_segments = 0
+
+    # ---- submissions ---------------------------------------------------------------------------
+
+    def run(self, batch: Sequence[Submission]) -> list[Outcome | StorageError]:
+        """The outcome of each submission, in order; durable when this returns.
+
+        A failure that hit the whole batch is given for each of its submissions.
+        """
+        self.parts.failpoint("intercepted")
+        mine = self._stageable(batch)
+        try:
+            self._refuse_if_broken()
+            if self.parts.staging.bytes_free() < _STAGING_RESERVE_BYTES:
+                raise StoreUnavailable("too many held candidates wait for a person")
+            self.parts.staging.put((item.candidate_id, item.canonical) for item in mine.values())
+            self.parts.failpoint("staged")
+            outcomes = self._judge_batch(batch, mine)
+        except StoreCorrupt as error:
+            self._forget(mine)
+            # One damaged row must not refuse everybody who waits beside it.
+            return [error] if len(batch) == 1 else [self.run([item])[0] for item in batch]
+        except StorageError as error:
+            self._forget(mine)
+            return [error] * len(batch)
+        self.erase_if_due()
+        return outcomes
+
+    def erase_if_due(self) -> None:
+        """Erase what was purged, before its purge is answered."""
+        if not self.unerased:
+            return
+        with contextlib.suppress(StorageError):
+            # The purge itself is durable, and its answer stands; `status` tells what is left to
+            # do, and the next start or `compact` does it.
+            self.erase()
+
+    def _stageable(self, batch: Sequence[Submission]) -> dict[CandidateId, Submission]:
+        """Submissions to stage. One that is held already must keep the key it has."""
+        held = self.parts.staging.held_ids()
+        return {item.candidate_id: item for item in batch if item.candidate_id not in held}
+
+    def _judge_batch(
+        self, batch: Sequence[Submission], mine: dict[CandidateId, Submission]
+    ) -> list[Outcome | StorageError]:
+        staged = self.parts.staging.read([item.candidate_id for item in batch])
+        self.parts.failpoint("before_transaction")
+        outcomes: list[Outcome | StorageError] = []
+
+        def work(change: Change) -> list[Outcome | StorageError]:
+            outcomes.clear()  # the work is done again when dead readers had filled the map
+            room = self.parts.store.quota_bytes - change.draft.bytes_used()
+            for item, data in zip(batch, staged, strict=True):
+                if room < 0 and not self._may_overdraw(item, room):
+                    outcomes.append(StoreUnavailable("the store has reached its quota"))
+                    change.finished.append(item.candidate_id)
+                    continue
+                case = Case(
+                    submission=item,
+                    intercept=self.register.get(item.candidate_id),
+                    staged=data if item.candidate_id in mine else None,
+                )
+                outcomes.append(self.parts.judge.judge(change, case, self.ruleset))
+            change.finished = [one for one in change.finished if one in mine]
+            return outcomes
+
+        def confirmed(view: View) -> bool:
+            return all(
+                self._recorded(view, item, outcome)
+                for item, outcome in zip(batch, outcomes, strict=True)
+            )
+
+        return self.transact(work, confirmed)
+
+    def _may_overdraw(self, item: Submission, room: int) -> bool:
+        removal = item.candidate.change in _REMOVALS
+        return removal and -room < self.parts.store.quota_bytes * (_REMOVAL_ALLOWANCE - 1)
+
+    def _recorded(self, view: View, item: Submission, outcome: Outcome | StorageError) -> bool:
+        """Whether the store's own record of the nonce tells the same as the outcome."""
+        if isinstance(outcome, StorageError):
+            return True
+        found = self.parts.judge.first_outcome(view, item)
+        # A nonce that another request spent keeps that request's record.
+        return found is None or found.leaf_index == outcome.leaf_index
+
+    def _forget(self, mine: dict[CandidateId, Submission]) -> None:
+        """Destroy what was staged for nothing; after an unknown outcome, what is held may count."""
+        held = self.parts.staging.held_ids() if self.broken else frozenset[CandidateId]()
+        self.destroy([one for one in mine if one not in held])
+
+    # ---- the transaction -----------------------------------------------------------------------
+
+    def transact(
+        self,
+        work: Callable[[Change], Result],
+        confirmed: Callable[[View], bool] | None = None,
+        ruleset: Ruleset | None = None,
+    ) -> Result:
+        """Do `work` in one write transaction and make it durable and visible.
+
+        Raises:
+            StoreUnavailable: Nothing was written.
+            OutcomeUnknown: It may be durable, and the store could not be reopened to find out.
+        """
+        self._refuse_if_broken()
+        try:
+            return self._attempt(work, confirmed, ruleset)
+        except lmdb.MapFullError:
+            # Dead readers pin pages that are free otherwise: only without them is it really full.
+            if not self.parts.store.reader_check():
+                raise StoreUnavailable("the store's map is full") from None
+        except lmdb.Error as error:
+            self._reopen_after(error)
+            raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
+        try:
+            return self._attempt(work, confirmed, ruleset)
+        except lmdb.Error as error:
+            self._reopen_after(error)
+            raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
+
+    def _attempt(
+        self,
+        work: Callable[[Change], Result],
+        confirmed: Callable[[View], bool] | None,
+        ruleset: Ruleset | None,
+    ) -> Result:
+        parts = self.parts
+        draft = parts.store.begin()
+        ready = False
+        try:
+            change = Change(draft, self.generation, parts.clock())
+            result = work(change)
+            if change.kept:
+                # Durable in staging first: a hold that outlives a crash needs what it holds.
+                parts.staging.hold(change.kept)
+            governing = (ruleset.epoch, ruleset.digest) if ruleset else None
+            after = change.finish(parts.origin, parts.signer, governing)
+            used = draft.bytes_used()
+            ready = True
+        finally:
+            if not ready:
+                draft.abort()
+        try:
+            parts.failpoint("before_commit")
+            draft.commit()
+            parts.failpoint("after_commit")
+        except lmdb.Error as error:
+            draft.abort()
+            self._find_out(after, confirmed, error)
+        self.bytes_used = used
+        self._adopt(change, after)
+        return result
+
+    def _find_out(
+        self, after: Generation, confirmed: Callable[[View], bool] | None, error: lmdb.Error
+    ) -> None:
+        """A commit that failed may be durable all the same: reopen, look, and say the truth.
+
+        Returns when the transaction is durable.
+
+        Raises:
+            StoreUnavailable: It is not; nothing was written.
+            OutcomeUnknown: The store could not be reopened, or contradicts itself.
+        """
+        self._reopen_after(error)
+        with contextlib.suppress(StoreCorrupt), self.parts.store.reading() as view:
+            header = view.header()
+            if header == after.header:
+                if confirmed is None or confirmed(view):
+                    return
+            elif header == self.generation.header:
+                raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
+        self.broken = "after a failed commit the store is neither as before nor as after it"
+        raise OutcomeUnknown(self.broken) from error
+
+    def _reopen_after(self, error: lmdb.Error) -> None:
+        try:
+            self.parts.store.reopen()
+        except StorageError as failure:
+            self.broken = f"the disk failed ({error}) and the store could not be reopened"
+            raise OutcomeUnknown(self.broken) from failure
+
+    def _adopt(self, change: Change, after: Generation) -> None:
+        """Everything that follows a durable commit, before anyone is answered."""
+        parts = self.parts
+        self.generation = after
+        self.destroy(change.finished)
+        parts.failpoint("key_destroyed")
+        self._erased.extend(change.erased)
+        self.unerased = self.unerased or bool(change.erased)
+        embedder_id = after.header.embedder_id
+        parts.index.extend(
+            [
+                (added.ordinal, added.vector)
+                for added in change.added
+                if added.vector and added.row.embedder_id == embedder_id
+            ]
+        )
+        for added in change.added:
+            parts.catalogue.add(added.ordinal, added.row)
+        # After the additions: a row of this very transaction may be superseded already.
+        for ordinal, row in change.superseded:
+            parts.catalogue.retire(ordinal, row)
+        parts.failpoint("index_swapped")
+
+    def destroy(self, candidate_ids: Sequence[CandidateId]) -> None:
+        """Destroy staging keys; a key file that stays behind stops the writing."""
+        try:
+            self.parts.staging.destroy(candidate_ids)
+        except OSError as error:
+            self.broken = f"a held candidate's key could not be destroyed: {error.strerror}"
+
+    def notice(self) -> str | None:
+        """What a person should know: why nothing may be written, or what is still to be done."""
+        if self.broken is not None:
+            return self.broken
+        notes = list(self.remarks.values())
+        if self.unerased:
+            notes.append("purged bytes are hidden and wait for a compaction")
+        return "; ".join(notes) or None
+
+    def _refuse_if_broken(self) -> None:
+        if self.broken is not None:
+            raise StoreUnavailable(self.broken)
+
+    # ---- housekeeping --------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Free the slots of dead readers, and try again what could not be erased."""
+        try:
+            self.parts.store.reader_check()
+        except lmdb.Error as error:
+            self.remarks["readers"] = f"dead readers cannot be cleared: {error}"
+        if self.broken is None:
+            self.erase_if_due()
+
+    def snapshot(self) -> None:
+        """Write sealed segments of the index to disk; a failure only costs the next start time."""
+        try:
+            self.parts.files.save(self.parts.index)
+        except OSError as error:
+            self.remarks["segments"] = f"the index cannot be saved: {error.strerror}"
+        else:
+            self.remarks.pop("segments", None)
+
+    def snapshot_beside(self) -> None:
+        """The same, without making the writer wait for the disk."""
+        segments = len(self.parts.index.segments)
+        if segments != self._saved_segments:
+            self._saved_segments = segments
+            threading.Thread(target=self.snapshot, name="mnemogate-snapshot", daemon=True).start()
+
+    # ---- erasing -------------------------------------------------------------------------------
+
+    def erase(self) -> int:
+        """Rewrite the store without free pages, and the index without purged vectors.
+
+        Returns:
+            Bytes saved in the store's file.
+
+        Raises:
+            StoreUnavailable: The disk refused; what was purged is hidden, but not yet erased.
+        """
+        try:
+            saved = self.parts.store.compact()
+            self.parts.files.drop(self.parts.index, self._erased)
+        except OSError as error:
+            raise StoreUnavailable(f"the index's files cannot be rewritten: {error}") from error
+        self._erased.clear()
+
+        def work(change: Change) -> None:
+            change.draft.mark_unerased(unerased=False)
+
+        self.transact(work)
+        self.unerased = False
+        return saved

@@ -1,0 +1,76 @@
+"""Keyed names: what is looked up by a client's own words is stored under an HMAC of them."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from policy.model import Candidate, Digest, MemoryId, PrincipalId, Tenant
+
+_NAME_LEN: Final = 16
+_INCARNATION: Final = re.compile(r"([0-9a-f]{16}-[0-9]{1,9}):")
+
+
+class KeyedNames:
+    """Names of 16 bytes under the store's secret. Without the secret nothing can be guessed."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def _name(self, purpose: bytes, *parts: bytes) -> bytes:
+        # Each part carries its length: no two lists of parts run together into the same bytes.
+        framed = [purpose, b"\0"]
+        for part in parts:
+            framed.append(len(part).to_bytes(4, "big"))
+            framed.append(part)
+        return hmac.digest(self._secret, b"".join(framed), "sha256")[:_NAME_LEN]
+
+    def nonce(self, principal_id: PrincipalId, nonce: str) -> bytes:
+        """Where the use of a principal's nonce is recorded."""
+        return self._name(b"nonce", principal_id.encode(), nonce.encode())
+
+    def binding(self, candidate: Candidate, digest: Digest) -> bytes:
+        """What a nonce is bound to: digest, principal and target (MWP 3.2, check 5)."""
+        return self._name(
+            b"binding",
+            candidate.nonce.encode(),
+            digest,
+            candidate.principal_id.encode(),
+            candidate.target.encode(),
+        )
+
+    def charge(self, candidate: Candidate, digest: Digest) -> bytes:
+        """One (nonce, digest) of one principal: a violation under it counts once."""
+        return self._name(
+            b"charge", candidate.principal_id.encode(), candidate.nonce.encode(), digest
+        )
+
+    def memory(self, tenant: Tenant, memory_id: MemoryId) -> bytes:
+        """Where a tenant's memory is looked up: the same id in another tenant is another name."""
+        return self._name(b"memory", tenant.encode(), memory_id.encode())
+
+    def token(self, token_key: bytes) -> bytes:
+        """Where the spending of a promotion token is recorded."""
+        return self._name(b"token", token_key)
+
+    def principal(self, principal_id: PrincipalId) -> bytes:
+        """Where a principal's trust is recorded."""
+        return self._name(b"principal", principal_id.encode())
+
+    def api_key(self, key_id: str) -> bytes:
+        """Where the record of an API key is."""
+        return self._name(b"key", key_id.encode())
+
+    def anchor(self, tenant: Tenant, anchor_id: str) -> bytes:
+        """Where a tenant's anchor is."""
+        return self._name(b"anchor", tenant.encode(), anchor_id.encode())
+
+
+def named_incarnation(nonce: str) -> str | None:
+    """The incarnation that a nonce says it was made for, or None where it names none."""
+    match = _INCARNATION.match(nonce)
+    return None if match is None else match[1]

@@ -1,0 +1,271 @@
+"""What a person decides about the store: held candidates, trust, keys, anchors, rules, erasure.
+
+Writer thread only. Each leaves a leaf of its own; none moves the version, except a release that
+ends admitted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.canonical import decode_canonical
+from policy.facts import Approval, InterceptRecord
+from policy.labels import read_text
+from policy.model import CandidateId
+from policy.trust import after_outcome, restored
+from storage.audit import OperatorLeaf
+from storage.codec import decode_evidence, decode_held, decode_intercept, encode
+from storage.errors import StoreCorrupt, UnknownCandidate
+from storage.interfaces import Submission
+from storage.judging import Case, HeldCase
+from storage.lmdb_store import ANCHORS, HELD, KEYS
+from storage.recovery import THE_STORE
+from storage.rows import held_key
+
+if TYPE_CHECKING:
+    from policy.model import PrincipalId
+    from policy.ruleset import Ruleset
+    from policy.trust import TrustState
+    from storage.change import Change
+    from storage.codec import HeldRow
+    from storage.engine import Engine
+    from storage.interfaces import Anchor, KeyRecord, Outcome
+
+
+class Operating:
+    """Commands of one engine. Writer thread only."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    # ---- held candidates -----------------------------------------------------------------------
+
+    def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Judge a held candidate again with a person's approval.
+
+        Raises:
+            UnknownCandidate: Nothing of that id is held.
+            StorageError: As for `Engine.transact`.
+        """
+        engine = self._engine
+        row = self._held(candidate_id)
+        case = self._reopened(candidate_id, row, by)
+        if case is None:
+            return self._deny(candidate_id, row, THE_STORE)
+
+        def work(change: Change) -> Outcome:
+            return engine.parts.judge.judge(change, case, engine.ruleset)
+
+        outcome = engine.transact(work)
+        engine.erase_if_due()
+        return outcome
+
+    def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Refuse a held candidate; its key is destroyed.
+
+        Raises:
+            UnknownCandidate: Nothing of that id is held.
+            StorageError: As for `Engine.transact`.
+        """
+        return self._deny(candidate_id, self._held(candidate_id), by)
+
+    def _deny(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Outcome:
+        engine = self._engine
+
+        def work(change: Change) -> Outcome:
+            return engine.parts.judge.deny(change, candidate_id, row, engine.ruleset, by)
+
+        return engine.transact(work)
+
+    def _held(self, candidate_id: CandidateId) -> HeldRow:
+        key = held_key(candidate_id)
+        with self._engine.parts.store.reading() as view:
+            payload = None if key is None else view.get(HELD, key)
+        if payload is None:
+            raise UnknownCandidate("no held candidate of that id")
+        return decode_held(payload)
+
+    def _reopened(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Case | None:
+        """The held candidate with its evidence; None where staging has lost any part of it."""
+        staging = self._engine.parts.staging
+        (staged,) = staging.read([candidate_id])
+        evidence_bytes = staging.read_evidence(candidate_id)
+        sealed = staging.unseal(candidate_id, row.sealed)
+        if staged is None or evidence_bytes is None or sealed is None:
+            return None
+        try:
+            candidate = decode_canonical(staged)
+            evidence = decode_evidence(evidence_bytes)
+            intercept = decode_intercept(sealed)
+        except msgspec.MsgspecError as error:
+            raise StoreCorrupt("a held candidate cannot be read") from error
+        submission = Submission(
+            candidate_id=candidate_id,
+            candidate=candidate,
+            canonical=staged,
+            digest=intercept.digest,
+            provenance=evidence.provenance,
+            intercepted_at_ms=evidence.intercepted_at_ms,
+            reading=read_text(candidate.text, candidate.metadata_json),
+            token=evidence.token,
+            token_key=evidence.token_key,
+            shadow=evidence.shadow,
+            budget=evidence.budget,
+            vector=evidence.vector,
+            embedder_id=evidence.embedder_id,
+            trace_id=evidence.trace_id,
+        )
+        record = InterceptRecord(
+            candidate_id=candidate_id,
+            digest=intercept.digest,
+            principal_id=row.principal_id,
+            tenant=row.tenant,
+            target=intercept.target,
+        )
+        approval = Approval(by=by, digest=intercept.digest)
+        held = HeldCase(row=row, salt=intercept.salt, approval=approval)
+        return Case(submission=submission, intercept=record, staged=staged, held=held)
+
+    def reconcile(self) -> tuple[str, ...]:
+        """Bring staging and the held table together again after a crash; what was found.
+
+        What is staged without being held was never decided, and is destroyed. What is held without
+        being staged is lost, and is refused with a leaf.
+        """
+        engine = self._engine
+        staging = engine.parts.staging
+        with engine.parts.store.reading() as view:
+            held = {
+                CandidateId(key.hex()): decode_held(payload) for key, payload in view.scan(HELD)
+            }
+        engine.destroy(sorted((staging.staged_ids() | staging.held_ids()) - held.keys()))
+        staging.sweep()
+        lost = [
+            (candidate_id, row)
+            for candidate_id, row in held.items()
+            if self._reopened(candidate_id, row, THE_STORE) is None
+        ]
+        for candidate_id, row in lost:
+            self._deny(candidate_id, row, THE_STORE)
+        return (f"{len(lost)} held candidates were lost and are refused",) if lost else ()
+
+    # ---- trust ---------------------------------------------------------------------------------
+
+    def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
+        """The way back up the trust ladder.
+
+        Raises:
+            StorageError: As for `Engine.transact`.
+        """
+        judge = self._engine.parts.judge
+
+        def work(change: Change) -> TrustState:
+            before = judge.trust(change.draft, principal_id)
+            after = restored(before)
+            judge.put_trust(change, principal_id, after)
+            detail = f"{before.level.value} to {after.level.value}"
+            self._log(change, "trust.restore", principal_id, by, detail)
+            return after
+
+        return self._engine.transact(work)
+
+    def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
+        """Feed the soft score with what a memory of this principal turned out to be worth.
+
+        Raises:
+            StorageError: As for `Engine.transact`.
+        """
+        judge, ruleset = self._engine.parts.judge, self._engine.ruleset
+
+        def work(change: Change) -> TrustState:
+            before = judge.trust(change.draft, principal_id)
+            after = after_outcome(before, good, ruleset.trust.scoring)
+            judge.put_trust(change, principal_id, after)
+            self._log(change, "trust.outcome", principal_id, THE_STORE, "good" if good else "bad")
+            return after
+
+        return self._engine.transact(work)
+
+    # ---- what governs the store ----------------------------------------------------------------
+
+    def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
+        """Add a key or replace its record.
+
+        Raises:
+            StorageError: As for `Engine.transact`.
+        """
+        action = "key.put" if record.revoked_at_ms is None else "key.revoke"
+
+        def work(change: Change) -> None:
+            name = self._engine.parts.names.api_key(record.key_id)
+            change.draft.put(KEYS, name, encode(record))
+            self._log(change, action, record.key_id, by, record.principal.channel.value)
+
+        self._engine.transact(work)
+
+    def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
+        """Register or replace an anchor.
+
+        Raises:
+            StorageError: As for `Engine.transact`.
+        """
+
+        def work(change: Change) -> None:
+            name = self._engine.parts.names.anchor(anchor.tenant, anchor.anchor_id)
+            change.draft.put(ANCHORS, name, encode(anchor))
+            self._log(change, "anchor.put", anchor.anchor_id, by, anchor.tenant)
+
+        self._engine.transact(work)
+
+    def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
+        """Put other rules in force: another digest is another epoch. The ruleset as adopted.
+
+        Raises:
+            StorageError: As for `Engine.transact`; the rules before stay in force.
+        """
+        engine = self._engine
+        header = engine.generation.header
+        if ruleset.digest == header.ruleset_digest:
+            engine.ruleset = msgspec.structs.replace(ruleset, epoch=header.epoch)
+            return engine.ruleset
+        adopted = msgspec.structs.replace(ruleset, epoch=header.epoch + 1)
+
+        def work(change: Change) -> None:
+            self._log(change, "ruleset.adopt", ruleset.digest, by, f"epoch {adopted.epoch}")
+
+        engine.transact(work, ruleset=adopted)
+        engine.ruleset = adopted
+        return adopted
+
+    def compact(self, by: PrincipalId) -> int:
+        """Rewrite the store without its free pages; bytes saved.
+
+        Raises:
+            StorageError: As for `Engine.erase`.
+        """
+
+        def work(change: Change) -> None:
+            self._log(change, "store.compact", "store", by, "")
+
+        self._engine.transact(work)
+        return self._engine.erase()
+
+    def note(self, action: str, subject: str, detail: str) -> None:
+        """Log something that the store did by itself.
+
+        Raises:
+            StorageError: As for `Engine.transact`.
+        """
+
+        def work(change: Change) -> None:
+            self._log(change, action, subject, THE_STORE, detail)
+
+        self._engine.transact(work)
+
+    @staticmethod
+    def _log(change: Change, action: str, subject: str, by: PrincipalId, detail: str) -> None:
+        change.log(
+            OperatorLeaf(at_ms=change.now_ms, action=action, subject=subject, by=by, detail=detail)
+        )

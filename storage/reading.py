@@ -1,0 +1,245 @@
+"""Reads of the last committed generation, every hit joined against the store before it leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.canonical import decode_canonical
+from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
+from policy.query import matches
+from policy.trust import NEWCOMER, TrustState
+from storage.catalogue import expiry_ms
+from storage.checking import check_store
+from storage.codec import decode_anchor, decode_held, decode_key, decode_trust
+from storage.interfaces import HeldCandidate, Page, StoreStatus
+from storage.lmdb_store import ANCHORS, HELD, KEYS, TRUST
+from storage.rows import chain, held_key, history_of, memory_of, read_id, read_row, trust_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from policy.model import HistoryEntry, PrincipalId, Tenant
+    from policy.query import Filter
+    from storage.codec import HeldRow
+    from storage.engine import Engine
+    from storage.interfaces import Anchor, CheckReport, KeyRecord
+    from storage.lmdb_store import View
+
+_OVERFETCH: Final = 4
+
+
+class EmbeddedReader:
+    """Implements `MemoryReader`. Any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.parts.store
+        self._names = engine.parts.names
+        self._catalogue = engine.parts.catalogue
+        self._clock = engine.parts.clock
+
+    # ---- memories ------------------------------------------------------------------------------
+
+    def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
+        """One live memory of a tenant."""
+        with self._store.reading() as view:
+            known = read_id(view, self._names.memory(tenant, memory_id))
+            if known is None or known.status is not MemoryStatus.LIVE:
+                return None
+            return self._shown(view, known.ordinal, tenant)
+
+    def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
+        """The memory of a row, if that row is the live state of an unexpired memory of the tenant.
+
+        The catalogue and the index may be a moment ahead of or behind this view; what leaves is
+        decided here.
+        """
+        row = read_row(view, ordinal)
+        if row.tenant != tenant or row.erased:
+            return None
+        known = read_id(view, self._names.memory(tenant, row.memory_id))
+        if known is None or known.ordinal != ordinal or known.status is not MemoryStatus.LIVE:
+            return None
+        if row.expires_at is not None and expiry_ms(row.expires_at) <= self._clock():
+            return None
+        return memory_of(row, known.status)
+
+    def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
+        """Live memories that match, newest first."""
+        with self._store.reading() as view:
+            found, exact = self._catalogue.candidates(tenant, where, self._clock())
+            newest_first = found[::-1]
+            if exact:
+                wanted = newest_first[offset : offset + limit]
+                memories = tuple(self._joined(view, tenant, wanted.tolist()))
+                return Page(total=len(found), memories=memories)
+            matching = [
+                memory
+                for memory in self._joined(view, tenant, newest_first.tolist())
+                if matches(where, memory)
+            ]
+        return Page(total=len(matching), memories=tuple(matching[offset : offset + limit]))
+
+    def _joined(self, view: View, tenant: Tenant, ordinals: Iterable[int]) -> Iterator[Memory]:
+        for ordinal in ordinals:
+            memory = self._shown_if_known(view, ordinal, tenant)
+            if memory is not None:
+                yield memory
+
+    def _shown_if_known(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
+        header = view.header()
+        if header is None or ordinal >= header.next_ordinal:
+            return None  # committed after this view was taken
+        return self._shown(view, ordinal, tenant)
+
+    def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
+        """Every committed step of one memory, oldest first; () if it never existed here."""
+        with self._store.reading() as view:
+            known = read_id(view, self._names.memory(tenant, memory_id))
+            if known is None or known.status is MemoryStatus.QUARANTINED:
+                return ()
+            return history_of(chain(view, known.ordinal))
+
+    def search(
+        self, tenant: Tenant, vector: bytes, where: Filter, limit: int, threshold: float
+    ) -> tuple[Hit, ...]:
+        """The `limit` nearest live memories that match, best first; exact.
+
+        Raises:
+            BadVector: The vector is not a finite unit vector of the index's dimension.
+        """
+        mask, count, exact = self._catalogue.mask(tenant, where, self._clock())
+        wanted = limit if exact else limit * _OVERFETCH
+        while True:
+            with self._store.reading() as view:
+                found = self._engine.parts.index.search(vector, wanted, mask)
+                hits = list(self._hits(view, tenant, where, found, threshold))
+            # Fewer than asked for: everything allowed was scored. A score below the threshold:
+            # nothing further down can reach it.
+            exhausted = len(found) < wanted or wanted >= count or found[-1][1] < threshold
+            if len(hits) >= limit or exhausted:
+                return tuple(hits[:limit])
+            wanted *= _OVERFETCH
+
+    def _hits(
+        self,
+        view: View,
+        tenant: Tenant,
+        where: Filter,
+        found: list[tuple[int, float]],
+        threshold: float,
+    ) -> Iterator[Hit]:
+        for ordinal, score in found:
+            if score < threshold:
+                return
+            memory = self._shown_if_known(view, ordinal, tenant)
+            if memory is not None and matches(where, memory):
+                yield Hit(memory=memory, score=score)
+
+    def entities(self, tenant: Tenant) -> tuple[Entity, ...]:
+        """Every id that live memories of a tenant are filed under."""
+        entities: list[Entity] = []
+        with self._store.reading() as view:
+            for kind, name, found in self._catalogue.entities(tenant, self._clock()):
+                rows = [read_row(view, ordinal) for ordinal in found.tolist()]
+                entities.append(
+                    Entity(
+                        kind=kind,
+                        name=name,
+                        count=len(rows),
+                        first_at_ms=min(row.created_at_ms for row in rows),
+                        last_at_ms=max(row.at_ms for row in rows),
+                    )
+                )
+        return tuple(sorted(entities, key=lambda entity: (entity.kind, entity.name)))
+
+    # ---- what waits for a person ---------------------------------------------------------------
+
+    def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:
+        """Held candidates, oldest first, without their content."""
+        with self._store.reading() as view:
+            found = [_held_candidate(key, decode_held(payload)) for key, payload in view.scan(HELD)]
+        mine = [item for item in found if tenant is None or item.tenant == tenant]
+        return tuple(sorted(mine, key=lambda item: (item.held_at_ms, item.candidate_id)))
+
+    def held_candidate(self, candidate_id: CandidateId) -> HeldCandidate | None:
+        """One held candidate with its content, for a person to read."""
+        key = held_key(candidate_id)
+        if key is None:
+            return None
+        with self._store.reading() as view:
+            payload = view.get(HELD, key)
+        if payload is None:
+            return None
+        (canonical,) = self._engine.parts.staging.read([candidate_id])
+        candidate = None if canonical is None else decode_canonical(canonical)
+        return msgspec.structs.replace(
+            _held_candidate(key, decode_held(payload)), candidate=candidate
+        )
+
+    # ---- operator's tables ---------------------------------------------------------------------
+
+    def keys(self) -> tuple[KeyRecord, ...]:
+        """Every key record, revoked ones too, oldest first."""
+        with self._store.reading() as view:
+            found = [decode_key(payload) for _, payload in view.scan(KEYS)]
+        return tuple(sorted(found, key=lambda record: (record.created_at_ms, record.key_id)))
+
+    def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
+        """The anchors of a tenant, oldest first."""
+        with self._store.reading() as view:
+            found = [decode_anchor(payload) for _, payload in view.scan(ANCHORS)]
+        mine = [anchor for anchor in found if anchor.tenant == tenant]
+        return tuple(sorted(mine, key=lambda anchor: (anchor.created_at_ms, anchor.anchor_id)))
+
+    def trust(self, principal_id: PrincipalId) -> TrustState:
+        """The trust of one principal; that of a newcomer where it never wrote."""
+        with self._store.reading() as view:
+            payload = view.get(TRUST, self._names.principal(principal_id))
+        return NEWCOMER if payload is None else trust_of(decode_trust(payload))
+
+    def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
+        """Every principal with a recorded trust."""
+        with self._store.reading() as view:
+            found = [decode_trust(payload) for _, payload in view.scan(TRUST)]
+        return tuple(sorted((record.principal_id, trust_of(record)) for record in found))
+
+    # ---- the store itself ----------------------------------------------------------------------
+
+    def status(self) -> StoreStatus:
+        """A cheap summary."""
+        engine = self._engine
+        header = engine.generation.header
+        return StoreStatus(
+            incarnation=header.incarnation_name,
+            version=header.version,
+            epoch=header.epoch,
+            ruleset_digest=header.ruleset_digest,
+            live_count=header.live_count,
+            held_count=header.held_count,
+            leaf_count=header.leaf_count,
+            bytes_used=engine.bytes_used,
+            bytes_quota=self._store.quota_bytes,
+            writable=engine.broken is None,
+            reason=engine.notice(),
+        )
+
+    def check(self) -> CheckReport:
+        """Walk everything and report each contradiction. Seconds on a large store."""
+        return check_store(self._engine)
+
+
+def _held_candidate(key: bytes, row: HeldRow) -> HeldCandidate:
+    return HeldCandidate(
+        candidate_id=CandidateId(key.hex()),
+        principal_id=row.principal_id,
+        tenant=row.tenant,
+        reason=row.reason,
+        step=row.step,
+        memory_class=row.memory_class,
+        source=row.source,
+        basis=row.basis,
+        held_at_ms=row.held_at_ms,
+    )

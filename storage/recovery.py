@@ -1,0 +1,92 @@
+"""What happens at start: the header is made or checked, and everything derived is rebuilt."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from policy.model import MemoryStatus, PrincipalId
+from storage.audit import Tree
+from storage.change import Generation, load_generation
+from storage.codec import StoreHeader, decode_id, decode_row, ordinal_key
+from storage.errors import StoreCorrupt
+from storage.lmdb_store import IDS, ROWS, VECTORS
+
+if TYPE_CHECKING:
+    from storage.catalogue import Catalogue, Ordinals
+    from storage.lmdb_store import LmdbStore, View
+    from storage.segment_files import Loaded, SegmentFiles
+
+_INCARNATION_LEN: Final = 8
+THE_STORE: Final = PrincipalId("mnemogate")
+"""Signs leaves about what the store did by itself."""
+
+
+def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
+    """The generation of a store that has nothing in it yet."""
+    header = StoreHeader(
+        incarnation=secrets.token_hex(_INCARNATION_LEN),
+        restores=0,
+        version=0,
+        epoch=0,
+        ruleset_digest="",
+        embedder_id=embedder_id,
+        dimension=dimension,
+        next_ordinal=0,
+        leaf_count=0,
+        live_count=0,
+        held_count=0,
+        created_at_ms=now_ms,
+    )
+    return Generation(header=header, tree=Tree())
+
+
+def load(store: LmdbStore) -> Generation | None:
+    """The committed generation, its signed root checked; None in a store without a commit.
+
+    Raises:
+        StoreCorrupt: Header, leaves or tree contradict each other.
+    """
+    with store.reading() as view:
+        header = view.header()
+        return None if header is None else load_generation(view, header)
+
+
+def derive(view: View, header: StoreHeader, catalogue: Catalogue) -> Ordinals:
+    """Fill the catalogue; the ordinals of all vectors of the store's embedder, ascending.
+
+    Raises:
+        StoreCorrupt: A row or an id is missing or damaged.
+    """
+    live = {
+        record.ordinal
+        for _, payload in view.scan(IDS)
+        if (record := decode_id(payload)).status is MemoryStatus.LIVE
+    }
+    searchable: list[int] = []
+    for key, payload in view.scan(ROWS):
+        ordinal = int.from_bytes(key, "big")
+        row = decode_row(payload)
+        if row.embedder_id == header.embedder_id:
+            searchable.append(ordinal)
+        if ordinal in live:
+            catalogue.add(ordinal, row)
+    return np.array(searchable, dtype=np.int64)
+
+
+def load_index(view: View, files: SegmentFiles, searchable: Ordinals) -> Loaded:
+    """The index over these ordinals, from its files as far as they fit.
+
+    Raises:
+        StoreCorrupt: A vector is missing or damaged.
+    """
+
+    def fetch(ordinal: int) -> bytes:
+        vector = view.get(VECTORS, ordinal_key(ordinal))
+        if vector is None:
+            raise StoreCorrupt(f"the vector of row {ordinal} is missing")
+        return vector
+
+    return files.load(searchable, fetch)

@@ -1,0 +1,153 @@
+"""From stored rows to what a read may show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.canonical import decode_canonical
+from policy.model import ChangeKind, HistoryEntry, Memory
+from policy.trust import TrustState
+from storage.codec import NO_ORDINAL, decode_id, decode_row, ordinal_key
+from storage.errors import StoreCorrupt
+from storage.lmdb_store import IDS, ROWS
+
+if TYPE_CHECKING:
+    from policy.model import Candidate, CandidateId, MemoryStatus
+    from storage.codec import IdRecord, Row, TrustRecord
+    from storage.lmdb_store import View
+
+_CANDIDATE_ID_LEN: Final = 16
+
+
+def read_id(view: View, name: bytes) -> IdRecord | None:
+    """Where a memory's newest row is; None if it never existed."""
+    payload = view.get(IDS, name)
+    return None if payload is None else decode_id(payload)
+
+
+def read_row(view: View, ordinal: int) -> Row:
+    """One row.
+
+    Raises:
+        StoreCorrupt: It is missing or damaged.
+    """
+    payload = view.get(ROWS, ordinal_key(ordinal))
+    if payload is None:
+        raise StoreCorrupt(f"row {ordinal} is missing")
+    return decode_row(payload)
+
+
+def text_of(row: Row) -> tuple[str | None, str | None, Candidate]:
+    """Text and metadata as they read after this row, and the candidate it stores.
+
+    Raises:
+        StoreCorrupt: The row was erased, or its canonical bytes are not a candidate's.
+    """
+    candidate = candidate_of(row)
+    kept = row.kept
+    text, metadata_json = candidate.text, candidate.metadata_json
+    if kept is not None:
+        text = kept.text if text is None else text
+        metadata_json = kept.metadata_json if metadata_json is None else metadata_json
+    return text, metadata_json, candidate
+
+
+def candidate_of(row: Row) -> Candidate:
+    """The judged candidate of a row.
+
+    Raises:
+        StoreCorrupt: The row was erased, or its canonical bytes are not a candidate's.
+    """
+    try:
+        return decode_canonical(row.canonical)
+    except msgspec.MsgspecError as error:
+        raise StoreCorrupt("a row does not hold a candidate") from error
+
+
+def memory_of(row: Row, status: MemoryStatus) -> Memory:
+    """What a read shows of a memory whose newest row this is."""
+    text, metadata_json, candidate = text_of(row)
+    kept = row.kept
+    return Memory(
+        memory_id=row.memory_id,
+        tenant=row.tenant,
+        principal_id=row.principal_id,
+        text=text or "",
+        metadata_json=metadata_json,
+        scope=row.scope,
+        target=kept.target if kept else candidate.target,
+        memory_class=row.memory_class,
+        source=row.source,
+        basis=row.basis,
+        status=status,
+        version=row.version,
+        created_at_ms=row.created_at_ms,
+        updated_at_ms=row.at_ms,
+        candidate_id=row.candidate_id,
+        role=candidate.role or (kept.role if kept else None),
+        actor=candidate.actor or (kept.actor if kept else None),
+        expires_at=row.expires_at,
+        derived_from=candidate.derived_from or (kept.derived_from if kept else ()),
+    )
+
+
+def trust_of(record: TrustRecord) -> TrustState:
+    """The trust that a record stands for."""
+    return TrustState(
+        level=record.level,
+        violations_count=record.violations_count,
+        good=record.good,
+        bad=record.bad,
+    )
+
+
+def held_key(candidate_id: CandidateId) -> bytes | None:
+    """Where a held candidate is; None for what cannot be a candidate's id."""
+    try:
+        key = bytes.fromhex(candidate_id)
+    except ValueError:
+        return None
+    return key if len(key) == _CANDIDATE_ID_LEN else None
+
+
+def chain(view: View, ordinal: int) -> list[Row]:
+    """Every row of one memory, oldest first."""
+    rows: list[Row] = []
+    while ordinal != NO_ORDINAL:
+        row = read_row(view, ordinal)
+        rows.append(row)
+        ordinal = row.prev_ordinal
+    rows.reverse()
+    return rows
+
+
+def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
+    """The steps that a chain of rows records; a purge shows as a step without text."""
+    entries: list[HistoryEntry] = []
+    old_text: str | None = None
+    for row in rows:
+        text, metadata_json, role, actor = None, None, None, None
+        if not row.erased:
+            text, metadata_json, candidate = text_of(row)
+            role, actor = candidate.role, candidate.actor
+        if row.change is ChangeKind.DELETE:
+            text = None
+        entries.append(
+            HistoryEntry(
+                change=row.change,
+                version=row.version,
+                at_ms=row.at_ms,
+                candidate_id=row.candidate_id,
+                source=row.source,
+                memory_class=row.memory_class,
+                old_text=old_text,
+                new_text=text,
+                metadata_json=metadata_json,
+                role=role,
+                actor=actor,
+            )
+        )
+        old_text = text
+    return tuple(entries)

@@ -1,0 +1,151 @@
+"""The state directory: its layout, its modes, who holds it, and the secrets in it.
+
+Everything under it is mode 0700 or 0600. LMDB does not fsync the directory it creates its files in,
+and a file whose directory entry was never synced may be gone after a power cut: every creation here
+ends with an fsync of the parent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET_LEN: Final = 32
+DIRECTORY_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+
+
+class Secrets(msgspec.Struct, frozen=True, kw_only=True):
+    """Key material of one store: 32 raw bytes each; the last two are Ed25519 seeds."""
+
+    store_key: bytes  # HMAC key for nonces, ids and charges
+    log_key: bytes  # signs checkpoints of the audit log
+    token_key: bytes  # signs promotion tokens
+
+    def log_signer(self) -> Ed25519PrivateKey:
+        """The key that checkpoints are signed with."""
+        return Ed25519PrivateKey.from_private_bytes(self.log_key)
+
+    def __repr__(self) -> str:
+        return "Secrets(...)"
+
+
+def fsync_directory(directory: Path) -> None:
+    """Make the entries of a directory durable."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put a file in place whole or not at all, mode 0600, durable when this returns."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    fsync_directory(path.parent)
+
+
+class StateDirectory:
+    """One gate's own directory. Opening it takes the lock; closing gives it back.
+
+    Raises:
+        StoreLocked: Another gate holds it.
+        StoreUnavailable: It cannot be created or written.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.store = root / "store"
+        self.staging = root / "staging"
+        self.held_keys = root / "staging" / "keys"
+        self.segments = root / "segments"
+        self._secrets = root / "secrets"
+        self._marker = root / "marker"
+        try:
+            self._create()
+            self._lock = self._take_lock()
+        except PermissionError as error:
+            raise StoreUnavailable(f"no access to the state directory: {error.strerror}") from error
+
+    def _create(self) -> None:
+        self.root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        parts = (self.store, self.staging, self.held_keys, self.segments, self._secrets)
+        for part in (self.root, *parts):
+            part.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            # mkdir leaves an existing directory's mode alone, and umask narrows a new one's.
+            part.chmod(DIRECTORY_MODE)
+        fsync_directory(self.staging)
+        fsync_directory(self.root)
+        fsync_directory(self.root.parent)
+
+    def _take_lock(self) -> int:
+        path = self.root / "gate.lock"
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            raise StoreLocked("another gate holds this state directory") from error
+        return handle
+
+    def close(self) -> None:
+        """Give the directory back. The lock also ends with the process."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    @property
+    def bootstrapped(self) -> bool:
+        """Whether a first commit was durable here once: from then on nothing may be recreated."""
+        return self._marker.exists()
+
+    def mark_bootstrapped(self) -> None:
+        """Record that the first commit is durable. Idempotent."""
+        if not self.bootstrapped:
+            write_durably(self._marker, b"mnemogate state directory, format 1\n")
+
+    def secrets(self) -> Secrets:
+        """Load the secrets, or make them on the first start.
+
+        Raises:
+            StoreCorrupt: A secret is missing or damaged although the store was in use before; a
+                new one in its place would silently void every nonce and every signature.
+        """
+        return Secrets(
+            store_key=self._secret("store.key"),
+            log_key=self._secret("log.key"),
+            token_key=self._secret("token.key"),
+        )
+
+    def _secret(self, name: str) -> bytes:
+        path = self._secrets / name
+        try:
+            value = path.read_bytes()
+        except FileNotFoundError:
+            if self.bootstrapped:
+                raise StoreCorrupt(f"secrets/{name} is missing from a store in use") from None
+            value = secrets.token_bytes(SECRET_LEN)
+            write_durably(path, value)
+        if len(value) != SECRET_LEN:
+            raise StoreCorrupt(f"secrets/{name} is not {SECRET_LEN} bytes long")
+        return value

@@ -1,0 +1,352 @@
+"""The one writer thread: a bounded queue, group commit, and answers that tell the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from policy.facts import InterceptRecord
+from policy.verdict import InvariantBroken
+from storage.errors import OutcomeUnknown, StorageError, StoreLocked, StoreUnavailable
+from storage.faiss_index import check_vectors
+from storage.interfaces import Outcome, Submission
+from storage.recovery import THE_STORE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import CandidateId, PrincipalId
+    from policy.ruleset import Ruleset
+    from policy.trust import TrustState
+    from storage.checkpoint_copy import CheckpointCopy
+    from storage.engine import Engine
+    from storage.interfaces import Anchor, KeyRecord
+    from storage.operating import Operating
+
+Result = TypeVar("Result")
+
+_CHECKPOINT_EVERY_NS: Final = 200_000_000
+_HOUSEKEEPING_EVERY_NS: Final = 60_000_000_000
+_SNAPSHOT_EVERY_NS: Final = 30_000_000_000
+_IDLE_S: Final = 0.2
+
+
+class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of the writer."""
+
+    queue_len_max: int = 4_096
+    batch_len_max: int = 256
+    batch_bytes_max: int = 4 * 1024 * 1024
+
+
+class _Job:
+    """One command with the future that waits for it."""
+
+    __slots__ = ("future", "loop", "queued_ns", "submission", "task")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        submission: Submission | None = None,
+        task: Callable[[], Any] | None = None,
+    ) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.submission = submission
+        self.task = task
+        self.queued_ns = time.perf_counter_ns()
+
+
+_Answer = tuple[_Job, Any]
+
+
+class EmbeddedWriter:
+    """Implements `MemoryWriter`. Every coroutine may run on any event loop of this process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        operating: Operating,
+        checkpoint: CheckpointCopy,
+        options: WriterOptions,
+    ) -> None:
+        self._engine = engine
+        self._operating = operating
+        self._checkpoint = checkpoint
+        self._options = options
+        self._pid = os.getpid()
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._closing = False
+        self._dead = False
+        self._in_flight: list[_Job] = []
+        self._checkpoint_due_ns = 0
+        self._housekeeping_due_ns = 0
+        self._snapshot_due_ns = 0
+        self._thread = threading.Thread(target=self._work, name="mnemogate-writer", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; once."""
+        now = time.monotonic_ns()
+        self._checkpoint_due_ns = now
+        self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
+        self._snapshot_due_ns = now + _SNAPSHOT_EVERY_NS
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what is queued, write the checkpoint copy, and end the thread. Blocks."""
+        if self._closing:
+            return
+        self._closing = True
+        self._queue.put(None)
+        self._thread.join()
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread takes work."""
+        return not (self._closing or self._dead)
+
+    # ---- what callers await --------------------------------------------------------------------
+
+    async def submit(self, submission: Submission) -> Outcome:
+        """Stage, judge and, if admitted, commit one candidate, exactly once.
+
+        Raises:
+            StoreUnavailable: Queue full, quota reached, or not writable; nothing was written.
+            OutcomeUnknown: The disk failed mid-commit and the store could not be reopened.
+            BadVector: The vector is not a finite unit vector of the store's embedder.
+        """
+        self._check_vector(submission)
+        job = _Job(asyncio.get_running_loop(), submission=submission)
+        candidate = submission.candidate
+        # (7) The interceptor's own record, kept apart from what is staged.
+        record = InterceptRecord(
+            candidate_id=submission.candidate_id,
+            digest=submission.digest,
+            principal_id=candidate.principal_id,
+            tenant=candidate.tenant,
+            target=candidate.target,
+        )
+        register = self._engine.register
+        register[submission.candidate_id] = record
+        try:
+            self._put(job)
+        except StorageError:
+            register.pop(submission.candidate_id, None)
+            raise
+        outcome: Outcome = await job.future
+        return outcome
+
+    async def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Judge a held candidate again with a person's approval."""
+        return await self._run(lambda: self._operating.release(candidate_id, by))
+
+    async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Refuse a held candidate; its staging key is destroyed."""
+        return await self._run(lambda: self._operating.deny(candidate_id, by))
+
+    async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
+        """The operator's way back up the trust ladder; leaves a leaf of its own."""
+        return await self._run(lambda: self._operating.restore_trust(principal_id, by))
+
+    async def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
+        """Feed a principal's soft score."""
+        return await self._run(lambda: self._operating.record_outcome(principal_id, good=good))
+
+    async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
+        """Add a key, or replace the record of the same key id; leaves a leaf."""
+        await self._run(lambda: self._operating.put_key(record, by))
+
+    async def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
+        """Register or replace an anchor; leaves a leaf."""
+        await self._run(lambda: self._operating.put_anchor(anchor, by))
+
+    async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
+        """Put other rules in force for everything judged from here on; with their epoch."""
+        return await self._run(lambda: self._operating.adopt_ruleset(ruleset, by))
+
+    async def compact(self, by: PrincipalId = THE_STORE) -> int:
+        """Rewrite the store without its free pages, so that purged bytes are gone; bytes saved."""
+        return await self._run(lambda: self._operating.compact(by))
+
+    async def _run(self, task: Callable[[], Result]) -> Result:
+        job = _Job(asyncio.get_running_loop(), task=task)
+        self._put(job)
+        result: Result = await job.future
+        return result
+
+    def _put(self, job: _Job) -> None:
+        if os.getpid() != self._pid:
+            raise StoreLocked("the store was opened by another process; open it after the fork")
+        if not self.running:
+            raise StoreUnavailable("the store is closing")
+        if self._engine.broken is not None:
+            raise StoreUnavailable(self._engine.broken)
+        if self._queue.qsize() >= self._options.queue_len_max:
+            raise StoreUnavailable("the writer's queue is full")
+        self._queue.put(job)
+
+    def _check_vector(self, submission: Submission) -> None:
+        header = self._engine.generation.header
+        if not submission.vector:
+            return
+        if submission.embedder_id != header.embedder_id:
+            raise StoreUnavailable("the vector is of another embedder than the store's")
+        check_vectors(submission.vector, 1, header.dimension)
+
+    # ---- the thread ----------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while self._turn():
+                self._housekeep()
+            self._last_orders()
+        finally:
+            # Whatever ended the thread, nobody waits for ever, and nobody is told more than is
+            # known: what was being written may be durable.
+            self._dead = True
+            self._abandon()
+
+    def _turn(self) -> bool:
+        """Take one batch or one command; False when asked to stop."""
+        try:
+            first = self._queue.get(timeout=_IDLE_S)
+        except queue.Empty:
+            return True
+        if first is None:
+            return False
+        if first.submission is None:
+            self._run_task(first)
+            return True
+        batch, rest, stop = self._fill(first)
+        self._run_batch(batch)
+        if rest is not None:
+            self._run_task(rest)
+        return not stop
+
+    def _fill(self, first: _Job) -> tuple[list[_Job], _Job | None, bool]:
+        """All submissions that wait, up to the limits: group commit needs no timer.
+
+        Also the command that ended the batch, and whether the end of the queue was reached.
+        """
+        batch = [first]
+        size = _weight(first)
+        while len(batch) < self._options.batch_len_max and size < self._options.batch_bytes_max:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                return batch, None, True
+            if job.submission is None:
+                return batch, job, False
+            batch.append(job)
+            size += _weight(job)
+        return batch, None, False
+
+    def _run_batch(self, batch: list[_Job]) -> None:
+        self._in_flight = batch
+        started_ns = time.perf_counter_ns()
+        submissions = [job.submission for job in batch if job.submission is not None]
+        outcomes = self._engine.run(submissions)
+        took_us = (time.perf_counter_ns() - started_ns) // 1_000
+        answers: list[_Answer] = []
+        for job, outcome in zip(batch, outcomes, strict=True):
+            answer: Outcome | StorageError = outcome
+            if isinstance(outcome, Outcome):
+                answer = msgspec.structs.replace(
+                    outcome, queued_us=(started_ns - job.queued_ns) // 1_000, commit_us=took_us
+                )
+            answers.append((job, answer))
+        self._answer(answers)
+
+    def _run_task(self, job: _Job) -> None:
+        if job.task is None:
+            raise InvariantBroken("a job without work was queued")
+        self._in_flight = [job]
+        try:
+            answer = job.task()
+        except StorageError as error:
+            answer = error
+        self._answer([(job, answer)])
+
+    def _answer(self, answers: list[_Answer]) -> None:
+        self._engine.parts.failpoint("before_answer")
+        self._in_flight = []
+        for job, _ in answers:
+            if job.submission is not None:
+                self._engine.register.pop(job.submission.candidate_id, None)
+        _deliver(answers)
+
+    def _abandon(self) -> None:
+        unknown = OutcomeUnknown("the writer ended while this was being written")
+        _deliver([(job, unknown) for job in self._in_flight])
+        self._in_flight = []
+        refused = StoreUnavailable("the store is closing")
+        while True:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if job is not None:
+                _deliver([(job, refused)])
+
+    # ---- beside the writing --------------------------------------------------------------------
+
+    def _housekeep(self) -> None:
+        now = time.monotonic_ns()
+        if now >= self._checkpoint_due_ns:
+            self._checkpoint_due_ns = now + _CHECKPOINT_EVERY_NS
+            self._copy_checkpoint()
+        if now >= self._housekeeping_due_ns:
+            self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
+            self._engine.tidy()
+        if now >= self._snapshot_due_ns:
+            self._snapshot_due_ns = now + _SNAPSHOT_EVERY_NS
+            self._engine.snapshot_beside()
+
+    def _copy_checkpoint(self) -> None:
+        engine = self._engine
+        try:
+            written = self._checkpoint.write(engine.generation.note)
+        except OSError as error:
+            engine.remarks["checkpoint"] = f"no checkpoint copy can be written: {error.strerror}"
+            return
+        engine.remarks.pop("checkpoint", None)
+        if written:
+            engine.parts.failpoint("checkpoint_written")
+
+    def _last_orders(self) -> None:
+        """Closing: nothing new is queued any more; write what outlives the process."""
+        self._copy_checkpoint()
+        self._engine.snapshot()
+
+
+def _weight(job: _Job) -> int:
+    submission = job.submission
+    return 0 if submission is None else len(submission.canonical) + len(submission.vector)
+
+
+def _deliver(answers: list[_Answer]) -> None:
+    """Resolve futures, with one call into each loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
+    for answer in answers:
+        by_loop.setdefault(answer[0].loop, []).append(answer)
+    for loop, mine in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, mine)
+
+
+def _resolve(answers: list[_Answer]) -> None:
+    for job, answer in answers:
+        if job.future.done():
+            continue  # its caller was cancelled; the commit was not
+        if isinstance(answer, StorageError):
+            job.future.set_exception(answer)
+        else:
+            job.future.set_result(answer)

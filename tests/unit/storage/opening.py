@@ -1,0 +1,146 @@
+"""Opens real stores for tests, and makes submissions as the interceptor would."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from policy.canonical import canonical_bytes, digest_of
+from policy.facts import BudgetState, TokenState
+from policy.gate import GATE, Gate
+from policy.labels import derive_provenance, read_text
+from policy.model import (
+    Candidate,
+    CandidateId,
+    ChangeKind,
+    Channel,
+    Claims,
+    Principal,
+    PrincipalId,
+    Scope,
+    Tenant,
+)
+from policy.ruleset import parse_ruleset
+from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
+from storage.interfaces import Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.interfaces import Outcome
+
+DIMENSION = 8
+EMBEDDER = "test-8d"
+RULESET_TEXT = (Path(__file__).parents[3] / "policy" / "default.toml").read_text(encoding="utf-8")
+RULESET = parse_ruleset(RULESET_TEXT)
+TENANT = Tenant("default")
+AGENT = Principal(principal_id=PrincipalId("agent-1"), tenant=TENANT)
+VOUCHED = Principal(principal_id=PrincipalId("harness-1"), tenant=TENANT, claims=Claims.TRUSTED)
+OPERATOR = Principal(
+    principal_id=PrincipalId("operator-1"), tenant=TENANT, channel=Channel.OPERATOR
+)
+BY = PrincipalId("operator-1")
+
+
+class Clock:
+    """Unix milliseconds, moved by hand."""
+
+    def __init__(self, now_ms: int = 1_750_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def vector_of(text: str) -> bytes:
+    """A unit vector that depends on the text alone."""
+    seed = int.from_bytes(digest_of(text.encode())[:4], "big")
+    values = np.random.default_rng(seed).standard_normal(DIMENSION)
+    return (values / np.linalg.norm(values)).astype("<f4").tobytes()
+
+
+def candidate_of(
+    text: str | None = "", principal: Principal = AGENT, **fields: object
+) -> Candidate:
+    """A candidate of a principal; a create of `text` unless the fields say otherwise."""
+    values: dict[str, object] = {
+        "change": ChangeKind.CREATE,
+        "principal_id": principal.principal_id,
+        "tenant": principal.tenant,
+        "nonce": secrets.token_hex(16),
+        "text": text,
+        "scope": Scope(user_id="ada"),
+    }
+    return Candidate(**(values | fields))  # type: ignore[arg-type]
+
+
+def submission_of(
+    candidate: Candidate, principal: Principal = AGENT, **fields: object
+) -> Submission:
+    """What the interceptor hands to the writer for a candidate."""
+    canonical = canonical_bytes(candidate)
+    values: dict[str, object] = {
+        "candidate_id": CandidateId(secrets.token_hex(16)),
+        "candidate": candidate,
+        "canonical": canonical,
+        "digest": digest_of(canonical),
+        "provenance": derive_provenance(principal, candidate, None),
+        "intercepted_at_ms": 1_750_000_000_000,
+        "reading": read_text(candidate.text, candidate.metadata_json),
+        "token": TokenState.ABSENT,
+        "token_key": None,
+        "shadow": (),
+        "budget": BudgetState(writes_in_window_count=0, text_bytes=0, metadata_bytes=0),
+        "vector": vector_of(candidate.text) if candidate.text else b"",
+        "embedder_id": EMBEDDER,
+        "trace_id": secrets.token_hex(16),
+    }
+    return Submission(**(values | fields))  # type: ignore[arg-type]
+
+
+class Bench:
+    """A state directory that can be opened, crashed and opened again."""
+
+    def __init__(self, root: Path, clock: Clock | None = None) -> None:
+        self.state = root / "state"
+        self.checkpoint = root / "beside" / "checkpoint.txt"
+        self.clock = clock or Clock()
+
+    def open(
+        self,
+        failpoint: Callable[[str], None] | None = None,
+        gate: Gate = GATE,
+        options: EmbeddedOptions | None = None,
+    ) -> EmbeddedStore:
+        """The store, opened or made."""
+        return open_embedded(
+            state=self.state,
+            checkpoint=self.checkpoint,
+            gate=gate,
+            ruleset=RULESET,
+            embedder_id=EMBEDDER,
+            dimension=DIMENSION,
+            clock=self.clock,
+            failpoint=failpoint or (lambda name: None),
+            options=options or EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26),
+        )
+
+
+def write(store: EmbeddedStore, *submissions: Submission) -> list[Outcome]:
+    """The outcomes of submissions that reach the writer together."""
+
+    async def all_of_them() -> list[Outcome]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(store.writer.submit(one)) for one in submissions]
+        return [task.result() for task in tasks]
+
+    return asyncio.run(all_of_them())
+
+
+def say(store: EmbeddedStore, text: str, principal: Principal = AGENT, **fields: object) -> Outcome:
+    """The outcome of one create."""
+    return write(store, submission_of(candidate_of(text, principal, **fields), principal))[0]
