@@ -1,7 +1,6 @@
 """What the operator API says and hears: one struct per body, shared by the server and the CLI.
 
-Routes, all under `/api/v1`, JSON both ways, operators only. Errors are
-`application/problem+json` with `status`, `title`, `detail`.
+Routes, all under `/api/v1`, operators only. Errors are problem details (RFC 9457).
 
     GET  /status                                   -> StatusView
     GET  /memories?tenant=&offset=&limit=&user_id= -> MemoryPage
@@ -27,13 +26,12 @@ Routes, all under `/api/v1`, JSON both ways, operators only. Errors are
     GET  /audit/checkpoint                         -> CheckpointView
     GET  /policy                                   -> PolicyView
     POST /policy/explain         ExplainRequest    -> ExplainView
-    POST /check                                    -> CheckView
-    POST /compact                                  -> CompactView
+    POST /check -> CheckView;  POST /compact -> CompactView
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -59,7 +57,7 @@ Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 
 
 class Empty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A body without fields; an empty body means the same."""
+    """A body without fields."""
 
 
 class StatusView(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,14 +243,28 @@ class NewKeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A promotion token for one text, one principal, one upgrade, one nonce."""
+    """Leave for one write of one principal to land in `to_class`, once.
+
+    The token covers every field of the write, so the write must repeat them exactly: this text,
+    this nonce, the class named as `to_class`, and what else is given here. `memory_id` makes it an
+    update, whose `from_class` must be the stored class; a new memory comes from no class, and
+    `from_class` is not looked at.
+    """
 
     principal: Wide
-    text: Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
-    from_class: MemoryClass
+    text: Annotated[str, Meta(min_length=1, max_length=TEXT_LEN_MAX)]
     to_class: MemoryClass
+    from_class: MemoryClass | None = None
     tenant: TenantName | None = None  # None: the tenant of the principal's key
     nonce: Annotated[str, Meta(min_length=1, max_length=NONCE_LEN_MAX)] | None = None
+    memory_id: Annotated[str, Meta(min_length=36, max_length=36)] | None = None
+    target: Wide = "memories"
+    source: SourceKind | None = None  # the label the write will claim
+    user_id: Wide | None = None
+    agent_id: Wide | None = None
+    run_id: Wide | None = None
+    app_id: Wide | None = None
+    metadata: dict[str, Any] | None = None
     expires_in_seconds: Annotated[int, Meta(ge=1, le=TOKEN_SECONDS_MAX)] = 600
 
 
@@ -365,10 +377,10 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     step: int | None
     memory_class: MemoryClass  # the effective one, after the class floor
-    source: SourceKind
-    basis: Basis
+    source: SourceKind | None
+    basis: Basis | None
     steps: tuple[ExplainStep, ...]
-    observation: str | None
+    observation: str
 
 
 class CheckView(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,278 @@
+"""What an operator may do, apart from HTTP: every command of the operator API as one method.
+
+It has no way of its own to change the store: a purge is a candidate that the gate judges, the rest
+are calls of the writer that leave a leaf each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.model import (
+    CandidateId,
+    ChangeKind,
+    Channel,
+    MemoryId,
+    Principal,
+    PrincipalId,
+    Tenant,
+)
+from policy.query import EVERYTHING, Compare, Field, Test
+from policy.verdict import InvariantBroken
+from proxy.admin_wire import (
+    AnchorList,
+    AnchorView,
+    CheckpointView,
+    CheckView,
+    CompactView,
+    ExplainView,
+    HeldView,
+    HistoryView,
+    LeafPage,
+    MemoryPage,
+    MemoryView,
+    OutcomeView,
+    PolicyView,
+    ProofView,
+    PurgeView,
+    ReviewList,
+    StatusView,
+    TrustList,
+    TrustView,
+)
+from proxy.credentials import Credentials
+from proxy.dialects.operation import Proposal, Write, Written
+from proxy.operator_views import (
+    anchor_view,
+    checkpoint_view,
+    held_view,
+    history_step,
+    leaf_view,
+    memory_view,
+    outcome_view,
+    proof_view,
+    trust_view,
+)
+from proxy.responses import NotFound
+from storage.interfaces import Anchor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.ruleset import Ruleset
+    from proxy.admin_wire import (
+        AnchorRequest,
+        ExplainRequest,
+        PurgeRequest,
+    )
+    from proxy.auth import Authenticator
+    from proxy.explain import Explainer
+    from proxy.fronts.memory import Performs
+    from proxy.surroundings import Surroundings
+    from proxy.tokens import TokenSigner
+    from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
+    from telemetry.events import TraceContext
+
+DIALECT = "admin"
+
+
+class OperateParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator's commands work on."""
+
+    writer: MemoryWriter
+    reader: MemoryReader
+    audit: AuditReader
+    session: Performs
+    signer: TokenSigner
+    authenticator: Authenticator
+    explainer: Explainer
+    ruleset: Callable[[], Ruleset]
+    # The TOML text that the ruleset in force was parsed from.
+    ruleset_text: Callable[[], str]
+    surroundings: Surroundings
+    observe: bool
+
+
+class Operate:
+    """One method per command; event loop only. `by` is the operator, and ends up in the leaf."""
+
+    def __init__(self, parts: OperateParts) -> None:
+        self._parts = parts
+        self.credentials = Credentials(
+            reader=parts.reader,
+            writer=parts.writer,
+            signer=parts.signer,
+            authenticator=parts.authenticator,
+            surroundings=parts.surroundings,
+        )
+
+    def status(self) -> StatusView:
+        """The store at a glance."""
+        status = msgspec.structs.asdict(self._parts.reader.status())
+        return msgspec.convert({**status, "observe": self._parts.observe}, StatusView)
+
+    async def memories(
+        self, tenant: Tenant, user_id: str | None, offset: int, limit: int
+    ) -> MemoryPage:
+        """Live memories of a tenant, newest first."""
+        where = (
+            EVERYTHING
+            if user_id is None
+            else Test(field=Field.USER_ID, compare=Compare.EQ, values=(user_id,))
+        )
+        page = await asyncio.to_thread(self._parts.reader.page, tenant, where, offset, limit)
+        return MemoryPage(
+            total=page.total,
+            offset=offset,
+            memories=tuple(memory_view(memory) for memory in page.memories),
+        )
+
+    def memory(self, tenant: Tenant, memory_id: MemoryId) -> MemoryView:
+        """One live memory.
+
+        Raises:
+            NotFound: There is none of that id in the tenant.
+        """
+        found = self._parts.reader.get(tenant, memory_id)
+        if found is None:
+            raise NotFound("there is no such memory in this tenant")
+        return memory_view(found)
+
+    def history(self, tenant: Tenant, memory_id: MemoryId) -> HistoryView:
+        """Every committed step of one memory.
+
+        Raises:
+            NotFound: There never was one of that id in the tenant.
+        """
+        entries = self._parts.reader.history(tenant, memory_id)
+        if not entries:
+            raise NotFound("there never was such a memory in this tenant")
+        return HistoryView(
+            memory_id=memory_id, steps=tuple(history_step(entry) for entry in entries)
+        )
+
+    async def purge(
+        self, by: Principal, memory_id: MemoryId, asked: PurgeRequest, trace: TraceContext
+    ) -> PurgeView:
+        """Erase one memory for good; judged by the gate like any change.
+
+        Raises:
+            NotFound: There is none of that id in the tenant.
+        """
+        principal = Principal(
+            principal_id=by.principal_id, tenant=Tenant(asked.tenant), channel=Channel.OPERATOR
+        )
+        proposal = Proposal(change=ChangeKind.PURGE, memory_id=memory_id)
+        result = await self._parts.session.perform(
+            principal, Write(proposals=(proposal,)), dialect=DIALECT, trace=trace
+        )
+        if not isinstance(result, Written) or len(result.items) != 1:
+            raise InvariantBroken("one proposal gives one item")
+        item = result.items[0]
+        if item.decision == "missing":
+            raise NotFound("there is no such memory in this tenant")
+        saved = None
+        if asked.compact and item.decision == "admit":
+            saved = await self._parts.writer.compact()
+        return PurgeView(
+            memory_id=memory_id,
+            decision=item.decision,
+            reason=item.reason.value if item.reason else None,
+            version=item.version,
+            leaf_index=item.leaf_index,
+            bytes_saved=saved,
+        )
+
+    def review(self, tenant: Tenant | None) -> ReviewList:
+        """Held candidates, oldest first, without content."""
+        held = self._parts.reader.held(tenant)
+        return ReviewList(held=tuple(held_view(one) for one in held))
+
+    def held(self, candidate_id: CandidateId) -> HeldView:
+        """One held candidate with its content, for a person to read.
+
+        Raises:
+            NotFound: Nothing of that id is held.
+        """
+        found = self._parts.reader.held_candidate(candidate_id)
+        if found is None:
+            raise NotFound("no candidate of that id is held")
+        return held_view(found)
+
+    async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
+        """Have a held candidate judged again with this person's approval."""
+        return outcome_view(await self._parts.writer.release(candidate_id, by.principal_id))
+
+    async def deny(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
+        """Refuse a held candidate."""
+        return outcome_view(await self._parts.writer.deny(candidate_id, by.principal_id))
+
+    def all_trust(self) -> TrustList:
+        """Every principal with a recorded trust."""
+        known = self._parts.reader.all_trust()
+        return TrustList(principals=tuple(trust_view(who, state) for who, state in known))
+
+    def trust(self, principal_id: PrincipalId) -> TrustView:
+        """One principal's standing; a newcomer's where it never wrote."""
+        return trust_view(principal_id, self._parts.reader.trust(principal_id))
+
+    async def restore_trust(self, by: Principal, principal_id: PrincipalId) -> TrustView:
+        """The way back up the ladder."""
+        state = await self._parts.writer.restore_trust(principal_id, by.principal_id)
+        return trust_view(principal_id, state)
+
+    def anchors(self, tenant: Tenant) -> AnchorList:
+        """The anchors of a tenant."""
+        known = self._parts.reader.anchors(tenant)
+        return AnchorList(anchors=tuple(anchor_view(anchor) for anchor in known))
+
+    async def put_anchor(self, by: Principal, asked: AnchorRequest) -> AnchorView:
+        """Register a source of truth, or replace the one of the same id."""
+        anchor = Anchor(
+            anchor_id=asked.anchor_id or self._parts.surroundings.random_hex(8),
+            tenant=Tenant(asked.tenant),
+            statement=asked.statement,
+            questions=asked.questions,
+            created_at_ms=self._parts.surroundings.now_ms(),
+        )
+        await self._parts.writer.put_anchor(anchor, by.principal_id)
+        return anchor_view(anchor)
+
+    async def leaves(self, offset: int, limit: int) -> LeafPage:
+        """A slice of the audit log."""
+        data = await asyncio.to_thread(self._parts.audit.leaves, offset, limit)
+        return LeafPage(
+            size=self._parts.audit.head().size,
+            offset=offset,
+            leaves=tuple(leaf_view(offset + at, leaf) for at, leaf in enumerate(data)),
+        )
+
+    async def prove(self, index: int) -> ProofView:
+        """That one leaf is in the signed log."""
+        return proof_view(await asyncio.to_thread(self._parts.audit.prove, index))
+
+    def checkpoint(self) -> CheckpointView:
+        """The signed head of the log."""
+        return checkpoint_view(self._parts.audit.head())
+
+    def policy(self) -> PolicyView:
+        """The ruleset in force."""
+        rules = self._parts.ruleset()
+        return PolicyView(digest=rules.digest, epoch=rules.epoch, text=self._parts.ruleset_text())
+
+    def explain(self, asked: ExplainRequest) -> ExplainView:
+        """What the gate would say; nothing is staged, logged or stored."""
+        now_ms = self._parts.surroundings.now_ms()
+        return self._parts.explainer.explain(asked, self._parts.ruleset(), now_ms)
+
+    async def check(self) -> CheckView:
+        """Walk the whole store, in a thread."""
+        report = await asyncio.to_thread(self._parts.reader.check)
+        return msgspec.convert(msgspec.structs.asdict(report), CheckView)
+
+    async def compact(self) -> CompactView:
+        """Rewrite the store without its free pages."""
+        return CompactView(bytes_saved=await self._parts.writer.compact())
