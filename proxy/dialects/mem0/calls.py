@@ -109,7 +109,7 @@ def call_of(request: HttpRequest) -> Call:
 
 
 def route_of(call: Call, known: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """The entry of `known` that this call is, with `*` for an id and `**` for the rest.
+    """The entry of `known` that this call is, with `*` for an id or name.
 
     Raises:
         UnknownWrite: No route, and the method may change something.
@@ -128,9 +128,6 @@ def route_of(call: Call, known: Iterable[tuple[str, str]]) -> tuple[str, str]:
 
 
 def _matches(pattern: list[str], parts: tuple[str, ...]) -> bool:
-    if pattern[-1] == "**":
-        # A name may hold a slash, which was percent-encoded when it was sent.
-        pattern = pattern[:-1] + [_WILD] * max(1, len(parts) - len(pattern) + 1)
     return len(pattern) == len(parts) and all(
         part != "" if wanted == _WILD else wanted == part
         for wanted, part in zip(pattern, parts, strict=True)

@@ -98,7 +98,7 @@ class Mem0Oss:
             ("DELETE", "memories/*"): writes.delete,
             ("GET", "memories/*/history"): _history,
             ("GET", "entities"): lambda _: ListEntities(note=Note(route="entities").text()),
-            ("DELETE", "entities/*/**"): _delete_entity,
+            ("DELETE", "entities/*/*"): _delete_entity,
         }
 
     def claims(self, request: HttpRequest) -> bool:
@@ -157,7 +157,7 @@ def _history(call: Call) -> Operation:
 
 
 def _delete_entity(call: Call) -> Operation:
-    return writes.delete_entity(call, call.parts[1], "/".join(call.parts[2:]))
+    return writes.delete_entity(call, call.parts[1], call.parts[2])
 
 
 def _encode_written(note: Note, items: tuple[WrittenItem, ...], answering: Answering) -> HttpReply:

@@ -116,7 +116,7 @@ class Mem0Platform:
             ("PUT", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("DELETE", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("GET", "v1/entities"): lambda _: ListEntities(note=Note(route="entities").text()),
-            ("DELETE", "v2/entities/*/**"): _delete_entity,
+            ("DELETE", "v2/entities/*/*"): _delete_entity,
             ("POST", "v1/exports"): _export,
             ("POST", "v1/exports/get"): _exported,
             ("GET", "v1/event/*"): _event,
@@ -177,7 +177,7 @@ def _history(call: Call) -> Operation:
 
 
 def _delete_entity(call: Call) -> Operation:
-    return writes.delete_entity(call, call.parts[2], "/".join(call.parts[3:]))
+    return writes.delete_entity(call, call.parts[2], call.parts[3])
 
 
 def _export(call: Call) -> Operation:
