@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from policy.verdict import InvariantBroken
 from storage.audit import Tree, encode_leaf, sign_checkpoint
 from storage.codec import ordinal_key
 from storage.errors import StoreCorrupt
@@ -43,8 +44,12 @@ class Nodes:
         return self._view.get(NODES, _node_key(level, index))
 
     def put(self, level: int, index: int, node: bytes) -> None:
-        """Not here: a view cannot write."""
-        raise TypeError("nodes can only be written through a draft")
+        """Not here.
+
+        Raises:
+            InvariantBroken: Always: a view cannot write.
+        """
+        raise InvariantBroken(f"a view cannot write node {index} of level {level}: {node.hex()}")
 
 
 class _DraftNodes(Nodes):

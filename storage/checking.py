@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -36,6 +35,8 @@ from storage.lmdb_store import HELD, IDS, LEAVES, NONCES, ROWS, TABLES, VECTORS
 from storage.rows import candidate_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from storage.codec import StoreHeader
     from storage.engine import Engine
     from storage.lmdb_store import View
@@ -264,10 +265,13 @@ class _Walk:
 
 
 class _Kept:
-    """Nodes of a tree that is rebuilt from its leaves alone; nobody asks for them."""
+    """Nodes of a tree that is rebuilt from its leaves alone."""
 
-    def get(self, _level: int, _index: int) -> bytes | None:
-        return None
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[int, int], bytes] = {}
 
-    def put(self, _level: int, _index: int, _node: bytes) -> None:
-        return
+    def get(self, level: int, index: int) -> bytes | None:
+        return self._nodes.get((level, index))
+
+    def put(self, level: int, index: int, node: bytes) -> None:
+        self._nodes[level, index] = node

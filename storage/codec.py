@@ -1,4 +1,5 @@
-"""Bytes on disk. Every value is `format byte | digest (16 bytes) | payload`, digest checked on read.
+# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
+"""Bytes on disk: every value is `format byte | 16-byte digest | payload`, checked on read.
 
 LMDB has no page checksums: a flipped bit comes back as another value. The digest covers the table,
 the key and the payload, so that a value moved to another key is noticed as well. Payloads are

@@ -17,7 +17,6 @@ import msgspec
 from policy.model import ChangeKind
 from storage.change import Change
 from storage.errors import OutcomeUnknown, StorageError, StoreCorrupt, StoreUnavailable
-from storage.interfaces import Outcome
 from storage.judging import Case
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from storage.catalogue import Catalogue
     from storage.change import Generation
     from storage.faiss_index import VectorIndex
-    from storage.interfaces import Failpoint, Submission
+    from storage.interfaces import Failpoint, Outcome, Submission
     from storage.judging import Judge
     from storage.keys import KeyedNames
     from storage.lmdb_store import LmdbStore, View
@@ -171,8 +170,8 @@ class Engine:
 
     def _forget(self, mine: dict[CandidateId, Submission]) -> None:
         """Destroy what was staged for nothing; after an unknown outcome, what is held may count."""
-        held = self.parts.staging.held_ids() if self.broken else frozenset[CandidateId]()
-        self.destroy([one for one in mine if one not in held])
+        held = self.parts.staging.held_ids()
+        self.destroy([one for one in mine if self.broken is None or one not in held])
 
     # ---- the transaction -----------------------------------------------------------------------
 

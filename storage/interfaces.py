@@ -14,8 +14,8 @@ from policy.model import (
     Basis,
     Candidate,
     CandidateId,
-    Claims,
     Channel,
+    Claims,
     Digest,
     Entity,
     HistoryEntry,
@@ -29,12 +29,13 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from policy.verdict import Reason
+from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
 
 if TYPE_CHECKING:
     from policy.facts import AnchorProbe, BudgetState, TokenState
     from policy.labels import Reading
     from policy.query import Filter
+    from policy.ruleset import Ruleset
     from policy.trust import TrustState
 
 
@@ -74,7 +75,7 @@ class Decision(enum.Enum):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The durable answer for one candidate. Carries no content except `memory` of an admitted one."""
+    """The durable answer for one candidate, without content but for an admitted one's `memory`."""
 
     candidate_id: CandidateId
     decision: Decision
@@ -168,7 +169,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
 class Failpoint(Protocol):
     """Called by name at each crash point of the write path; the shipped one does nothing."""
 
-    def __call__(self, name: str) -> None:
+    def __call__(self, name: str, /) -> None:
         """Return, raise, or kill the process."""
 
 
@@ -214,6 +215,17 @@ class MemoryWriter(Protocol):
 
     async def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
         """Register or replace an anchor; leaves a leaf."""
+        ...
+
+    async def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
+        """Feed a principal's soft score with what a memory of it turned out to be worth."""
+        ...
+
+    async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
+        """Put other rules in force for everything judged from here on; returned with their epoch.
+
+        Another digest is another epoch, with a leaf; the same digest changes nothing.
+        """
         ...
 
     async def compact(self) -> int:

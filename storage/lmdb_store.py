@@ -19,7 +19,7 @@ from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
 from storage.statedir import FILE_MODE, fsync_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from storage.codec import StoreHeader
@@ -181,7 +181,7 @@ class _Lease:
         self._closing = False
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
+    def shared(self) -> Generator[None]:
         with self._changed:
             self._changed.wait_for(lambda: not self._closing)
             self._readers += 1
@@ -194,7 +194,7 @@ class _Lease:
                     self._changed.notify_all()
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> Generator[None]:
         with self._changed:
             self._closing = True
             self._changed.wait_for(lambda: self._readers == 0)
@@ -281,7 +281,7 @@ class LmdbStore:
         return self._env
 
     @contextmanager
-    def reading(self) -> Iterator[View]:
+    def reading(self) -> Generator[View]:
         """A view of the last committed generation; keep it short. Not reentrant per thread.
 
         Raises:
