@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-
 from telemetry.collector import Collector, Delivery
+from telemetry.otlp import encoded
 from telemetry.pipe import Pipe, PipeCounts
 from telemetry.tracing import is_refusal, is_traced, resource_of, spans_of
 
@@ -108,7 +107,7 @@ class SpanPipe:
 
     def _send(self, groups: list[_Group], halvings: int) -> int:
         spans = [span for group in groups for span in group]
-        match self._collector.post(encode_spans(spans).SerializeToString()):
+        match self._collector.post(encoded(spans)):
             case Delivery.ARRIVED:
                 return len(groups)
             case Delivery.TOO_LARGE if halvings and len(groups) > 1:

@@ -50,7 +50,10 @@ class Pipe(Generic[T]):
         self._deliver = deliver
         self._ended = ended
         self._queue: deque[T] = deque()
-        self._lock = threading.Lock()  # for the counters; never held while anything waits
+        # The first guards what moves from the queue to the far side; whoever offers never takes
+        # it. The second guards one counter, for as long as adding to it takes.
+        self._moving = threading.Lock()
+        self._counting = threading.Lock()
         self._delivered = 0
         self._dropped = 0
         self._in_flight = 0
@@ -69,13 +72,12 @@ class Pipe(Generic[T]):
         if len(self._queue) < room and not self._abandoned:
             self._queue.append(event)
             return True
-        with self._lock:
-            self._dropped += 1
+        self._drop(1)
         return False
 
     def counts(self) -> PipeCounts:
         """What became of everything offered so far."""
-        with self._lock:
+        with self._moving, self._counting:
             waiting = len(self._queue) + self._in_flight
             return PipeCounts(
                 offered=self._delivered + self._dropped + waiting,
@@ -92,9 +94,9 @@ class Pipe(Generic[T]):
         """
         self._stop.set()
         self._thread.join(timeout_s)
-        with self._lock:
+        with self._moving:
             self._abandoned = True
-            self._dropped += len(self._queue) + self._in_flight
+            self._drop(len(self._queue) + self._in_flight)
             self._queue.clear()
             self._in_flight = 0
 
@@ -107,25 +109,17 @@ class Pipe(Generic[T]):
         self._ended()
 
     def _deliver_batch(self) -> None:
-        batch = self._taken()
-        with self._lock:
-            if self._abandoned:
-                self._dropped += len(batch)
-                return
+        with self._moving:
+            # Only this thread and `close` take events out, and `close` holds the lock as well.
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_LEN_MAX))]
             self._in_flight = len(batch)
         arrived = self._deliver(batch)
-        with self._lock:
+        with self._moving:
             if not self._abandoned:
                 self._delivered += arrived
-                self._dropped += len(batch) - arrived
+                self._drop(len(batch) - arrived)
                 self._in_flight = 0
 
-    def _taken(self) -> list[T]:
-        """The next batch; shorter where `close` empties the queue meanwhile."""
-        batch: list[T] = []
-        try:
-            while len(batch) < BATCH_LEN_MAX:
-                batch.append(self._queue.popleft())
-        except IndexError:
-            pass
-        return batch
+    def _drop(self, count: int) -> None:
+        with self._counting:
+            self._dropped += count
