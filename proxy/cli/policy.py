@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.gate import GATE
 from policy.model import TEXT_LEN_MAX, Channel, Claims, MemoryClass, SourceKind
 from policy.ruleset import RulesetError, parse_ruleset
 from proxy.admin_wire import DEFAULT_TENANT, ExplainRequest, ExplainView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.hypothetical import judge
 from proxy.cli.terminal import inert
+from proxy.explain import Explainer
 
 if TYPE_CHECKING:
     import argparse
 
+    from policy.facts import AnchorProbe
+    from policy.labels import Reading
+    from policy.model import Tenant
     from policy.ruleset import Ruleset
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
@@ -45,7 +49,7 @@ class _Explain(msgspec.Struct, frozen=True, kw_only=True):
     mapped: bool = False
     source: SourceKind | None = None
     channel: Channel = Channel.AGENT
-    claims: Claims = Claims.IGNORED
+    claims: Claims | None = None
     tenant: str = DEFAULT_TENANT
     token: bool = False
     trust: str = "trusted"
@@ -100,7 +104,7 @@ async def _explain(context: Context) -> Exit:
         class_named=not asked.mapped,
         source=asked.source,
         channel=asked.channel,
-        claims=asked.claims,
+        claims=_claims(asked),
         tenant=asked.tenant,
         token=asked.token,
         trust=asked.trust,
@@ -110,13 +114,28 @@ async def _explain(context: Context) -> Exit:
             view = await api.post("/policy/explain", ExplainView, request)
     else:
         try:
-            view = judge(request, _ruleset(Path(asked.ruleset)))
+            rules = _ruleset(Path(asked.ruleset))
         except RulesetError as error:
             raise CommandFailed(
                 Exit.FAILED, str(error), then="`mnemogate policy check` shows where"
             ) from error
+        view = Explainer(gate=GATE, probe=_no_anchors).explain(request, rules, 0)
     _show(context.terminal, view)
     return Exit.OK
+
+
+def _claims(asked: _Explain) -> Claims:
+    """A source that is named counts only on a channel whose labels are vouched for."""
+    if asked.claims is not None:
+        return asked.claims
+    return Claims.IGNORED if asked.source is None else Claims.TRUSTED
+
+
+def _no_anchors(
+    _tenant: Tenant, _reading: Reading, _text: str, _margin: float
+) -> tuple[AnchorProbe, ...]:
+    """Offline there is no store that could hold any."""
+    return ()
 
 
 def _show(terminal: Terminal, view: ExplainView) -> None:
@@ -132,7 +151,8 @@ def _show(terminal: Terminal, view: ExplainView) -> None:
     terminal.pairs(
         [
             ("lands in", view.memory_class.value),
-            ("source", f"{view.source.value} (by {view.basis.value})"),
+            ("source", "-" if view.source is None else view.source.value),
+            ("label rests on", "-" if view.basis is None else view.basis.value),
             ("agent sees", view.observation or "-"),
         ]
     )
@@ -153,11 +173,13 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mapped", action="store_true", help="as if a rule had chosen the class, not the client"
     )
-    parser.add_argument(
-        "--source", choices=words(SourceKind), help="as if attested (default: by the channel)"
-    )
+    parser.add_argument("--source", choices=words(SourceKind), help="what the client says it is")
     parser.add_argument("--channel", choices=words(Channel), help="default: agent")
-    parser.add_argument("--claims", choices=words(Claims), help="default: ignored")
+    parser.add_argument(
+        "--claims",
+        choices=words(Claims),
+        help="whether what the client says is believed (default: trusted with --source)",
+    )
     parser.add_argument("--tenant", help=f"whose anchors (default: {DEFAULT_TENANT})")
     parser.add_argument(
         "--token", action="store_true", help="as if a valid promotion token came along"

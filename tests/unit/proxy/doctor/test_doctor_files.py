@@ -1,0 +1,187 @@
+"""Doctor's file probes as two real users: green when separated, red when the directory is given."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.doctor.files import probe_files
+from proxy.doctor.finding import Aim, Finding, Standing
+from tests.unit.proxy.doctor.as_user import AGENT_UID, SIDECAR_UID, as_user, needs_root
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+pytestmark = needs_root
+
+_FILES = (
+    "store/data.mdb",
+    "store/lock.mdb",
+    "staging/data.mdb",
+    "staging/keys/held",
+    "segments/1.seg",
+    "secrets/store.key",
+    "secrets/log.key",
+    "secrets/token.key",
+    "gate.lock",
+)
+
+
+@pytest.fixture
+def state() -> Generator[Path]:
+    """A state directory of the sidecar's user below directories that everybody may enter."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        root = Path(name)
+        root.chmod(0o755)
+        directory = root / "state"
+        for file in _FILES:
+            path = directory / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"x")
+        (root / "copy").mkdir()
+        (root / "copy" / "checkpoint.txt").write_bytes(b"x")
+        (root / "conf").mkdir()
+        (root / "conf" / "mnemogate.toml").write_bytes(b"")
+        _give(root / "copy", SIDECAR_UID, 0o755)
+        _give(directory, SIDECAR_UID, 0o700)
+        yield directory
+
+
+def _give(root: Path, uid: int, mode: int) -> None:
+    for path in (root, *root.rglob("*")):
+        os.chown(path, uid, uid)
+        path.chmod(mode if path.is_dir() else mode & 0o666)
+
+
+def _probe(state: Path) -> dict[str, Finding]:
+    aim = Aim(
+        state=state,
+        checkpoint=state.parent / "copy" / "checkpoint.txt",
+        config=state.parent / "conf" / "mnemogate.toml",
+        data_url="http://127.0.0.1:9",
+        admin_url="http://127.0.0.1:9",
+        agent_key=None,
+        pids=(),
+    )
+    found = as_user(AGENT_UID, lambda: list(probe_files(aim)), list[Finding])
+    return {finding.id: finding for finding in found}
+
+
+ON_STATE = (
+    "state.list",
+    "state.create",
+    "store.write",
+    "store.lock",
+    "store.read",
+    "staging.write",
+    "staging.keys",
+    "segments.write",
+    "secrets.store.key",
+    "secrets.log.key",
+    "secrets.token.key",
+    "gate.lock",
+)
+
+
+def test_nothing_works_from_another_user(state: Path) -> None:
+    found = _probe(state)
+
+    failed = {name for name, finding in found.items() if finding.verdict is Standing.FAIL}
+    # The checkout the tests run from may be anybody's; it has a test of its own.
+    assert failed - {"code.write"} == set()
+    assert all(found[name].verdict is Standing.OK for name in ON_STATE)
+    assert found["checkpoint.write"].verdict is Standing.OK
+
+
+@pytest.mark.parametrize("name", ON_STATE)
+def test_every_probe_is_red_when_the_state_is_handed_over(name: str, state: Path) -> None:
+    _give(state, AGENT_UID, 0o700)
+
+    assert _probe(state)[name].verdict is Standing.FAIL
+
+
+def test_a_state_others_may_only_read_is_red_for_reading_alone(state: Path) -> None:
+    _give(state, SIDECAR_UID, 0o755)
+
+    found = _probe(state)
+
+    for name in ("state.list", "store.read", "secrets.store.key", "staging.keys"):
+        assert found[name].verdict is Standing.FAIL, name
+    for name in ("store.write", "state.create", "segments.write", "gate.lock"):
+        assert found[name].verdict is Standing.OK, name
+
+
+def test_a_writable_directory_above_lets_everything_be_replaced(state: Path) -> None:
+    os.chown(state.parent, AGENT_UID, AGENT_UID)
+
+    found = _probe(state)
+
+    for name in ("state.replace", "checkpoint.replace", "config.replace"):
+        assert found[name].verdict is Standing.FAIL, name
+    assert found["store.write"].verdict is Standing.OK
+
+
+def test_a_sticky_directory_above_protects_what_is_not_the_agents(state: Path) -> None:
+    state.parent.chmod(0o1777)
+    assert _probe(state)["state.replace"].verdict is Standing.OK
+
+    state.parent.chmod(0o777)
+    assert _probe(state)["state.replace"].verdict is Standing.FAIL
+
+
+def test_a_writable_checkpoint_copy_is_red(state: Path) -> None:
+    (state.parent / "copy" / "checkpoint.txt").chmod(0o666)
+
+    assert _probe(state)["checkpoint.write"].verdict is Standing.FAIL
+
+
+def test_a_writable_configuration_is_red(state: Path) -> None:
+    (state.parent / "conf" / "mnemogate.toml").chmod(0o644)
+    assert _probe(state)["config.write"].verdict is Standing.OK
+
+    (state.parent / "conf" / "mnemogate.toml").chmod(0o666)
+    assert _probe(state)["config.write"].verdict is Standing.FAIL
+
+
+def test_a_path_that_is_not_there_proves_nothing(state: Path) -> None:
+    found = _probe(state.parent / "elsewhere")
+
+    assert found["state.list"].verdict is Standing.SKIPPED
+
+
+def test_writable_program_files_are_red(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[Path] = []
+    monkeypatch.setattr("proxy.doctor.files._program_files", lambda: iter(files))
+    files.append(state.parent / "conf")
+    assert _probe(state)["code.write"].verdict is Standing.OK
+
+    files.append(state.parent / "copy")
+    (state.parent / "copy").chmod(0o777)
+    assert _probe(state)["code.write"].verdict is Standing.FAIL
+
+
+def test_a_container_engines_socket_is_red(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = state.parent / "conf" / "docker.sock"
+    socket.write_bytes(b"")
+    socket.chmod(0o660)
+    monkeypatch.setattr("proxy.doctor.files._ROOT_SOCKETS", (str(socket),))
+    assert _probe(state)["host.root_socket"].verdict is Standing.OK
+
+    socket.chmod(0o666)
+    assert _probe(state)["host.root_socket"].verdict is Standing.FAIL
+
+
+def test_a_probe_that_works_leaves_everything_as_it_was(state: Path) -> None:
+    _give(state, AGENT_UID, 0o700)
+    before = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
+
+    _probe(state)
+
+    after = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
+    assert after == before
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700

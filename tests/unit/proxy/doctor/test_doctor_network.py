@@ -1,0 +1,168 @@
+"""Doctor's listener probes against small servers that are closed, open, or half open."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from proxy.doctor.examine import examine
+from proxy.doctor.finding import Aim, Finding, Standing
+from proxy.doctor.network import probe_network
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AGENT_KEY = "agent-key-for-the-tests"
+
+Answer = Callable[[str, str, str | None, bytes], tuple[int, bytes]]
+
+
+@contextmanager
+def _server(answer: Answer) -> Generator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, data = answer(self.command, self.path, self.headers["Authorization"], body)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = _answer  # noqa: N815 - the base class's names
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _separated(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
+    if path.startswith("/api/"):
+        return (401 if credential is None else 403), b"{}"
+    if credential != f"Bearer {AGENT_KEY}":
+        return 401, b"{}"
+    if method == "GET":
+        return 200, b'{"incarnation": "abc-0"}'
+    if b'"L1"' in body:
+        return 403, b'{"reason": "source_class_forbidden"}'
+    return 201, b"{}"
+
+
+def _wide_open(*_request: object) -> tuple[int, bytes]:
+    return 200, b"{}"
+
+
+def _probe(url: str, state: Path, key: str | None = AGENT_KEY) -> dict[str, Finding]:
+    aim = Aim(
+        state=state,
+        checkpoint=None,
+        config=None,
+        data_url=url,
+        admin_url=url,
+        agent_key=key,
+        pids=(),
+    )
+    return {finding.id: finding for finding in probe_network(aim)}
+
+
+PROBES = (
+    "admin.anonymous.GET",
+    "admin.anonymous.POST",
+    "admin.agent_key.GET",
+    "admin.agent_key.POST",
+    "data.anonymous",
+    "data.agent_key.L1",
+)
+
+
+def test_listeners_that_refuse_are_green(tmp_path: Path) -> None:
+    with _server(_separated) as url:
+        found = _probe(url, tmp_path)
+
+    assert {name: found[name].verdict for name in PROBES} == dict.fromkeys(PROBES, Standing.OK)
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_listeners_that_let_everything_through_are_red(name: str, tmp_path: Path) -> None:
+    with _server(_wide_open) as url:
+        assert _probe(url, tmp_path)[name].verdict is Standing.FAIL
+
+
+def test_a_request_let_through_and_then_found_malformed_is_red(tmp_path: Path) -> None:
+    with _server(lambda *_request: (422, b"{}")) as url:
+        found = _probe(url, tmp_path)
+
+    assert found["admin.anonymous.POST"].verdict is Standing.FAIL
+    assert found["data.anonymous"].verdict is Standing.FAIL
+
+
+def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
+    def lands(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
+        status, answer = _separated(method, path, credential, body)
+        return (201, b"{}") if answer.startswith(b'{"reason"') else (status, answer)
+
+    with _server(lands) as url:
+        assert _probe(url, tmp_path)["data.agent_key.L1"].verdict is Standing.FAIL
+
+
+def test_the_policy_write_counts_once_however_often_doctor_runs(tmp_path: Path) -> None:
+    written: list[bytes] = []
+
+    def records(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
+        if method == "POST" and path == "/v1/memories" and credential is not None:
+            written.append(body)
+        return _separated(method, path, credential, body)
+
+    with _server(records) as url:
+        _probe(url, tmp_path)
+        _probe(url, tmp_path)
+
+    assert written[0] == written[1]
+    assert msgspec.json.decode(written[0])["nonce"] == "abc-0:mnemogate-doctor"
+
+
+def test_a_key_the_sidecar_does_not_take_proves_nothing(tmp_path: Path) -> None:
+    with _server(_separated) as url:
+        found = _probe(url, tmp_path, key="some-other-key")
+
+    assert found["data.agent_key.L1"].verdict is Standing.SKIPPED
+
+
+def test_without_an_agent_key_the_write_is_skipped(tmp_path: Path) -> None:
+    with _server(_separated) as url:
+        found = _probe(url, tmp_path, key=None)
+
+    assert found["data.agent_key.L1"].verdict is Standing.SKIPPED
+    assert "admin.agent_key.GET" not in found
+
+
+def test_nothing_there_is_skipped_and_never_called_proven(tmp_path: Path) -> None:
+    aim = Aim(
+        state=tmp_path / "none",
+        checkpoint=None,
+        config=None,
+        data_url="http://127.0.0.1:9",
+        admin_url="http://127.0.0.1:9",
+        agent_key=None,
+        pids=(),
+    )
+
+    found = examine(aim)
+
+    by_id = {finding.id: finding.verdict for finding in found.findings}
+    assert by_id["data.anonymous"] is Standing.SKIPPED
+    assert by_id["process.mem"] is Standing.SKIPPED
+    assert not found.proven
