@@ -1,0 +1,134 @@
+"""What the documents say is held against the code: settings, commands, reasons, paths, links."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from policy.verdict import Reason
+from proxy.cli.parser import COMMANDS
+from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
+from proxy.dialects.native import Native
+from proxy.settings import setting_table
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/*.md")
+    for path in ROOT.glob(pattern)
+)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
+PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
+
+
+def _text(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+def _rows(text: str, heading: str) -> list[str]:
+    """The rows of the first table below a heading, without its head."""
+    below = text.split(f"\n{heading}\n", 1)[1]
+    table = [line for line in below.split("\n## ", 1)[0].splitlines() if line.startswith("|")]
+    return table[2:]
+
+
+def test_the_readme_lists_every_setting_with_its_default_and_meaning() -> None:
+    expected = [
+        f"| `{name}` | {f'`{default}`' if default else ''} | {meaning} |"
+        for name, _variable, default, meaning in setting_table()
+    ]
+    assert _rows(README, "## Settings") == expected
+
+
+def test_each_setting_has_the_environment_variable_the_readme_promises() -> None:
+    assert all(variable == f"MNEMOGATE_{name.upper()}" for name, variable, _, _ in setting_table())
+
+
+def test_the_readme_lists_every_command_in_the_parsers_words() -> None:
+    expected = [f"| `mnemogate {' '.join(c.words)}` | {c.summary} |" for c in COMMANDS]
+    assert _rows(README, "## Commands") == expected
+
+
+def test_each_dialect_states_its_posture() -> None:
+    stated = [row.split("|")[1].strip(" `") for row in _rows(README, "## Dialects")]
+    assert stated == [Native.name, Mem0Platform.name, Mem0Oss.name]
+
+
+def test_every_reason_is_explained_once_and_in_order() -> None:
+    explained = re.findall(r"^\| `([a-z_]+)` \|", _text("docs/reasons.md"), re.MULTILINE)
+    assert explained == [reason.value for reason in Reason]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_and_named_files_exist(document: str) -> None:
+    text = _text(document)
+    linked = [
+        (ROOT / document).parent / target
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    ]
+    named = [
+        ROOT / path
+        for path in re.findall(r"`((?:policy|proxy|storage|telemetry|tests|docs)/[^`…<* ]+)`", text)
+    ]
+    assert [path for path in (*linked, *named) if not path.exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_named_make_targets_exist(document: str) -> None:
+    makefile = _text("Makefile")
+    named = set(re.findall(r"\bmake ([a-z][a-z-]+)\b(?=[`\s])", "\n".join(_code(_text(document)))))
+    assert {target for target in named if f"\n{target}:" not in makefile} == set()
+
+
+def _code(text: str) -> list[str]:
+    """Inline code and fenced blocks: prose may use the word "make" as well."""
+    return re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL)
+
+
+def test_decision_numbers_are_unique_and_all_are_listed() -> None:
+    files = sorted(path.name for path in (ROOT / "docs/decisions").glob("0*.md"))
+    assert [name[:3] for name in files] == [f"{number:03}" for number in range(1, len(files) + 1)]
+    listed = re.findall(r"\]\((0[^)]+)\)", _text("docs/decisions/README.md"))
+    assert listed == files
+
+
+def test_every_decision_says_what_would_change_our_mind() -> None:
+    for path in (ROOT / "docs/decisions").glob("0*.md"):
+        headings = re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == ["Options", "Decision", "Drawbacks", "What would change our mind"], path
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_locks_agree_with_each_other_and_pin_by_hash_alone() -> None:
+    pins: dict[str, str] = {}
+    for lock in (*LOCKS, "requirements-minilm.lock"):
+        text = _text(lock)
+        for name, pinned in PINNED.findall(text):
+            assert pins.setdefault(_normal(name), pinned) == pinned, f"{lock}: {name}"
+        for requirement in re.split(r"\n(?=[A-Za-z0-9])", text):
+            assert "==" not in requirement or "--hash=sha256:" in requirement, requirement[:60]
+        assert not re.search(r"^-|://|file:|^/", text, re.MULTILINE), lock
+
+
+def test_the_lock_pins_every_declared_dependency() -> None:
+    project = tomllib.loads(_text("pyproject.toml"))
+    declared = {
+        _normal(re.split(r"[\[<>=!~ ]", requirement)[0])
+        for requirement in project["project"]["dependencies"]
+    }
+    locked = {_normal(name) for name, _ in PINNED.findall(_text("requirements.lock"))}
+    assert declared <= locked
+
+
+def test_what_is_left_out_of_the_lock_is_not_in_it() -> None:
+    listed = _text("Makefile").split("NOT_LOCKED := ", 1)[1].split("\n\n", 1)[0]
+    left_out = set(listed.replace("\\", " ").split())
+    locked = {_normal(name) for name, _ in PINNED.findall(_text("requirements.lock"))}
+    assert locked & left_out == set()
