@@ -24,12 +24,24 @@ class Language(enum.Flag):
     INJECTION = enum.auto()
 
 
+class Shapes(msgspec.Struct, frozen=True):
+    """One pattern for each kind of place; None where there is none."""
+
+    anywhere: re.Pattern[str] | None
+    at_start: re.Pattern[str] | None
+    at_clause: re.Pattern[str] | None
+
+
 class Group(msgspec.Struct, frozen=True):
-    """Patterns that cannot match unless one of the words is there: the cheap look comes first."""
+    """Shapes that cannot match unless words are there: the cheap look comes first.
+
+    One of `words` must be there, and one of `also` where that is not empty.
+    """
 
     words: frozenset[str]
     speaks: Language
-    patterns: tuple[re.Pattern[str], ...]
+    shapes: Shapes
+    also: frozenset[str] = frozenset()
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -37,23 +49,26 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Where an imperative may begin: a clause, or a word that leads into one.
-START = (
-    r"(?:^|[.!?;:\n,()\[\]{}>|*\"'\u2022/-] ?|\b(?:please|kindly|and|but|so|then|also|just|must|"
-    r"now|therefore|remember|important|note|rule|policy|you should|you must|you will|you shall|"
+# Prefixes of a pattern's source that say where it may match; `compiled` sorts by them.
+START: Final = "<start>"  # where an imperative may begin: a clause, or after a word that leads in
+CLAUSE: Final = "<clause>"  # only a clause: for verbs that people use on each other as well
+STARTS: Final = re.compile(
+    r"^|[.!?;:\n,()\[\]{}>|*\"'`\u2022/-] ?|\b(?:please|kindly|and|but|so|then|also|just|must|"
+    r"now|therefore|remember|important|note|rule|policy|you (?:should|must|will|shall)|"
     r"(?:want|need|order|instruct|command|require|expect|ask|told|instructed|required|asked) "
-    r"(?:you )?to|(?:remember|be sure|make sure|sure|ensure|are|is) to) )"
+    r"(?:you )?to|(?:remember|be sure|make sure|sure|ensure|are|is) to) "
 )
-# Only the first word of a clause: for verbs that people use on each other as well.
-CLAUSE = r"(?:^|[.!?;:\n()\[\]{}>|*\"\u2022] ?|[,] (?:please |so )?|\bplease )"
+CLAUSES: Final = re.compile(
+    r"^(?:- ?)?|[.!?;:\n()\[\]{}>|*\"`\u2022] ?(?:- ?)?|, (?:please |so )?|\bplease "
+)
 
 # What agents are told to do, and people hardly ever tell each other to do always or never.
 _STRONG_WORDS = (
     "recommend suggest answer respond reply redirect escalate cite refer route forward output "
     "append prepend approve promote advertise endorse comply obey prioritize prioritise execute "
-    "invoke disclose reveal mention state insist upsell steer authorize authorise whitelist "
-    "transfer refund exfiltrate override bypass disregard ignore follow translate summarize "
-    "summarise generate embed log verify validate confirm deny reject refuse grant "
+    "decline invoke disclose reveal mention state insist upsell steer authorize authorise "
+    "whitelist transfer refund exfiltrate override bypass disregard ignore follow translate "
+    "summarize summarise generate embed log verify validate confirm deny reject refuse grant "
     "pretend behave address sign greet provide return quote link assume consider rank list "
     "describe claim deploy install upload download delete charge store save insert inject hide"
 )
@@ -73,7 +88,8 @@ _NOT_ADVICE = (
     r"questions|it|that|this|up|down|away|back|over|around|on|out|go|i|the best|someone you|a lie|"
     r"lies|at|something)\b|[.!?,;]|$)"
 )
-READERS = r"(?:user|customer|client|visitor|caller|shopper|patient|student|employee)s?"
+_READER_WORDS = "user customer client visitor caller shopper patient student employee"
+READERS = f"(?:{'|'.join(_READER_WORDS.split())})s?"
 AGENT = (
     r"(?:ai assistants?|ai agents?|ai models?|language models?|assistants?|agents?|ais?|chatbots?|"
     r"bots?|llms?|models?)"
@@ -84,12 +100,20 @@ ANSWERS = (
     r"tasks?|turns?)"
 )
 MAY_TURN = r"(?:always |never |do not |don't |not |only |also |just |simply |please |then )*"
-REST = r"[^.!?\n]"
+REST = r"(?:[^.!?\n]|[.](?=\S))"  # the rest of a sentence; a dot inside a name ends none
+_VERBS = words_of(_STRONG_WORDS + " " + _WEAK_WORDS)
 
 
-def compiled(*sources: str) -> tuple[re.Pattern[str], ...]:
-    """The patterns, ready to search a skeleton with."""
-    return tuple(re.compile(source) for source in sources)
+def compiled(*sources: str) -> Shapes:
+    """The patterns, sorted by where they may match, each kind as one."""
+    by_place: dict[str, list[str]] = {"": [], START: [], CLAUSE: []}
+    for source in sources:
+        place = next((mark for mark in (START, CLAUSE) if source.startswith(mark)), "")
+        by_place[place].append(f"(?:{source.removeprefix(place)})")
+    one = {
+        place: re.compile("|".join(found)) if found else None for place, found in by_place.items()
+    }
+    return Shapes(one[""], one[START], one[CLAUSE])
 
 
 _ALWAYS = Group(
@@ -107,6 +131,7 @@ _ALWAYS = Group(
         r"escalated|skipped|ignored|disclosed|revealed|executed|returned|assumed|denied|refunded)",
         r"\bmust (?:always|never) be (?:used|given|included|shown|sent|called|run|asked)\b",
     ),
+    also=_VERBS | words_of("be"),
 )
 
 _FUTURE_WORD = (
@@ -132,6 +157,7 @@ _FUTURE = Group(
         rf"in (?:all |any |every )?(?:future|subsequent) {ANSWERS}|"
         rf"for (?:all|any|every) (?:future|subsequent) {ANSWERS})\b",
     ),
+    also=_VERBS | words_of("are must only always never act"),
 )
 
 _ASKING = (
@@ -142,6 +168,10 @@ _ASKING = (
     r"includes|about)\b|(?:you(?: are|'re) )?(?:answering|responding|replying|recommending|"
     r"prompted|queried|discussing (?:with )?the user)\b)"
 )
+_ASKED = words_of(
+    "asked asks ask prompt query question request conversation topic discussion answering "
+    "responding replying recommending prompted queried discussing"
+) | words_of(" ".join(f"{reader} {reader}s" for reader in _READER_WORDS.split()))
 _CONDITION = Group(
     words_of("when whenever if once time anytime should"),
     Language.DIRECTIVE,
@@ -155,14 +185,18 @@ _CONDITION = Group(
         rf"find|hear|write|search|call|use)\b{REST}{{0,120}}?[,:] ?{MAY_TURN}{STRONG}\b"
         r"(?! (?:your(?:self)?)\b)",
     ),
+    also=_ASKED | words_of("see receive encounter detect read find hear write search call use"),
 )
 
 _OBLIGED = Group(
-    words_of("must shall required instructed obliged ordered programmed authorized authorised are"),
+    words_of(
+        "must shall required instructed obliged ordered programmed authorized authorised expected "
+        "told circumstances"
+    ),
     Language.DIRECTIVE,
     compiled(
         rf"\byou (?:must|shall|are (?:required|instructed|obliged|ordered|programmed|authorized|"
-        rf"authorised|expected|to)(?: to)?|have been (?:instructed|told|programmed|ordered) to) "
+        rf"authorised|expected) to|have been (?:instructed|told|programmed|ordered) to) "
         rf"(?:always |never |not |only |now )*{STRONG}\b(?! (?:your(?:self)?)\b)",
         rf"\byou (?:must|shall|are (?:required|instructed|obliged|ordered|programmed) to) "
         rf"(?:always|never|only|not) {_WEAK}\b{_NOT_ADVICE}"
@@ -188,6 +222,8 @@ _THIRD_PERSON = Group(
         rf"{CLAUSE}(?:dear |hey )?(?:ai|assistant|chatbot|llm|ai assistant|ai agent),? "
         rf"(?:please |you must |you should |you will )?{MAY_TURN}{ANY}\b",
     ),
+    also=_VERBS
+    | words_of("attention important instruction instructions note notice message reminder memo"),
 )
 
 _READER = Group(
@@ -205,12 +241,17 @@ _READER = Group(
         r"(?:user|customer|client|visitor|caller|shopper)s?\b",
         rf"{CLAUSE}(?:tell|inform|instruct|convince|persuade|advise|steer|direct|redirect) users\b",
     ),
+    also=words_of(
+        "recommend suggest promote advertise endorse prioritize prioritise steer redirect "
+        "route refer direct push upsell point tell inform instruct convince persuade notify warn "
+        "advise ask charge encourage"
+    ),
 )
 
 _ROLE = Group(
     words_of(
-        "your task role goal objective instructions instruction mission directive purpose persona "
-        "job identity treat consider regard assume address remember store save add"
+        "task role goal objective instructions instruction mission directive purpose persona job "
+        "identity priority behavior behaviour prompt rule rules policy policies"
     ),
     Language.DIRECTIVE,
     compiled(
@@ -220,15 +261,31 @@ _ROLE = Group(
         rf"{_NOT_ADVICE}",
         r"\byour (?:new|real|true|actual|updated) (?:task|role|objective|instructions?|directive|"
         r"persona|identity|system prompt|rules?|polic(?:y|ies)) (?:is|are)\b",
+    ),
+    also=words_of("your"),
+)
+
+_TREAT = Group(
+    words_of("treat consider regard assume address"),
+    Language.DIRECTIVE,
+    compiled(
         rf"{CLAUSE}(?:always )?(?:treat|consider|regard|assume)\b{REST}{{1,80}}\b(?:as|to be|is|"
         r"are|comes? from) (?:an? |the )?(?:fully |already |always )?(?:trusted|authoritative|"
         r"admin(?:istrator)?s?|safe|verified|true|approved|authori[sz]ed|legitimate|official|"
         r"pre-?approved|valid|system (?:prompt|message|instructions?))\b",
         rf"{CLAUSE}address (?:me|the user|them|users|him|her) (?:as|by|only)\b",
+    ),
+)
+
+_STORE = Group(
+    words_of("save store add write commit remember record"),
+    Language.DIRECTIVE,
+    compiled(
         rf"{CLAUSE}(?:please )?(?:save|store|add|write|commit|remember|record) (?:this|that|it|"
         r"the following)\b(?: \w+){0,3}? (?:to|in|into|as) (?:your |the |an? )?(?:\w+[ -]){0,2}"
         r"(?:memory|memories|policy|rules?|instructions?|system prompt)\b",
     ),
+    also=words_of("memory memories policy rule rules instruction instructions prompt"),
 )
 
 _FORMAT = Group(
@@ -252,6 +309,7 @@ _FORMAT = Group(
         r"(?:responses?|answers?|replies|outputs?|recommendations?)\b",
         rf"{CLAUSE}(?:speak|respond|answer|reply) only\b",
     ),
+    also=words_of("your all any every each respond answer reply ensure sure only"),
 )
 
 _SKIP = Group(
@@ -276,12 +334,19 @@ _DO_NOT = Group(
     Language.DIRECTIVE,
     compiled(
         rf"{CLAUSE}(?:you (?:must|should|shall|may|will|can) not|do not|don't|stop|avoid)"
-        r"(?: ever)? (?:recommend(?:ing)?|suggest(?:ing)?|mention(?:ing)?|disclos(?:e|ing)|reveal(?:ing)?|"
-        r"cit(?:e|ing)|refus(?:e|ing)|answer(?:ing)?|respond(?:ing)?|reply(?:ing)?|"
-        r"approv(?:e|ing))\b(?! (?:it|that|this|me|him|her|them|your?|yourself|to me)\b|[.!?,;]|$)",
+        r"(?: ever)? (?:recommend(?:ing)?|suggest(?:ing)?|mention(?:ing)?|disclos(?:e|ing)|"
+        r"reveal(?:ing)?|cit(?:e|ing)|refus(?:e|ing)|answer(?:ing)?|respond(?:ing)?|"
+        r"reply(?:ing)?|approv(?:e|ing))\b(?! (?:it|that|this|me|him|her|them|your?|"
+        r"yourself|to me)\b|[.!?,;]|$)",
+    ),
+    also=words_of(
+        "recommend recommending suggest suggesting mention mentioning disclose disclosing reveal "
+        "revealing cite citing refuse refusing answer answering respond responding reply replying "
+        "approve approving"
     ),
 )
 
 DIRECTIVES: Final = (
-    _ALWAYS, _FUTURE, _CONDITION, _OBLIGED, _THIRD_PERSON, _READER, _ROLE, _FORMAT, _SKIP, _DO_NOT,
+    _ALWAYS, _FUTURE, _CONDITION, _OBLIGED, _THIRD_PERSON, _READER, _ROLE, _TREAT, _STORE, _FORMAT,
+    _SKIP, _DO_NOT,
 )  # fmt: skip

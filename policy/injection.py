@@ -6,6 +6,7 @@ matrix does not depend on what is found here.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from policy.directive import REST, START, STRONG, Group, Language, compiled, words_of
@@ -66,8 +67,10 @@ _MARKERS = Group(
 
 _IDENTITY = Group(
     words_of(
-        "you you're act behave respond operate pretend jailbreak jailbroken mode dan roleplay "
-        "restrictions unrestricted"
+        "mode longer jailbroken unrestricted unfiltered dan allowed authorized authorised "
+        "permitted ai assistant chatbot bot model llm persona agent act behave operate "
+        "pretend roleplay jailbreak restrictions filters guidelines constraints admin developer "
+        "root anything"
     ),
     Language.INJECTION,
     compiled(
@@ -101,6 +104,10 @@ _SECRECY = Group(
         rf"{START}(?:hide|conceal)\b{REST}{{1,60}}\bfrom (?:the )?(?:users?|human|operator|owner|"
         r"administrators?|admins?|developers?|logs?|audit)\b",
     ),
+    also=words_of(
+        "user users human operator owner administrator administrators admin admins developer "
+        "developers logs audit"
+    ),
 )
 
 _SECRETS = (
@@ -127,6 +134,12 @@ _EXFILTRATION = Group(
         r"(?:prompt|message|instructions?)|(?:hidden|initial|secret|internal) (?:system )?"
         r"(?:instructions?|prompt))\b",
     ),
+    also=words_of(
+        "key keys password passwords credential credentials token tokens secret secrets "
+        "conversation conversations history chat prompt prompts data card cards list lists memory "
+        "memories database inbox env variables cookies instructions system hidden all every each "
+        "any your"
+    ),
 )
 
 _ELSEWHERE = Group(
@@ -149,11 +162,11 @@ INJECTIONS: Final = (_OVERRIDE, _MARKERS, _IDENTITY, _SECRECY, _EXFILTRATION, _E
 
 # The same phrases with nothing between their words, as spaced-out letters are once joined.
 _DROP_JOINED = r"(?:ignore|disregard|forget|override|bypass)"
-JOINED_INJECTION: Final = compiled(
+JOINED_INJECTION: Final = re.compile(
     rf"{_DROP_JOINED}(?:all|any|the|your|these|my|of)*(?:previous|prior|earlier|above|preceding|"
-    r"instructions?|rules|systemprompt|guidelines|safety)",
+    r"instructions?|rules|systemprompt|guidelines|safety)|"
     r"(?:reveal|print|show|repeat)(?:me|the|your)*systemprompt|donottelltheuser|developermode",
 )
-JOINED_DIRECTIVE: Final = compiled(
+JOINED_DIRECTIVE: Final = re.compile(
     rf"(?:always|never){STRONG}|fromnowon|infutureresponses|youmust(?:always|never)",
 )

@@ -38,6 +38,8 @@ _AFTER_CASE = ASCII_LOOKALIKES | _PUNCTUATION
 _INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cc", "Cs", "Co", "Cn"})
 
 _SPACES = re.compile(r"[^\S\n]*\n\s*|[^\S\n]{2,}|[^\S\n ]")
+# The cheap look for the next one.
+_SEPARATED = re.compile(r"[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w")
 # Four or more single characters with the same separator between them: "i g n o r e", "i.g.n".
 _SPACED_OUT = re.compile(r"(?<![^\W_])[^\W_](?:([ .\-_*|/,:+~])[^\W_])(?:\1[^\W_]){2,}(?![^\W_])")
 
@@ -73,8 +75,12 @@ def skeleton(text: str) -> str:
     if not text.isascii():
         text = _fold(text)
     text = text.lower()
-    text = _SPACES.sub(_one_space, text).strip()
-    return _SPACED_OUT.sub(_joined, text)
+    # Spaced-out letters first: between their words stand wider gaps, and those go next.
+    if _SEPARATED.search(text):
+        text = _SPACED_OUT.sub(_joined, text)
+    if "  " in text or not text.isprintable():
+        text = _SPACES.sub(_one_space, text)
+    return text.strip()
 
 
 def _fold(text: str) -> str:

@@ -80,7 +80,9 @@ def escaped(char: str) -> str:
 def source() -> str:
     """The whole text of the generated module."""
     version = importlib.metadata.version("confusable_homoglyphs")
-    lines = [_HEADER.format(source=f"confusable_homoglyphs {version} (Unicode 15.1 confusables.txt)")]
+    lines = [
+        _HEADER.format(source=f"confusable_homoglyphs {version} (Unicode 15.1 confusables.txt)")
+    ]
     for plain, chars in sorted(table().items()):
         line = f'    "{plain}": "{"".join(map(escaped, chars))}",\n'
         if len(line) <= _LINE_LEN_MAX:
