@@ -37,9 +37,10 @@ _NORM_MIN: Final = 1e-6
 class StaticEmbedder:
     """The mean of static token vectors (WordLlama l2_supercat, 256 dimensions), unit norm.
 
-    Deterministic: the same text gives the same bytes, alone or in a batch, on any thread. Text
-    without a token (the empty one), or whose tokens cancel out, gets the vector of the unknown
-    token. Spellings of special tokens in a text are text.
+    Word order does not count, so texts of the same tokens are as good as equal. Deterministic: the
+    same text gives the same bytes, alone or in a batch, on any thread. Text without a token (the
+    empty one), or whose tokens cancel out, gets the vector of the unknown token. Spellings of
+    special tokens in a text are text.
     """
 
     def __init__(self, files: ModelFiles = STATIC_FILES) -> None:
@@ -68,7 +69,7 @@ class StaticEmbedder:
             ids = encoding.ids or [_UNKNOWN_TOKEN]
             # Row after row, so that a text's sum does not depend on its neighbours in the batch.
             np.add.reduce(self._table.take(ids, axis=0), axis=0, out=sums[at])
-        return _unit_rows(sums, self._table[_UNKNOWN_TOKEN])
+        return unit_rows(sums, self._table[_UNKNOWN_TOKEN])
 
 
 def resolve_embedder(name: str) -> Embedder:
@@ -85,7 +86,8 @@ def resolve_embedder(name: str) -> Embedder:
     raise EmbedderUnavailable(f"no embedder {name!r}; choose one of {', '.join(EMBEDDER_NAMES)}")
 
 
-def _unit_rows(sums: NDArray[np.float32], substitute: NDArray[np.float32]) -> list[bytes]:
+def unit_rows(sums: NDArray[np.float32], substitute: NDArray[np.float32]) -> list[bytes]:
+    """Each row at unit norm, in the order given; a row without a direction becomes `substitute`."""
     norms = _norms(sums)
     lost = norms < _NORM_MIN
     if lost.any():

@@ -206,12 +206,7 @@ class VectorIndex:
         if allowed is not None and sum(part.allowed for part in parts) <= NARROW_LEN:
             parts = [_gathered(parts, self._dimension)] if parts else []
         found = [_top(part, vector, limit + _SLACK) for part in parts]
-        pool = np.concatenate([scores for _, scores in found]) if found else np.empty(0, "f4")
-        if len(pool) <= limit:
-            floor = -np.inf
-        else:
-            floor = float(np.partition(pool, -limit)[-limit]) - 2 * _SCORE_ERROR
-        return _ranked(parts, found, vector, floor)[:limit]
+        return _ranked(parts, found, vector, limit)
 
     def _fill(self, ordinals: Ordinals, vectors: Floats) -> int:
         """Copy what fits into the tail, publish it, seal the tail when full; rows taken."""
@@ -344,19 +339,30 @@ def _selector(part: _Part) -> Any:  # noqa: ANN401 - FAISS has no useful types
     return _faiss.SearchParameters(sel=_faiss.IDSelectorBitmap(bits))
 
 
+def _floor(found: Sequence[tuple[Ordinals, Floats]], limit: int) -> float:
+    """The rounded score that every row of the answer reaches."""
+    pool = np.concatenate([scores for _, scores in found])
+    if len(pool) <= limit:
+        return -np.inf
+    return float(np.partition(pool, -limit)[-limit]) - 2 * _SCORE_ERROR
+
+
 def _ranked(
     parts: Sequence[_Part],
     found: Sequence[tuple[Ordinals, Floats]],
     query: Floats,
-    floor: float,
+    limit: int,
 ) -> list[tuple[int, float]]:
-    """Rows from `floor` up, scored again in double precision, best and oldest first.
+    """The `limit` best rows, scored again in double precision, best and oldest first.
 
     The rounded score of one vector depends on where it lies; equal texts must tie exactly, so that
     the order of an answer says nothing of segments and never changes between two reads.
     """
+    if not parts:
+        return []
     ordinals: list[Ordinals] = []
     scores: list[NDArray[np.float64]] = []
+    floor = _floor(found, limit)
     wide = query.astype(np.float64)
     for part, (positions, rounded) in zip(parts, found, strict=True):
         chosen = positions[rounded >= floor]
@@ -367,8 +373,6 @@ def _ranked(
             block = chosen[start : start + _RESCORE_ROWS]
             ordinals.append(part.ordinals[block])
             scores.append((part.vectors[block].astype(np.float64) * wide).sum(axis=1))
-    if not ordinals:
-        return []
-    names, exact = np.concatenate(ordinals), np.concatenate(scores).clip(-1.0, 1.0)
+    names, exact = np.concatenate(ordinals), np.concatenate(scores)
     order = np.lexsort((names, -exact))
-    return [(int(names[at]), float(exact[at])) for at in order]
+    return [(int(names[at]), float(exact[at].clip(-1.0, 1.0))) for at in order[:limit]]
