@@ -128,7 +128,10 @@ class GuardedConnection(RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer is under way already")
         body = _MALFORMED if status < 500 else _INTERNAL  # noqa: PLR2004
-        response = web.Response(status=status, body=body, content_type=PROBLEM_TYPE)
+        # aiohttp's own Server header tells every version to whoever sends one broken line.
+        response = web.Response(
+            status=status, body=body, content_type=PROBLEM_TYPE, headers={"Server": "mnemogate"}
+        )
         response.force_close()
         return response
 

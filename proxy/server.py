@@ -207,7 +207,12 @@ class Listener:
                 error_type=answered.error_type,
             )
         )
-        return _response(request, answered.reply, trace, answering)
+        response = _response(answered.reply, trace, answering)
+        if answered.route == REFUSED_ROUTE or not request.content.is_eof():
+            # After a request that could not be read in one way only, or whose body was left, what
+            # follows on the connection must not be read as the next one.
+            response.force_close()
+        return response
 
     async def _answer(
         self, request: BaseRequest, trace: TraceContext, answering: Answering
@@ -246,9 +251,7 @@ class Listener:
         return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
 
 
-def _response(
-    request: BaseRequest, reply: HttpReply, trace: TraceContext, answering: Answering
-) -> web.Response:
+def _response(reply: HttpReply, trace: TraceContext, answering: Answering) -> web.Response:
     response = web.Response(status=reply.status, body=reply.body, reason=reply.phrase)
     for name, value in reply.headers:
         response.headers[name] = value
@@ -259,9 +262,6 @@ def _response(
     response.headers["Mnemogate-Trace-Id"] = trace.trace_id
     response.headers["X-Request-ID"] = answering.request_id
     response.headers["Server"] = "mnemogate"
-    if not request.content.is_eof():
-        # What is left of the body must not be read as the next request.
-        response.force_close()
     return response
 
 

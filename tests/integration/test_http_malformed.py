@@ -1,0 +1,225 @@
+"""Every malformed request ends in a 4xx or a close, stores nothing, and gets no traceback."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.integration.http_bench import (
+    AGENT_KEY,
+    Bench,
+    parse,
+    read_all,
+    request_bytes,
+    running,
+)
+
+CANARY = "violet-canary-7731"
+AUTH = f"Authorization: Bearer {AGENT_KEY}\r\n"
+HEAD = f"POST /v1/memories HTTP/1.1\r\nHost: localhost\r\n{AUTH}".encode()
+GOOD = b'{"text":"' + CANARY.encode() + b'"}'
+CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(GOOD), GOOD)
+LENGTH = b"Content-Length: %d\r\n" % len(GOOD)
+
+BODIES = {
+    "duplicate keys": b'{"text":"' + CANARY.encode() + b'","class":"L4","class":"L1"}',
+    "duplicate keys in metadata": b'{"text":"x","metadata":{"a":1,"a":2}}',
+    "NaN": b'{"text":"x","metadata":{"a":NaN}}',
+    "Infinity": b'{"text":"x","metadata":{"a":-Infinity}}',
+    "1e999": b'{"text":"x","metadata":{"a":1e999}}',
+    "integer beyond 2^53": b'{"text":"x","metadata":{"a":9007199254740993}}',
+    "integer of 5000 digits": b'{"text":"x","metadata":{"a":' + b"9" * 5000 + b"}}",
+    "deep nesting": b'{"text":"x","metadata":' + b'{"a":' * 100 + b"1" + b"}" * 101,
+    "nesting beyond the stack": b"[" * 60_000,
+    "lone surrogate": b'{"text":"' + CANARY.encode() + b'\\ud800"}',
+    "lone surrogate in a key": b'{"text":"x","metadata":{"\\udfff":1}}',
+    "tag characters": f'{{"text":"{CANARY}\U000e0041\U000e0042"}}'.encode(),
+    "bidi override": f'{{"text":"{CANARY}\u202e"}}'.encode(),
+    "bidi isolate in an id": '{"text":"x","user_id":"a\u2066b"}'.encode(),
+    "escaped NUL": b'{"text":"a\\u0000b"}',
+    "raw control character": b'{"text":"a\x01b"}',
+    "noncharacter": '{"text":"a\ufffeb"}'.encode(),
+    "byte order mark": b'\xef\xbb\xbf{"text":"x"}',
+    "UTF-16": '{"text":"x"}'.encode("utf-16"),
+    "not UTF-8": b'{"text":"\xff\xfe"}',
+    "not JSON": b"text=" + CANARY.encode(),
+    "empty": b"",
+    "an array": b"[]",
+    "trailing text": GOOD + b"x",
+    "unknown field": b'{"text":"x","' + CANARY.encode() + b'":1}',
+    "unknown class": b'{"text":"x","class":"' + CANARY.encode() + b'"}',
+    "wrong type": b'{"text":5}',
+    "text too long": b'{"text":"' + b"x" * 65_537 + b'"}',
+}
+
+FRAMINGS = {
+    "length and chunked": HEAD + LENGTH + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKED,
+    "two lengths": HEAD + LENGTH + b"Content-Length: 3\r\n\r\n" + GOOD,
+    "length list": HEAD + b"Content-Length: 5, 5\r\n\r\nhello",
+    "length with plus": HEAD + b"Content-Length: +%d\r\n\r\n" % len(GOOD) + GOOD,
+    "length in hex": HEAD + b"Content-Length: 0x5\r\n\r\nhello",
+    "length with underscore": HEAD + b"Content-Length: 0_5\r\n\r\nhello",
+    "negative length": HEAD + b"Content-Length: -1\r\n\r\n",
+    "unknown transfer coding": HEAD + b"Transfer-Encoding: xchunked\r\n\r\n" + CHUNKED,
+    "chunked then identity": HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n" + CHUNKED,
+    "space before colon": HEAD + b"Transfer-Encoding : chunked\r\n\r\n" + CHUNKED,
+    "bare LF headers": HEAD.replace(b"\r\n", b"\n") + LENGTH.replace(b"\r", b"") + b"\n" + GOOD,
+    "folded header": HEAD + b"X: a\r\n b\r\n" + LENGTH + b"\r\n" + GOOD,
+    "bare LF in a chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\nhello\n0\n\n",
+    "LF in a chunk extension": HEAD
+    + b"Transfer-Encoding: chunked\r\n\r\n5;a\nb\r\nhello\r\n0\r\n\r\n",
+    "negative chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+    "no host": HEAD.replace(b"Host: localhost\r\n", b"") + LENGTH + b"\r\n" + GOOD,
+    "two hosts": HEAD + b"Host: b\r\n" + LENGTH + b"\r\n" + GOOD,
+    "absolute form": HEAD.replace(b"/v1/", b"http://localhost/v1/") + LENGTH + b"\r\n" + GOOD,
+    "dot segments": HEAD.replace(b"/v1/", b"/x/../v1/") + LENGTH + b"\r\n" + GOOD,
+    "encoded dot segments": HEAD.replace(b"/v1/", b"/x/%2e%2e/v1/") + LENGTH + b"\r\n" + GOOD,
+    "encoded slash": HEAD.replace(b"/v1/", b"/v1%2f") + LENGTH + b"\r\n" + GOOD,
+    "empty segment": HEAD.replace(b"/v1/", b"//v1/") + LENGTH + b"\r\n" + GOOD,
+    "encoded NUL in the path": HEAD.replace(b"memories", b"memories%00") + LENGTH + b"\r\n" + GOOD,
+    "header of 200 KB": HEAD + b"X: " + b"a" * 200_000 + b"\r\n" + LENGTH + b"\r\n" + GOOD,
+    "NUL in a header": HEAD + b"X: a\0b\r\n" + LENGTH + b"\r\n" + GOOD,
+    "CR in a header": HEAD + b"X: a\rb\r\n" + LENGTH + b"\r\n" + GOOD,
+    "two credentials": HEAD + b"Authorization: Bearer x\r\n" + LENGTH + b"\r\n" + GOOD,
+    "two idempotency keys": HEAD + b"Idempotency-Key: a\r\n" * 2 + LENGTH + b"\r\n" + GOOD,
+    "compressed body": HEAD + b"Content-Encoding: gzip\r\n" + LENGTH + b"\r\n" + GOOD,
+    "unknown expectation": HEAD + b"Expect: 200-maybe\r\n" + LENGTH + b"\r\n" + GOOD,
+    "upgrade": HEAD + b"Connection: Upgrade\r\nUpgrade: h2c\r\n" + LENGTH + b"\r\n" + GOOD,
+    "unknown method": HEAD.replace(b"POST", b"BREW") + LENGTH + b"\r\n" + GOOD,
+    "not HTTP": b"\x16\x03\x01\x02\x00" + CANARY.encode() + b"\r\n\r\n",
+    "foreign host": HEAD.replace(b"localhost", b"evil.example") + LENGTH + b"\r\n" + GOOD,
+    "foreign origin": HEAD + b"Origin: https://evil.example\r\n" + LENGTH + b"\r\n" + GOOD,
+    "null origin": HEAD + b"Origin: null\r\n" + LENGTH + b"\r\n" + GOOD,
+}
+
+
+def assert_refused(bench: Bench, answer: bytes) -> None:
+    """4xx or silence, nothing stored, none of the peer's words, no traceback."""
+    assert bench.session.stored == []
+    assert CANARY.encode() not in answer
+    for word in (b"Traceback", b"aiohttp", b".py", b"Error(", b"Exception"):
+        assert word not in answer
+    if answer:
+        assert 400 <= parse(answer).status < 500
+        assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_malformed_body_is_refused_and_stores_nothing(name: str) -> None:
+    async with running() as bench:
+        answer = await bench.raw(request_bytes("POST", "/v1/memories", BODIES[name]))
+        assert answer
+        assert_refused(bench, answer)
+
+
+@pytest.mark.parametrize("name", FRAMINGS)
+async def test_ambiguous_framing_is_refused_or_closed(name: str) -> None:
+    async with running() as bench:
+        data = FRAMINGS[name]
+        if b"Connection:" not in data:
+            data = data.replace(b"\r\nHost:", b"\r\nConnection: close\r\nHost:", 1)
+        assert_refused(bench, await bench.raw(data))
+
+
+async def test_the_same_bytes_well_formed_are_stored() -> None:
+    # The control of this file: the table's own request lands once nothing is wrong with it.
+    async with running() as bench:
+        answer = await bench.raw(HEAD + b"Connection: close\r\n" + LENGTH + b"\r\n" + GOOD)
+        assert parse(answer).status == 201
+        chunked = HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED
+        assert parse(await bench.raw(chunked)).status == 201
+        assert [proposal.text for proposal in bench.session.stored] == [CANARY, CANARY]
+
+
+async def test_body_declared_too_large_is_refused_before_it_is_read() -> None:
+    async with running() as bench:
+        answer = await bench.raw(HEAD + b"Content-Length: 999999999\r\n\r\n")
+        assert parse(answer).status == 413
+        assert_refused(bench, answer)
+
+
+async def test_endless_chunked_body_is_cut_off_at_the_limit() -> None:
+    async with running() as bench:
+        flood = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
+        answer = await bench.raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + flood * 8)
+        assert parse(answer).status == 413
+        assert_refused(bench, answer)
+
+
+async def test_slow_headers_are_closed_by_the_deadline() -> None:
+    async with running() as bench:
+        answer = await bench.raw(b"POST /v1/mem")
+        assert parse(answer).status == 408
+        assert_refused(bench, answer)
+
+
+async def test_silent_connection_is_closed_by_the_deadline() -> None:
+    async with running() as bench:
+        assert_refused(bench, await bench.raw(b""))
+
+
+async def test_headers_that_trickle_do_not_push_the_deadline_out() -> None:
+    async with running() as bench:
+        reader, writer = await asyncio.open_connection("127.0.0.1", bench.address.port)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        async def trickle() -> None:
+            for _ in range(200):
+                writer.write(b"X")
+                await writer.drain()
+                await asyncio.wait([closed], timeout=0.02)
+                if closed.done():
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            closed = group.create_task(read_all(reader, writer, 5.0))
+            group.create_task(trickle())
+        assert loop.time() - began < 2.0
+        assert_refused(bench, closed.result())
+
+
+async def test_second_request_with_slow_headers_is_closed_as_well() -> None:
+    async with running() as bench:
+        first = request_bytes("GET", "/v1/whoami", headers={"Connection": "keep-alive"})
+        reader, writer = await asyncio.open_connection("127.0.0.1", bench.address.port)
+        writer.write(first)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"POST /v1/memories HT")
+        answer = await read_all(reader, writer, 3.0)
+        assert b"408 Request Timeout" in answer
+        assert bench.session.stored == []
+
+
+async def test_slow_body_is_closed_by_the_deadline() -> None:
+    async with running() as bench:
+        answer = await bench.raw(HEAD + LENGTH + b"\r\n" + GOOD[:5])
+        assert parse(answer).status == 408
+        assert_refused(bench, answer)
+
+
+async def test_body_of_a_stranger_is_never_read() -> None:
+    async with running() as bench:
+        answer = await bench.raw(
+            b"POST /v1/memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"
+        )
+        # 401 at once, not 408 after the body deadline.
+        assert parse(answer).status == 401
+
+
+async def test_rest_of_a_refused_body_is_not_read_as_a_request() -> None:
+    async with running() as bench:
+        smuggled = request_bytes("POST", "/v1/memories", GOOD)
+        outer = b"POST /v1/memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"
+        assert_refused(bench, await bench.raw(outer + smuggled))
+
+
+async def test_expect_continue_is_told_to_go_on_only_after_the_credential_is_good() -> None:
+    async with running() as bench:
+        expecting = {"Expect": "100-continue"}
+        stranger = request_bytes("POST", "/v1/memories", GOOD, None, expecting)
+        assert (await bench.raw(stranger)).startswith(b"HTTP/1.1 401")
+        known = request_bytes("POST", "/v1/memories", GOOD, AGENT_KEY, expecting)
+        answer = await bench.raw(known)
+        assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201")
