@@ -21,7 +21,7 @@ SECRET_LEN_MIN: Final = 20
 _SECRET_LEN_MAX: Final = 256
 _PORT_MAX: Final = 65_535
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-EMBEDDERS: Final = ("wordllama", "minilm")
+EMBEDDERS: Final = ("static", "minilm")
 
 Raw = str | int | float | bool | list[str]
 """What a flag, an environment variable or the TOML file can hold."""
@@ -246,7 +246,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting(
         name="embedder",
-        default="wordllama",
+        default="static",
         meaning="Embedding model: " + " or ".join(EMBEDDERS) + ".",
         parse=one_of(*EMBEDDERS),
     ),
