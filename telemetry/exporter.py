@@ -7,17 +7,16 @@ evidence; the trace is for people to read.
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from telemetry.collector import Collector, Delivery
-from telemetry.otlp import encoded
+from telemetry.otlp import Envelope, encoded_span
 from telemetry.pipe import Pipe, PipeCounts
-from telemetry.tracing import is_refusal, is_traced, resource_of, spans_of
+from telemetry.tracing import SCOPE, is_refusal, is_traced, resource_of, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from opentelemetry.sdk.trace import ReadableSpan
 
     from telemetry.events import Event
     from telemetry.settings import TelemetrySettings
@@ -25,14 +24,15 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S: Final = 2.0
 # About a megabyte; collectors and the proxies before them refuse large bodies.
 SPANS_PER_REQUEST_MAX: Final = 2_048
+_SPANS_PER_TURN: Final = 8
 # How often a body that was too large is cut in half, before it is given up.
 _HALVINGS_MAX: Final = 4
 _WARNING_INTERVAL_S: Final = 60.0
 
 _logger = logging.getLogger("mnemogate.telemetry")
 
-# The spans of one event: they are sent together, or none of them is.
-_Group = list["ReadableSpan"]
+# The encoded spans of one event: they are sent together, or none of them is.
+_Group = list[bytes]
 
 
 class SpanPipe:
@@ -49,6 +49,7 @@ class SpanPipe:
         """
         self._share = settings.admit_detail_share
         self._resource = resource_of(settings)
+        self._envelope = Envelope(self._resource, SCOPE)
         self._collector = Collector(
             url,
             settings.headers,
@@ -59,6 +60,7 @@ class SpanPipe:
         self._monotonic_s = monotonic_s
         self._warned_at_s = float("-inf")
         self._lost = 0
+        self._closed = False
         self._pipe: Pipe[Event] = Pipe("mnemogate-spans", self._deliver, self._collector.disconnect)
 
     def offer(self, event: Event) -> bool:
@@ -79,6 +81,8 @@ class SpanPipe:
         """Send what can be sent in time; returns by then even where the collector hangs."""
         self._collector.hurry()
         self._pipe.close(timeout_s)
+        # A thread that was left behind builds nothing more, and says nothing more.
+        self._closed = True
         self._collector.abort()
 
     def _deliver(self, events: list[Event]) -> int:
@@ -93,8 +97,16 @@ class SpanPipe:
         groups: list[_Group] = []
         spans_count = 0
         for event in events:
+            if self._closed:
+                return
+            if not spans_count % _SPANS_PER_TURN:
+                # Lets the event loop and the writer have the interpreter lock; without it they
+                # would wait a whole switch interval (5 ms) each time they come back from I/O.
+                time.sleep(0)
             try:
-                group = spans_of(event, self._resource, self._share)
+                group = [
+                    encoded_span(span) for span in spans_of(event, self._resource, self._share)
+                ]
             except ValueError:
                 continue  # counted as lost: an id in it is none, and would spoil the whole request
             groups.append(group)
@@ -107,7 +119,7 @@ class SpanPipe:
 
     def _send(self, groups: list[_Group], halvings: int) -> int:
         spans = [span for group in groups for span in group]
-        match self._collector.post(encoded(spans)):
+        match self._collector.post(self._envelope.around(spans)):
             case Delivery.ARRIVED:
                 return len(groups)
             case Delivery.TOO_LARGE if halvings and len(groups) > 1:
@@ -122,7 +134,7 @@ class SpanPipe:
         """One line a minute at most, however often a batch is lost."""
         self._lost += lost
         now_s = self._monotonic_s()
-        if now_s - self._warned_at_s < _WARNING_INTERVAL_S:
+        if self._closed or now_s - self._warned_at_s < _WARNING_INTERVAL_S:
             return
         _logger.warning("spans_lost", extra={"fields": {"events": self._lost}})
         self._warned_at_s = now_s

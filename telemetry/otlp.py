@@ -12,13 +12,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.trace import SpanKind
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanContext, SpanKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.trace import SpanContext
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 # Field number and wire type (0 varint, 1 fixed64, 2 length-delimited, 5 fixed32) of each field.
 _TRACE_ID: Final = b"\x0a\x10"  # 1, 16 bytes
@@ -37,6 +38,7 @@ _SCOPE: Final = b"\x0a"
 _SPAN: Final = b"\x12"
 _RESOURCE_SPANS: Final = b"\x0a"
 
+_BLANK: Final = SpanContext(trace_id=1, span_id=1, is_remote=False)
 _HAS_IS_REMOTE: Final = 0x100
 _IS_REMOTE: Final = 0x200
 _KINDS: Final = {
@@ -50,21 +52,32 @@ _UINT64_MASK: Final = (1 << 64) - 1
 _ONE_BYTE: Final = 0x80
 
 
-def encoded(spans: Sequence[ReadableSpan]) -> bytes:
-    """An ExportTraceServiceRequest. All spans must be of one resource and one scope.
+class Envelope:
+    """What stands around the spans of one resource and one scope; written once."""
+
+    def __init__(self, resource: Resource, scope: InstrumentationScope) -> None:
+        # The SDK's encoder writes these, from a span that is then left out.
+        blank = ReadableSpan(
+            "", context=_BLANK, resource=resource, instrumentation_scope=scope, start_time=0
+        )
+        written = encode_spans([blank]).resource_spans[0]
+        self._resource = _field(_RESOURCE, written.resource.SerializeToString())
+        self._scope = _field(_SCOPE, written.scope_spans[0].scope.SerializeToString())
+
+    def around(self, spans: Sequence[bytes]) -> bytes:
+        """An ExportTraceServiceRequest with these spans, each as `encoded_span` gave it."""
+        scope_spans = self._scope + b"".join(spans)
+        return _field(_RESOURCE_SPANS, self._resource + _field(_SCOPE_SPANS, scope_spans))
+
+
+def encoded_span(span: ReadableSpan) -> bytes:
+    """One span, ready for an envelope.
 
     Raises:
-        ValueError: There are no spans, or one lacks its context or a time.
+        ValueError: The span lacks its context or a time.
         TypeError: An attribute is not a string, an integer or a truth value.
     """
-    if not spans:
-        raise ValueError("nothing to encode")
-    # The envelope is the same for every span, so the SDK may write it.
-    envelope = encode_spans(spans[:1]).resource_spans[0]
-    scope = _field(_SCOPE, envelope.scope_spans[0].scope.SerializeToString())
-    scope_spans = scope + b"".join([_field(_SPAN, _span(span)) for span in spans])
-    resource = _field(_RESOURCE, envelope.resource.SerializeToString())
-    return _field(_RESOURCE_SPANS, resource + _field(_SCOPE_SPANS, scope_spans))
+    return _field(_SPAN, _span(span))
 
 
 def _span(span: ReadableSpan) -> bytes:

@@ -7,6 +7,7 @@ recording errors); only a gate that could not decide is an ERROR.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from telemetry.settings import TelemetrySettings
 
 PROVIDER: Final = "mnemogate"
-_SCOPE: Final = InstrumentationScope("mnemogate")
+SCOPE: Final = InstrumentationScope("mnemogate")
 _UNSET: Final = Status(StatusCode.UNSET)
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _NO_STATE: Final = TraceState()
@@ -123,7 +124,7 @@ def _verdict_spans(
         status=_status(event),
         start_time=event.started_ns,
         end_time=max(event.started_ns, event.ended_ns),
-        instrumentation_scope=_SCOPE,
+        instrumentation_scope=SCOPE,
     )
     if not is_detailed(event, admit_detail_share):
         return [root]
@@ -173,10 +174,15 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
     if event.error_type or event.decision == "error":
         attributes["error.type"] = vocabulary.name(event.error_type)
     for step in event.steps:
-        attributes[f"mnemogate.step.{step.step}.{vocabulary.name(step.name)}"] = vocabulary.known(
+        attributes[_step_key(step.step, step.name)] = vocabulary.known(
             step.outcome, vocabulary.OUTCOMES
         )
     return attributes
+
+
+@lru_cache(maxsize=256)
+def _step_key(step: int, name: str) -> str:
+    return f"mnemogate.step.{step}.{vocabulary.name(name)}"
 
 
 def _read_span(event: ReadServed, resource: Resource) -> ReadableSpan:
@@ -204,7 +210,7 @@ def _read_span(event: ReadServed, resource: Resource) -> ReadableSpan:
         status=Status(StatusCode.ERROR) if event.error_type else _UNSET,
         start_time=event.started_ns,
         end_time=max(event.started_ns, event.ended_ns),
-        instrumentation_scope=_SCOPE,
+        instrumentation_scope=SCOPE,
     )
 
 
@@ -238,7 +244,7 @@ def _step_span(
         status=_UNSET,
         start_time=interval[0],
         end_time=interval[1],
-        instrumentation_scope=_SCOPE,
+        instrumentation_scope=SCOPE,
     )
 
 

@@ -12,9 +12,9 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from telemetry.otlp import encoded
+from telemetry.otlp import Envelope, encoded_span
 from telemetry.settings import TelemetrySettings
-from telemetry.tracing import resource_of, spans_of
+from telemetry.tracing import SCOPE, resource_of, spans_of
 from tests.unit.telemetry import sample
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ RESOURCE = resource_of(TelemetrySettings(service_version="1", resource=(("a.b", 
 
 def read_back(spans: list[ReadableSpan]) -> ExportTraceServiceRequest:
     request = ExportTraceServiceRequest()
-    request.ParseFromString(encoded(spans))
+    envelope = Envelope(RESOURCE, SCOPE)
+    request.ParseFromString(envelope.around([encoded_span(span) for span in spans]))
     return request
 
 
@@ -66,9 +67,7 @@ def test_truth_and_one_are_not_taken_for_each_other() -> None:
 def test_what_it_does_not_know_is_refused_and_not_left_out() -> None:
     odd = ReadableSpan("odd", context=spans_for([sample.ADMIT])[0].context, resource=RESOURCE)
     with pytest.raises(ValueError, match="not finished"):
-        encoded([odd])
-    with pytest.raises(ValueError, match="nothing"):
-        encoded([])
+        encoded_span(odd)
     root = spans_for([sample.ADMIT])[0]
     odd = ReadableSpan(
         "odd",
@@ -79,4 +78,4 @@ def test_what_it_does_not_know_is_refused_and_not_left_out() -> None:
         end_time=2,
     )
     with pytest.raises(TypeError):
-        encoded([odd])
+        encoded_span(odd)
