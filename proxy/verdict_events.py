@@ -8,12 +8,11 @@ import msgspec
 
 from policy.checks import STEPS
 from policy.model import ChangeKind
-from storage.interfaces import Outcome
 from telemetry.events import StepOutcome, TraceContext, VerdictRecorded
 
 if TYPE_CHECKING:
     from storage.errors import StorageError
-    from storage.interfaces import Submission
+    from storage.interfaces import Outcome, Submission
 
 # The GenAI memory conventions name no purge; it is a delete that leaves nothing.
 _OPERATION = {
@@ -34,46 +33,71 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
 
 
-def verdict_event(
-    submission: Submission, outcome: Outcome | StorageError, span: Span
-) -> VerdictRecorded:
-    """The event of one outcome, or of a gate that could not decide (decision "error")."""
+def undecided_event(submission: Submission, failure: StorageError, span: Span) -> VerdictRecorded:
+    """The event of a gate that could not decide: decision "error", and the failure's name."""
     candidate = submission.candidate
     claimed = candidate.claimed_source
-    decided = isinstance(outcome, Outcome)
     return VerdictRecorded(
         context=span.context,
         operation=_OPERATION[candidate.change],
         dialect=span.dialect,
         started_ns=span.started_ns,
         ended_ns=span.ended_ns,
-        decision=outcome.decision.value if decided else "error",
-        reason=outcome.reason.value if decided and outcome.reason else "",
-        step=(outcome.step or 0) if decided else 0,
-        memory_class=(outcome.memory_class if decided else candidate.memory_class).value,
-        source_kind=(outcome.source if decided else submission.provenance.source).value,
+        decision="error",
+        reason="",
+        step=0,
+        memory_class=candidate.memory_class.value,
+        source_kind=submission.provenance.source.value,
         claimed_source_kind=claimed.value if claimed else "",
-        basis=(outcome.basis if decided else submission.provenance.basis).value,
+        basis=submission.provenance.basis.value,
         principal=candidate.principal_id,
         tenant=candidate.tenant,
         candidate_id=submission.candidate_id,
-        memory_id=_memory_id(submission, outcome),
-        version=outcome.version if decided else 0,
-        leaf_index=outcome.leaf_index if decided else -1,
-        replayed=outcome.replayed if decided else False,
+        memory_id=candidate.memory_id or "",
+        version=0,
+        leaf_index=-1,
+        replayed=False,
         ruleset_epoch=span.epoch,
-        steps=_steps(outcome) if decided else (),
-        queued_us=outcome.queued_us if decided else 0,
-        gate_us=outcome.gate_us if decided else 0,
-        commit_us=outcome.commit_us if decided else 0,
-        error_type="" if decided else type(outcome).__name__,
+        steps=(),
+        queued_us=0,
+        gate_us=0,
+        commit_us=0,
+        error_type=type(failure).__name__,
     )
 
 
-def _memory_id(submission: Submission, outcome: Outcome | StorageError) -> str:
-    if isinstance(outcome, Outcome) and outcome.memory is not None:
-        return outcome.memory.memory_id
-    return submission.candidate.memory_id or ""
+def verdict_event(submission: Submission, outcome: Outcome, span: Span) -> VerdictRecorded:
+    """The event of one verdict."""
+    candidate = submission.candidate
+    claimed = candidate.claimed_source
+    memory_id = outcome.memory.memory_id if outcome.memory else candidate.memory_id
+    return VerdictRecorded(
+        context=span.context,
+        operation=_OPERATION[candidate.change],
+        dialect=span.dialect,
+        started_ns=span.started_ns,
+        ended_ns=span.ended_ns,
+        decision=outcome.decision.value,
+        reason=outcome.reason.value if outcome.reason else "",
+        step=outcome.step or 0,
+        memory_class=outcome.memory_class.value,
+        source_kind=outcome.source.value,
+        claimed_source_kind=claimed.value if claimed else "",
+        basis=outcome.basis.value,
+        principal=candidate.principal_id,
+        tenant=candidate.tenant,
+        # A retry names the candidate that was judged, not the one that repeated it.
+        candidate_id=outcome.candidate_id,
+        memory_id=memory_id or "",
+        version=outcome.version,
+        leaf_index=outcome.leaf_index,
+        replayed=outcome.replayed,
+        ruleset_epoch=span.epoch,
+        steps=_steps(outcome),
+        queued_us=outcome.queued_us,
+        gate_us=outcome.gate_us,
+        commit_us=outcome.commit_us,
+    )
 
 
 def _steps(outcome: Outcome) -> tuple[StepOutcome, ...]:

@@ -19,7 +19,7 @@ from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
 from policy.verdict import Reason
 from proxy.dialects.operation import MalformedRequest, Proposal, WrittenItem
 from proxy.responses import observation_for
-from proxy.verdict_events import Span, verdict_event
+from proxy.verdict_events import Span, undecided_event, verdict_event
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.interfaces import Decision, Outcome, Submission
 
@@ -242,9 +242,10 @@ class Writing:
             ended_ns=self._out.clock_ns(),
             epoch=self._gather.ruleset().epoch,
         )
-        self._out.record(verdict_event(submission, result, span))
         if isinstance(result, StorageError):
+            self._out.record(undecided_event(submission, result, span))
             return result
+        self._out.record(verdict_event(submission, result, span))
         return _written(submission.candidate, result)
 
 

@@ -108,6 +108,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return found[1] if found.re.groups else ""
 
 
+def admin_routes() -> frozenset[str]:
+    """Every route that telemetry may name."""
+    fixed = {"/healthz", "/readyz", "/metrics", UNKNOWN_ROUTE}
+    return frozenset(fixed | {API + route.template for route in ROUTES})
+
+
 class AdminFront:
     """Serves the admin listener and the admin socket. Event loop only."""
 
@@ -124,10 +130,7 @@ class AdminFront:
         self._authenticator = authenticator
         self._render_metrics = render_metrics
         self._halt = halt
-        self.routes = frozenset(
-            {"/healthz", "/readyz", "/metrics", UNKNOWN_ROUTE}
-            | {API + route.template for route in ROUTES}
-        )
+        self.routes = admin_routes()
 
     async def answer(self, incoming: Incoming) -> Answered:
         """The answer; failures as problem details."""

@@ -1,0 +1,302 @@
+"""Composition: every concrete object is built here, once, from checked settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.gate import GATE, Gate
+from policy.model import PrincipalId
+from policy.ruleset import RulesetError, parse_ruleset
+from proxy.auth import Authenticator, NewKey, first_keys
+from proxy.budgets import Budgets, Topics
+from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
+from proxy.dialects.native import Native
+from proxy.evidence import Shadow
+from proxy.explain import Explainer
+from proxy.fronts.admin import AdminFront, admin_routes
+from proxy.fronts.memory import MemoryFront, routes_of
+from proxy.intake import HostRules
+from proxy.operate import Operate, OperateParts
+from proxy.server import Listener, tls_context
+from proxy.session import Session
+from proxy.surroundings import real_surroundings
+from proxy.tokens import TokenSigner, TokenVerifier
+from proxy.writing import Gatherers, Writing
+from storage.audit_reading import EmbeddedAudit
+from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
+from storage.embedding import resolve_embedder
+from telemetry.events import StoreGauges
+from telemetry.facade import Telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from policy.facts import AnchorProbe
+    from policy.labels import Reading
+    from policy.model import Tenant
+    from policy.ruleset import ClassMap, Ruleset
+    from proxy.dialects.operation import Dialect
+    from proxy.exchange import Front
+    from proxy.settings import Address, Settings
+    from proxy.surroundings import Surroundings
+    from storage.interfaces import Embedder, Failpoint
+
+START: Final = PrincipalId("mnemogate:start")
+READ_THREADS: Final = 2
+ADMIN_SOCKET: Final = "admin.sock"
+MEM0: Final = "mem0"
+
+
+def no_failpoint(_name: str) -> None:
+    """The shipped failpoint: nothing happens."""
+
+
+class Composition(msgspec.Struct, frozen=True, kw_only=True):
+    """What tests and the evaluation put in other parts for; `run` uses it as it stands.
+
+    No flag, variable or file reaches these fields.
+    """
+
+    gate: Gate = GATE
+    failpoint: Failpoint = no_failpoint
+    listen: bool = True  # False: the admin socket only, for commands on a stopped state directory
+
+
+class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
+    """A running sidecar, as its owner sees it."""
+
+    data: Address | None
+    admin: Address | None
+    shown_keys: tuple[NewKey, ...]
+    store: EmbeddedStore
+    telemetry: Telemetry
+    # Set when an invariant broke: the process must stop.
+    halted: asyncio.Event
+    # To be called after a change of keys that did not go through the operator API.
+    keys_changed: Callable[[], None]
+
+
+SHIPPED: Final = Composition()
+
+
+@asynccontextmanager
+async def compose(settings: Settings, composition: Composition = SHIPPED) -> AsyncIterator[Sidecar]:
+    """Open the store, start every listener, and yield; close all in the opposite order.
+
+    Raises:
+        RulesetError: The ruleset cannot be used.
+        EmbedderUnavailable: The embedder's weights are not installed.
+        StorageError: The state directory cannot be opened.
+        OSError: An address cannot be bound.
+    """
+    ruleset = _ruleset(settings)
+    embedder = resolve_embedder(settings.embedder)
+    async with AsyncExitStack() as stack:
+        store = await asyncio.to_thread(_open_store, settings, composition, ruleset, embedder)
+        stack.push_async_callback(asyncio.to_thread, store.close)
+        halted = asyncio.Event()
+        dialects = _dialects(store)
+        routes = routes_of(dialects) | admin_routes()
+        telemetry = Telemetry(settings.telemetry, routes)
+        stack.push_async_callback(asyncio.to_thread, telemetry.close)
+        surroundings = real_surroundings(telemetry.record)
+        keys = await _first_keys(settings, store, surroundings)
+        executor = stack.enter_context(
+            ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
+        )
+        parts = _Parts(settings, composition, store, embedder, surroundings, executor)
+        memory_front = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
+        admin_front = AdminFront(
+            Operate(parts.operate), parts.authenticator, _Scrape(store, telemetry), halted.set
+        )
+        listening = _Listening(settings, surroundings, halted)
+        data, admin = await listening.open(stack, memory_front, admin_front, composition)
+        yield Sidecar(
+            data=data,
+            admin=admin,
+            shown_keys=keys,
+            store=store,
+            telemetry=telemetry,
+            halted=halted,
+            keys_changed=parts.authenticator.invalidate,
+        )
+
+
+def _ruleset(settings: Settings) -> Ruleset:
+    ruleset = parse_ruleset(settings.ruleset_text())
+    if MEM0 not in ruleset.classes:
+        raise RulesetError(f"classes.{MEM0}: missing; the dialect needs a class map")
+    return ruleset
+
+
+def _open_store(
+    settings: Settings, composition: Composition, ruleset: Ruleset, embedder: Embedder
+) -> EmbeddedStore:
+    return open_embedded(
+        state=settings.state,
+        checkpoint=settings.checkpoint,
+        gate=composition.gate,
+        ruleset=ruleset,
+        embedder_id=embedder.embedder_id,
+        dimension=embedder.dimension,
+        clock=lambda: time.time_ns() // 1_000_000,
+        failpoint=composition.failpoint,
+        options=EmbeddedOptions(quota_bytes=settings.quota_bytes),
+    )
+
+
+def _dialects(store: EmbeddedStore) -> tuple[Dialect, ...]:
+    def classes() -> ClassMap:
+        return store.ruleset.classes[MEM0]
+
+    return (Native(), Mem0Platform(classes), Mem0Oss(classes))
+
+
+async def _first_keys(
+    settings: Settings, store: EmbeddedStore, surroundings: Surroundings
+) -> tuple[NewKey, ...]:
+    first = first_keys(
+        store.reader.keys(), settings.agent_key, settings.operator_key, surroundings.now_ms()
+    )
+    for record in first.records:
+        await store.writer.put_key(record, START)
+    return first.shown
+
+
+class _Parts:
+    """The objects between the store and the fronts."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        composition: Composition,
+        store: EmbeddedStore,
+        embedder: Embedder,
+        surroundings: Surroundings,
+        executor: ThreadPoolExecutor,
+    ) -> None:
+        self.authenticator = Authenticator(
+            store.reader.keys, settings.bindings, surroundings.now_ms
+        )
+        signer = TokenSigner(store.secrets.token_key)
+        shadow = Shadow(store.reader, embedder)
+        window_ms = store.ruleset.budgets.window_s * 1_000
+        gatherers = Gatherers(
+            embedder=embedder,
+            shadow=shadow,
+            budgets=Budgets(Topics(embedder.dimension), window_ms),
+            tokens=TokenVerifier(signer.public_key, store.reader),
+            ruleset=lambda: store.ruleset,
+        )
+        self.session = Session(
+            reader=store.reader,
+            writing=Writing(store.writer, store.reader, gatherers, surroundings),
+            embedder=embedder,
+            surroundings=surroundings,
+            executor=executor,
+        )
+        self.operate = OperateParts(
+            writer=store.writer,
+            reader=store.reader,
+            audit=EmbeddedAudit(store.lmdb, store.log_verifier),
+            session=self.session,
+            signer=signer,
+            authenticator=self.authenticator,
+            explainer=Explainer(gate=composition.gate, probe=_TextProbe(shadow, embedder)),
+            ruleset=lambda: store.ruleset,
+            ruleset_text=settings.ruleset_text,
+            surroundings=surroundings,
+            observe=settings.observe,
+        )
+
+
+class _TextProbe:
+    """Asks the shadow about a text that nobody embedded yet."""
+
+    def __init__(self, shadow: Shadow, embedder: Embedder) -> None:
+        self._shadow = shadow
+        self._embedder = embedder
+
+    def __call__(
+        self, tenant: Tenant, reading: Reading, text: str, margin: float
+    ) -> tuple[AnchorProbe, ...]:
+        return self._shadow.probe(tenant, reading, self._embedder.embed([text])[0], margin)
+
+
+class _Scrape:
+    """Renders the metrics, with the store's gauges as they are at that moment."""
+
+    def __init__(self, store: EmbeddedStore, telemetry: Telemetry) -> None:
+        self._store = store
+        self._metrics = telemetry.metrics
+
+    def __call__(self) -> bytes:
+        status = self._store.reader.status()
+        self._metrics.set_store(
+            StoreGauges(
+                version=status.version,
+                epoch=status.epoch,
+                live_count=status.live_count,
+                held_count=status.held_count,
+                leaf_count=status.leaf_count,
+                bytes_used=status.bytes_used,
+                bytes_quota=status.bytes_quota,
+                writable=status.writable,
+            )
+        )
+        levels: dict[str, int] = {}
+        for _, state in self._store.reader.all_trust():
+            levels[state.level.value] = levels.get(state.level.value, 0) + 1
+        self._metrics.set_trust(levels)
+        return self._metrics.render()
+
+
+class _Listening:
+    """Opens the sockets, data last: nobody is served before everything stands."""
+
+    def __init__(
+        self, settings: Settings, surroundings: Surroundings, halted: asyncio.Event
+    ) -> None:
+        self._settings = settings
+        self._surroundings = surroundings
+        self._halted = halted
+
+    async def open(
+        self,
+        stack: AsyncExitStack,
+        memory_front: Front,
+        admin_front: Front,
+        composition: Composition,
+    ) -> tuple[Address | None, Address | None]:
+        settings = self._settings
+        admin = await self._listener(stack, admin_front, settings.admin)
+        own = frozenset({os.geteuid(), 0})
+        await admin.open_unix(settings.state / ADMIN_SOCKET, own, private=True)
+        if not composition.listen:
+            return None, None
+        tls = None if settings.tls is None else tls_context(settings.tls)
+        admin_address = await admin.open_tcp(settings.admin, tls)
+        data = await self._listener(stack, memory_front, settings.listen)
+        if settings.unix_socket is not None:
+            uids = frozenset(settings.unix_uids)
+            await data.open_unix(settings.unix_socket, uids, private=False)
+        return await data.open_tcp(settings.listen, tls), admin_address
+
+    async def _listener(self, stack: AsyncExitStack, front: Front, address: Address) -> Listener:
+        settings = self._settings
+        listener = Listener(
+            front,
+            limits=settings.limits,
+            rules=HostRules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
+            surroundings=self._surroundings,
+            halt=self._halted.set,
+        )
+        stack.push_async_callback(listener.close)
+        return listener

@@ -1,0 +1,51 @@
+"""Durable gated writes per second over HTTP, as a share of the bare baseline in the same run."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.benchmarks.servers import bare, load, sidecar
+
+if TYPE_CHECKING:
+    from tests.benchmarks.servers import Server
+
+WRITERS = (1, 10, 50, 200)
+ROUNDS = 3
+
+
+def run(seconds: float = 3.0) -> list[str]:
+    """A table: per number of writers both rates, their ratio pair by pair, and p99."""
+    lines = [
+        "writers | bare/s | gated/s | ratio (min-max of pairs) | p50 ms | p99 ms | bare p99 ms"
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        base = Path(scratch)
+        with bare(base / "bare") as plain, sidecar(base / "gated") as gated:
+            for seed, writers in enumerate(WRITERS):
+                lines.append(_row(plain, gated, writers, seconds, seed))
+        size = (base / "gated" / "state" / "store" / "data.mdb").stat().st_size
+        lines.append(f"data.mdb after all runs: {size / 1e6:.1f} MB")
+    return lines
+
+
+def _row(plain: Server, gated: Server, writers: int, seconds: float, seed: int) -> str:
+    pairs = [
+        (
+            load(plain, writers, seconds, 10 * seed + number + 1),
+            load(gated, writers, seconds, 10 * seed + number + 1),
+        )
+        for number in range(ROUNDS)
+    ]
+    ratios = [ours["writes_per_s"] / theirs["writes_per_s"] for theirs, ours in pairs]
+
+    def median(side: int, figure: str) -> float:
+        return statistics.median(pair[side][figure] for pair in pairs)
+
+    return (
+        f"{writers:7d} | {median(0, 'writes_per_s'):6.0f} | {median(1, 'writes_per_s'):7.0f} | "
+        f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f}) | "
+        f"{median(1, 'p50_ms'):6.2f} | {median(1, 'p99_ms'):6.2f} | {median(0, 'p99_ms'):6.2f}"
+    )

@@ -1,0 +1,114 @@
+"""A real sidecar in the test's own event loop: real sockets, LMDB, FAISS and embedder."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from policy.model import Channel, Claims, PrincipalId
+from proxy.app import Composition, Sidecar, compose
+from proxy.auth import bound, mint_key
+from proxy.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from policy.model import Principal
+    from proxy.setting_table import Raw
+
+AGENT_KEY = "agent-key-for-tests-0123456789"
+OPERATOR_KEY = "operator-key-for-tests-0123456789"
+
+Json = dict[str, Any]
+
+
+class Running:
+    """One sidecar and a client for it."""
+
+    def __init__(self, sidecar: Sidecar, client: aiohttp.ClientSession, state: Path) -> None:
+        self.sidecar = sidecar
+        self.client = client
+        self.state = state
+
+    @property
+    def url(self) -> str:
+        address = self.sidecar.data
+        assert address is not None
+        return f"http://{address.host}:{address.port}"
+
+    @property
+    def admin_url(self) -> str:
+        address = self.sidecar.admin
+        assert address is not None
+        return f"http://{address.host}:{address.port}"
+
+    async def key(
+        self,
+        name: str,
+        *,
+        tenant: str = "default",
+        channel: Channel = Channel.AGENT,
+        claims: Claims = Claims.IGNORED,
+    ) -> str:
+        """A key for a fresh principal."""
+        return await self.key_for(bound(name, tenant, channel, claims))
+
+    async def key_for(self, principal: Principal) -> str:
+        made = mint_key(principal, 0)
+        await self.sidecar.store.writer.put_key(made.record, PrincipalId("test"))
+        self.sidecar.keys_changed()
+        return made.plain
+
+    async def call(
+        self, method: str, path: str, key: str, body: Json | None = None
+    ) -> tuple[int, Json]:
+        """Status and decoded body of one request on the data listener."""
+        headers = {"Authorization": f"Bearer {key}"}
+        async with self.client.request(
+            method, self.url + path, json=body, headers=headers
+        ) as response:
+            return response.status, await response.json(content_type=None)
+
+    async def write(self, key: str, body: Json) -> tuple[int, Json]:
+        """POST /v1/memories."""
+        return await self.call("POST", "/v1/memories", key, body)
+
+    async def texts(self, key: str) -> list[str]:
+        """Every live memory of the key's tenant."""
+        status, page = await self.call("GET", "/v1/memories?limit=1000", key)
+        assert status == 200, page
+        return [item["text"] for item in page["memories"]]
+
+    def version(self) -> int:
+        return self.sidecar.store.reader.status().version
+
+
+@asynccontextmanager
+async def running(
+    base: Path,
+    composition: Composition | None = None,
+    flags: Mapping[str, Raw] | None = None,
+) -> AsyncIterator[Running]:
+    """Compose and serve on free ports, with the state below `base`."""
+    state = base / "state"
+    environment = {
+        "HOME": str(base),
+        "MNEMOGATE_AGENT_KEY": AGENT_KEY,
+        "MNEMOGATE_OPERATOR_KEY": OPERATOR_KEY,
+    }
+    given: dict[str, Raw] = {
+        "listen": "127.0.0.1:0",
+        "admin": "127.0.0.1:0",
+        "state": str(state),
+        "checkpoint": str(base / "checkpoint.txt"),
+        **(flags or {}),
+    }
+    settings = load_settings(given, environment=environment)
+    async with (
+        compose(settings, composition or Composition()) as sidecar,
+        aiohttp.ClientSession() as client,
+    ):
+        yield Running(sidecar, client, state)
