@@ -143,7 +143,7 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise MalformedRequest("expect: only 100-continue is known", status=417)
     if "upgrade" in headers:
-        raise MalformedRequest("upgrade: HTTP/1.1 only", status=400)
+        raise MalformedRequest("upgrade: no other protocol is spoken here", status=400)
     return headers
 
 
