@@ -38,12 +38,6 @@ READ_OPERATIONS: Final = frozenset(
         "get_history",
         "export_memories",
         "list_entities",
-        "search",
-        "get",
-        "list",
-        "history",
-        "export",
-        "entities",
     }
 )
 
