@@ -180,6 +180,7 @@ class Bench:
         self.events = events
         self.address = Address(host="127.0.0.1", port=0)
         self.halted: list[bool] = []
+        self.routes: frozenset[str] = frozenset()
 
     async def raw(self, data: bytes, *, wait_s: float = 5.0) -> bytes:
         """Everything the listener answers to these bytes, until it closes."""
@@ -299,6 +300,7 @@ async def running(
     )
     bench = Bench(listener, session, events)
     bench.halted = halted
+    bench.routes = front.routes | {"refused"}
     bench.address = await listener.open_tcp(Address(host="127.0.0.1", port=0), tls)
     try:
         yield bench
