@@ -82,7 +82,7 @@ def promotion(number: int) -> Trial:
 def replay(number: int) -> Trial:
     """A4: the nonce of a write that landed, with another text."""
     canary = new_canary()
-    nonce = f"nonce-{number}-{canary[::-1]}"
+    nonce = f"nonce-{number}-{new_canary()}"
     before = {"text": f"The office of case {number} opens at nine.", "nonce": nonce}
     body = {"text": plain(number, canary), "nonce": nonce}
     return Trial(body, canary, 422, 5, "nonce_replayed", Claims.IGNORED, before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,11 +80,11 @@ async def test_attack_texts_as_everyday_memories_keep_the_lowest_label(
                 bodies = [{"text": text, "class": target, **claim} for text in texts]
                 answers = await _write_all(live, key, bodies)
                 landed = [body for status, body in answers if status == 201]
-                assert {(item["source"], item["class"]) for item in landed} <= {(label, target)}
+                assert {(item["source"], item["memory_class"]) for item in landed} <= {(label, target)}
                 counts = collections.Counter(
                     body.get("reason", "landed") if status != 201 else "landed"
                     for status, body in answers
                 )
                 record_property(f"{label} {target}", json.dumps(counts))
-                print(f"{label:11s} {target}: {dict(counts)}")
+                sys.stdout.write(f"{label:11s} {target}: {dict(counts)}\n")
         assert live.sidecar.store.reader.check().problems == ()
