@@ -56,7 +56,7 @@ def settings_of(
     try:
         return load_settings(given, config=config, check_places=check_places)
     except SettingsError as error:
-        raise CommandFailed(Exit.USAGE, str(error), then="correct it and start again") from error
+        raise CommandFailed(Exit.USAGE, str(error)) from error
 
 
 @asynccontextmanager

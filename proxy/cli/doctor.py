@@ -63,7 +63,7 @@ def _aim(context: Context) -> Aim:
         # The sidecar's own configuration is a thing to attack here, not one to read.
         settings = load_settings(flags, check_places=False)
     except SettingsError as error:
-        raise CommandFailed(Exit.USAGE, str(error), then="correct it and start again") from error
+        raise CommandFailed(Exit.USAGE, str(error)) from error
     data_url = admin_url(asked.data) if asked.data else _url(settings, settings.listen)
     return Aim(
         state=settings.state,

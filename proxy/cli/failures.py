@@ -49,7 +49,7 @@ def opening(state: Path) -> Generator[None]:
             Exit.USAGE, f"ruleset: {error}", then="`mnemogate policy check FILE` shows it"
         ) from error
     except SettingsError as error:
-        raise CommandFailed(Exit.USAGE, str(error), then="correct it and start again") from error
+        raise CommandFailed(Exit.USAGE, str(error)) from error
     except OSError as error:
         then = "give a free port, or 0 for any" if error.errno == errno.EADDRINUSE else ""
         what = error.strerror or type(error).__name__

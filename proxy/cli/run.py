@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
 from proxy.settings import SETTINGS
+from telemetry.logs import configure
 
 if TYPE_CHECKING:
     import argparse
@@ -64,6 +66,9 @@ async def _run(context: Context) -> Exit:
     # Before anything secret is in memory.
     shielding = shield()
     settings = settings_of(context, _flags(context), check_places=True)
+    if settings.observe:
+        raise CommandFailed(Exit.USAGE, "observe: this version has no such mode; unset it")
+    configure(sys.stderr, settings.telemetry.log_level)
     # Imported here: it brings in LMDB, FAISS and the embedder, which no other command needs.
     from proxy.app import compose  # noqa: PLC0415
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from proxy.app import Composition, compose
 from proxy.cli.failures import opening
+from telemetry.logs import configure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -21,6 +23,8 @@ async def stopped(settings: Settings) -> AsyncGenerator[None]:
     Raises:
         CommandFailed: The state cannot be opened.
     """
+    # One person, one command: what goes wrong is said by the command itself.
+    configure(sys.stderr, "error")
     async with AsyncExitStack() as stack:
         with opening(settings.state):
             await stack.enter_async_context(compose(settings, Composition(listen=False)))
