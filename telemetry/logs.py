@@ -57,6 +57,9 @@ class JsonLines(logging.Formatter):
         extra: Mapping[str, Field] = getattr(record, "fields", {}) if own else {}
         for key, value in extra.items():
             fields[key] = vocabulary.printable(value) if isinstance(value, str) else value
+        error_type = getattr(record, "error_type", None)
+        if own and isinstance(error_type, str):
+            fields["error_type"] = vocabulary.name(error_type)
         if record.exc_info and record.exc_info[0] is not None:
             fields["error_type"] = vocabulary.name(record.exc_info[0].__name__)
             fields["frames"] = _frames(record)

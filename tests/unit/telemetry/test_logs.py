@@ -113,7 +113,9 @@ def test_a_line_of_our_own_shows_its_template_and_its_fields_alone(stream: io.St
     logger = logging.getLogger("mnemogate.proxy")
     logger.warning("ruleset_kept", extra={"fields": {"reason": "line\nbreak", "epoch": 3}})
     logger.warning("with arguments %s", CANARY)
-    first, second = lines(stream)
+    logger.error("request failed", extra={"error_type": "StoreUnavailable"})
+    first, second, third = lines(stream)
+    assert third["error_type"] == "StoreUnavailable"
     assert first["event"] == "ruleset_kept"
     assert (first["reason"], first["epoch"]) == ("line\\u000abreak", 3)
     assert second["event"] == "with arguments %s"
