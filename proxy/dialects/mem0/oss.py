@@ -130,16 +130,18 @@ class Mem0Oss:
         return self._decoders[route_of(call, self._decoders)](call)
 
     def encode(
-        self, _request: HttpRequest, operation: Operation, result: Result, answering: Answering
+        self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
     ) -> HttpReply:
         """The answer in the server's shape."""
+        del request
         note = note_of(operation.note)
         if note.route in _WRITTEN:
             return _encode_written(note, written(result), answering)
         return _encode_read(note, result)
 
-    def refuse(self, _request: HttpRequest, refusal: Refusal, _answering: Answering) -> HttpReply:
+    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
         """`{"detail": ...}`, as FastAPI answers."""
+        del request, answering
         challenge = (("WWW-Authenticate", "Bearer"),) if refusal.status == _UNAUTHORIZED else ()
         return refused(refusal, challenge)
 

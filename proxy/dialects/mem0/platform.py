@@ -154,8 +154,9 @@ class Mem0Platform:
             return _encode_written(note, result, answering)
         return _encode_read(request, note, result)
 
-    def refuse(self, _request: HttpRequest, refusal: Refusal, _answering: Answering) -> HttpReply:
+    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
         """`{"detail": ...}`, which `MemoryClient` makes the message of its exception."""
+        del request, answering
         return refused(refusal)
 
 

@@ -30,8 +30,10 @@ from proxy.strict_json import decode_object
 if TYPE_CHECKING:
     from policy.ruleset import ClassMap
 
-NEVER_EXPIRES: Final = "9999-12-31"
+NEVER_EXPIRES: Final = "9999-12-31T00:00:00Z"
 """What a removed expiry is stored as: an update without a date keeps the old one."""
+
+_EXPIRY_MS_MAX: Final = instant_ms("9999-01-01", "expiration_date")
 
 _ROLES: Final = {
     "user": SourceKind.USER_INPUT,
@@ -195,12 +197,14 @@ def _date(text: str | None) -> str | None:
     """An expiry as it came, once it is known to be a date.
 
     Raises:
-        MalformedRequest: It is not `YYYY-MM-DD` or an RFC 3339 date-time.
+        MalformedRequest: It is not `YYYY-MM-DD` or an RFC 3339 date-time before the year 9999,
+            beyond which nobody can add a day to it.
     """
     if text is not None:
         if len(text) > len("2026-01-01T00:00:00.000000+00:00"):
             raise MalformedRequest("expiration_date: not an ISO 8601 date or date-time")
-        instant_ms(text, "expiration_date")
+        if not 0 <= instant_ms(text, "expiration_date") < _EXPIRY_MS_MAX:
+            raise MalformedRequest("expiration_date: out of range")
     return text
 
 

@@ -199,8 +199,9 @@ def test_one_client_nonce_is_spread_over_the_messages() -> None:
 def test_an_expiry_is_kept_as_it_came_and_must_be_a_date() -> None:
     (proposal,) = added({"messages": "t", "user_id": "a", "expiration_date": "2030-01-31"})
     assert proposal.expires_at == "2030-01-31"
-    body = {"messages": "t", "user_id": "a", "expiration_date": "soon"}
-    assert "expiration_date" in refusal("POST", ADD, body).detail
+    for wrong in ("soon", "", "9999-12-31", "0001-01-01", "2030-01-01T00:00:00.0000000000+00:00"):
+        body = {"messages": "t", "user_id": "a", "expiration_date": wrong}
+        assert "expiration_date" in refusal("POST", ADD, body).detail
 
 
 def test_update_changes_only_what_it_names() -> None:

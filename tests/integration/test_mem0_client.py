@@ -1,0 +1,157 @@
+"""An unmodified `mem0ai` client, in an environment of its own, against a real sidecar."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from tests.integration.mem0_environment import mem0_python
+from tests.integration.running import AGENT_KEY, Running, running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DRIVE = Path(__file__).parent / "clients" / "mem0_drive.py"
+DRIVE_S = 120.0
+
+Seen = dict[str, Any]
+
+
+async def drive(sidecar: Running, home: Path) -> Seen:
+    """What each step of the driver saw."""
+    interpreter = await asyncio.to_thread(mem0_python)
+    refused_key = await sidecar.key("refused")
+    arguments = ("-W", "ignore", str(DRIVE), sidecar.url, AGENT_KEY, refused_key)
+    process = await asyncio.create_subprocess_exec(
+        str(interpreter),
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "MEM0_DIR": str(home / "mem0")},
+    )
+    try:
+        async with asyncio.timeout(DRIVE_S):
+            out, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, errors.decode()[-2_000:]
+    return msgspec.json.decode(out, type=dict[str, Any])
+
+
+def texts(items: Sequence[Seen]) -> list[str]:
+    return sorted(item["memory"] for item in items)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+async def test_an_unmodified_client_writes_reads_and_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as sidecar:
+        seen = await drive(sidecar, tmp_path)
+    wrote(seen)
+    read(seen)
+    changed(seen)
+    removed(seen)
+    refused(seen)
+    asynchronous(seen)
+
+
+def wrote(seen: Seen) -> None:
+    assert seen["add"]["status"] == "SUCCEEDED", seen["add"]
+    assert seen["add"]["infer"].startswith("verbatim")
+    assert [item["event"] for item in seen["add"]["results"]] == ["ADD", "ADD"]
+    assert texts(seen["add"]["results"]) == [
+        "I live in Lisbon and I cycle to work.",
+        "Noted: Lisbon, by bicycle.",
+    ]
+    assert "infer" not in seen["add_text"]
+    assert len(seen["add_scoped"]["results"]) == 1
+
+
+def read(seen: Seen) -> None:
+    best = seen["search"]["results"][0]
+    assert best["memory"] == "I live in Lisbon and I cycle to work."
+    assert best["score"] == pytest.approx(1.0, abs=1e-3)
+    assert best["metadata"] == {"src": "chat"}
+    assert (best["user_id"], best["run_id"], best["memory_class"]) == ("alice", None, "L3")
+    assert [item["memory"] for item in seen["search_options"]["results"]] == [
+        "Noted: Lisbon, by bicycle."
+    ]
+    assert seen["search_other_user"]["results"] == []
+    assert seen["get_all"]["count"] == 4
+    assert len(seen["get_all"]["results"]) == 2
+    assert seen["get_all"]["next"] is not None
+    assert seen["get_all_last"]["next"] is None
+    assert texts(seen["get_run"]["results"]) == ["The build is green."]
+    assert seen["get"]["memory"] == "I live in Lisbon and I cycle to work."
+    kinds = {(entity["type"], entity["name"]) for entity in seen["users"]["results"]}
+    assert kinds == {("user", "alice"), ("run", "r1"), ("app", "ci")}
+
+
+def changed(seen: Seen) -> None:
+    assert seen["update"]["memory"] == "I moved to Porto."
+    assert seen["update"]["metadata"] == {"z": 1}
+    assert seen["update_expiry"]["expiration_date"] == "2999-01-01"
+    assert seen["update_expiry"]["memory"] == "I moved to Porto."
+    assert seen["update_no_expiry"]["expiration_date"] is None
+    assert [row["event"] for row in seen["history"]] == ["ADD", "UPDATE", "UPDATE", "UPDATE"]
+    assert seen["history"][1]["old_memory"] == "I live in Lisbon and I cycle to work."
+    assert seen["history"][1]["new_memory"] == "I moved to Porto."
+    assert seen["batch_update"]["message"].startswith("Successfully updated 1 memories")
+    assert [item["decision"] for item in seen["batch_update"]["results"]] == ["missing"]
+    assert seen["get_changed"]["memory"] == "I moved to Braga."
+    assert seen["export_by_id"] == seen["export_by_user"]
+    assert len(seen["export_by_id"]["memories"]) == 4
+    assert seen["event"]["status"] == "SUCCEEDED"
+    assert len(seen["event"]["results"]) == 2
+
+
+def removed(seen: Seen) -> None:
+    assert "deleted" in seen["delete"]["message"]
+    for gone in ("get_deleted", "update_deleted", "delete_again"):
+        assert seen[gone]["raised"] == "MemoryNotFoundError", (gone, seen[gone])
+    assert seen["batch_delete"]["message"] == "Successfully deleted 1 memories"
+    assert seen["delete_all"]["message"] == "Successfully deleted 2 memories"
+    assert seen["get_all_after"]["results"] == []
+    assert seen["delete_all_options"]["message"] == "Successfully deleted 1 memories"
+    assert seen["reset"]["message"].startswith("Client reset successful")
+    assert seen["users_after_reset"]["results"] == []
+    assert seen["delete_all_without_id"]["code"] == "HTTP_400"
+
+
+def refused(seen: Seen) -> None:
+    rejection = seen["refused"]
+    assert rejection["raised"] == "ValidationError", rejection
+    assert rejection["code"] == "HTTP_422"
+    assert "memory write rejected: source_class_forbidden (class L1" in rejection["message"]
+    assert "Acme" not in str(rejection)
+    assert rejection["details"]["reason"] == "source_class_forbidden"
+    assert seen["held"]["code"] == "HTTP_422"
+    assert "held for review" in seen["held"]["message"]
+    assert seen["refused_read"]["results"] == []
+    assert seen["no_id"]["code"] == "HTTP_400"
+    assert "immutable" in seen["unknown_field"]["message"]
+    assert "usr" in seen["unknown_filter"]["message"]
+    for closed in ("feedback", "summary"):
+        assert seen[closed]["code"] == "HTTP_403"
+    assert "only parts of type text" in seen["image"]["message"]
+    assert seen["bad_key"]["raised"] == "ValueError"
+    assert "credential" in seen["bad_key"]["message"]
+
+
+def asynchronous(seen: Seen) -> None:
+    assert seen["async_add"]["status"] == "SUCCEEDED"
+    assert len(seen["async_search"]["results"]) == 2
+    assert seen["async_get"]["memory"] == "I live in Lisbon and I cycle to work."
+    assert seen["async_update"]["memory"] == "I moved to Faro."
+    assert [row["event"] for row in seen["async_history"]] == ["ADD", "UPDATE"]
+    assert seen["async_get_all"]["count"] == 2
+    assert "deleted" in seen["async_delete"]["message"]
+    assert seen["async_delete_all"]["message"] == "Successfully deleted 1 memories"
+    assert seen["async_get_all_after"]["results"] == []
