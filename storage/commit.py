@@ -82,9 +82,7 @@ class Committer:
         name = self._names.memory(candidate.tenant, memory_id)
         known = read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
-        if candidate.change is not ChangeKind.CREATE and (
-            stored is None or known is None or known.status is MemoryStatus.DELETED
-        ):
+        if not _reachable(candidate.change, known, stored):
             raise StalePermit("the memory to change is gone")
         permit.spend()
         change.version += 1
@@ -243,6 +241,15 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             draft.delete(VECTORS, ordinal_key(ordinal))
             self.change.erased.append(ordinal)
             ordinal = row.prev_ordinal
+
+
+def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:
+    """Whether there is still something to change; the gate saw the same a moment ago."""
+    if kind is ChangeKind.CREATE:
+        return True
+    if known is None or stored is None or stored.erased:
+        return False
+    return known.status is not MemoryStatus.DELETED or kind is ChangeKind.PURGE
 
 
 def _kept(stored: Row) -> Kept:

@@ -145,7 +145,9 @@ class Engine:
                     staged=data if item.candidate_id in mine else None,
                 )
                 outcomes.append(self.parts.judge.judge(change, case, self.ruleset))
-            change.finished = [one for one in change.finished if one in mine]
+            # A retry in the same batch is done with; what it retries may have become a held one.
+            done = [one for one in change.finished if one in mine and one not in change.kept]
+            change.finished = done
             return outcomes
 
         def confirmed(view: View) -> bool:

@@ -1,0 +1,27 @@
+"""A fresh state directory per test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.storage.opening import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from storage.embedded import EmbeddedStore
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def store(bench: Bench) -> Iterator[EmbeddedStore]:
+    opened = bench.open()
+    yield opened
+    opened.close()
