@@ -1,0 +1,192 @@
+"""Who the kernel and the TLS layer say is there: Unix-socket uids and client certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from policy.model import Channel
+from proxy.auth import bound
+from proxy.server import tls_context
+from proxy.settings import Binding, Tls
+from tests.integration.http_bench import (
+    AGENT_KEY,
+    Answer,
+    Bench,
+    parse,
+    read_all,
+    request_bytes,
+    running,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+OURSELVES = os.geteuid()
+SOMEBODY_ELSE = OURSELVES + 4_242
+
+
+async def over_unix(path: Path, data: bytes) -> bytes:
+    try:
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(data)
+    except ConnectionError:
+        return b""
+    return await read_all(reader, writer, 3.0)
+
+
+async def test_bound_uid_needs_no_key(tmp_path: Path) -> None:
+    binding = Binding(principal=bound("people", "default", Channel.USER), uid=OURSELVES)
+    async with running(bindings=(binding,)) as bench:
+        path = tmp_path / "data.sock"
+        await bench.listener.open_unix(path, frozenset({OURSELVES}), private=False)
+        answer = parse(await over_unix(path, request_bytes("GET", "/v1/whoami", key=None)))
+        assert answer.status == 200
+        assert answer.json()["principal"] == "people"
+        assert answer.json()["channel"] == "user"
+        # The same request over TCP, where the kernel attests nothing, is nobody's.
+        assert (await bench.request("GET", "/v1/whoami", key=None)).status == 401
+
+
+async def test_wrong_key_is_not_rescued_by_the_uid(tmp_path: Path) -> None:
+    binding = Binding(principal=bound("people", "default"), uid=OURSELVES)
+    async with running(bindings=(binding,)) as bench:
+        path = tmp_path / "data.sock"
+        await bench.listener.open_unix(path, frozenset({OURSELVES}), private=False)
+        answer = parse(await over_unix(path, request_bytes("GET", "/v1/whoami", key="wrong")))
+        assert answer.status == 401
+
+
+async def test_uid_that_is_not_listed_is_not_even_heard(tmp_path: Path) -> None:
+    async with running() as bench:
+        path = tmp_path / "data.sock"
+        await bench.listener.open_unix(path, frozenset({SOMEBODY_ELSE}), private=False)
+        assert await over_unix(path, request_bytes("GET", "/v1/whoami")) == b""
+
+
+async def test_private_socket_is_closed_to_others_and_gone_after_shutdown(tmp_path: Path) -> None:
+    async with running() as bench:
+        path = tmp_path / "admin.sock"
+        await bench.listener.open_unix(path, frozenset({OURSELVES}), private=True)
+        assert path.stat().st_mode & 0o777 == 0o600
+        await bench.listener.close()
+        assert not path.exists()
+
+
+async def test_socket_left_by_a_dead_process_is_replaced_a_living_one_is_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "data.sock"
+    async with running() as first, running() as second:
+        await first.listener.open_unix(path, frozenset({OURSELVES}), private=True)
+        with pytest.raises(OSError, match="another process"):
+            await second.listener.open_unix(path, frozenset({OURSELVES}), private=True)
+    dead = await asyncio.start_unix_server(lambda _reader, _writer: None, str(path))
+    dead.close()
+    assert path.exists()
+    async with running() as third:
+        await third.listener.open_unix(path, frozenset({OURSELVES}), private=True)
+        assert parse(await over_unix(path, request_bytes("GET", "/v1/whoami"))).status == 200
+
+
+class Certified:
+    """A listener with TLS, and a CA that it trusts for clients."""
+
+    def __init__(self, bench: Bench, ca: trustme.CA) -> None:
+        self.bench = bench
+        self.ca = ca
+
+    async def ask(
+        self, certificate: trustme.LeafCert | None, *, key: str | None = None, method: str = "GET"
+    ) -> Answer | None:
+        """The answer, or None where the handshake fails."""
+        context = ssl.create_default_context()
+        self.ca.configure_trust(context)
+        if certificate is not None:
+            certificate.configure_cert(context)
+        try:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", self.bench.address.port, ssl=context, server_hostname="localhost"
+            )
+            writer.write(request_bytes(method, "/v1/whoami", key=key))
+            raw = await read_all(reader, writer, 3.0)
+        except (ssl.SSLError, ConnectionError):
+            return None
+        return parse(raw) if raw else None
+
+
+@asynccontextmanager
+async def certified(
+    tmp_path: Path, bindings: tuple[Binding, ...] = (), *, mutual: bool = True
+) -> AsyncIterator[Certified]:
+    ca = trustme.CA()
+    server = ca.issue_cert("localhost", "127.0.0.1")
+    cert, key, client_ca = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem"
+    cert.write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
+    key.write_bytes(server.private_key_pem.bytes())
+    ca.cert_pem.write_to_path(client_ca)
+    context = tls_context(Tls(cert=cert, key=key, client_ca=client_ca if mutual else None))
+    async with running(bindings=bindings, tls=context) as bench:
+        yield Certified(bench, ca)
+
+
+async def test_certificate_name_is_the_principal(tmp_path: Path) -> None:
+    bindings = (
+        Binding(principal=bound("by-cn", "default"), mtls="CN:ada"),
+        Binding(principal=bound("by-dns", "default"), mtls="DNS:agent.example.org"),
+    )
+    async with certified(tmp_path, bindings) as there:
+        by_name = await there.ask(there.ca.issue_cert("x.example.org", common_name="ada"))
+        assert by_name is not None
+        assert by_name.json()["principal"] == "by-cn"
+        by_dns = await there.ask(there.ca.issue_cert("agent.example.org"))
+        assert by_dns is not None
+        assert by_dns.json()["principal"] == "by-dns"
+
+
+async def test_name_of_one_kind_does_not_pass_for_another(tmp_path: Path) -> None:
+    # A CA that checks host names only would sign a common name nobody checked.
+    bindings = (Binding(principal=bound("by-dns", "default"), mtls="DNS:agent.example.org"),)
+    async with certified(tmp_path, bindings) as there:
+        forged = there.ca.issue_cert("x.example.org", common_name="agent.example.org")
+        answer = await there.ask(forged)
+        assert answer is not None
+        assert answer.status == 401
+
+
+async def test_certificate_that_is_bound_to_nobody_is_nobody(tmp_path: Path) -> None:
+    async with certified(tmp_path) as there:
+        answer = await there.ask(there.ca.issue_cert("stranger.example.org"))
+        assert answer is not None
+        assert answer.status == 401
+        known = await there.ask(there.ca.issue_cert("stranger.example.org"), key=AGENT_KEY)
+        assert known is not None
+        assert known.json()["principal"] == "agent"
+
+
+async def test_without_a_certificate_of_the_ca_there_is_no_connection(tmp_path: Path) -> None:
+    async with certified(tmp_path) as there:
+        assert await there.ask(None, key=AGENT_KEY) is None
+        foreign = trustme.CA().issue_cert("agent.example.org")
+        assert await there.ask(foreign, key=AGENT_KEY) is None
+
+
+async def test_plain_tls_serves_keys(tmp_path: Path) -> None:
+    async with certified(tmp_path, mutual=False) as there:
+        answer = await there.ask(None, key=AGENT_KEY)
+        assert answer is not None
+        assert answer.status == 200
+
+
+async def test_plain_text_to_a_tls_port_gets_nothing(tmp_path: Path) -> None:
+    async with certified(tmp_path, mutual=False) as there:
+        answer = await there.bench.raw(request_bytes("POST", "/v1/memories", b"{}"))
+        assert b"HTTP/1.1 2" not in answer
+        assert there.bench.session.performed == []
