@@ -1,0 +1,194 @@
+"""The finite space of labels that a decision depends on, as cases with a number each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from policy.canonical import canonical_bytes, digest_of
+from policy.facts import (
+    AnchorProbe,
+    Approval,
+    BudgetState,
+    Facts,
+    InterceptRecord,
+    NonceState,
+    TargetState,
+    TokenState,
+)
+from policy.labels import Reading
+from policy.model import (
+    Basis,
+    Candidate,
+    CandidateId,
+    ChangeKind,
+    Digest,
+    MemoryClass,
+    MemoryId,
+    MemoryStatus,
+    PrincipalId,
+    Provenance,
+    SourceKind,
+    Tenant,
+)
+from policy.ruleset import parse_ruleset
+from policy.trust import TrustLevel, TrustState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEFAULT_TOML = (Path(__file__).resolve().parents[2] / "policy" / "default.toml").read_text()
+RULESET = parse_ruleset(DEFAULT_TOML, epoch=7)
+
+CANDIDATE_ID = CandidateId("0" * 32)
+OTHER_DIGEST = Digest(b"\x01" * 32)
+PLAIN = Reading(skeleton="", directive=False, injection=False)
+READINGS = (
+    PLAIN,
+    Reading(skeleton="", directive=True, injection=False),
+    Reading(skeleton="", directive=False, injection=True),
+)
+QUIET = BudgetState(writes_in_window_count=0, text_bytes=0, metadata_bytes=0)
+SHADOWS = (
+    (),
+    (AnchorProbe(anchor_id="a", outranks=False, contradicts=False),),
+    (AnchorProbe(anchor_id="a", outranks=True, contradicts=False),),
+    (AnchorProbe(anchor_id="a", outranks=True, contradicts=True),),
+    None,
+)
+STORED = (
+    None,
+    *(
+        TargetState(source=source, memory_class=memory_class, status=status)
+        for source in SourceKind
+        for memory_class in MemoryClass
+        for status in MemoryStatus
+    ),
+)
+
+
+class Labels(NamedTuple):
+    """One case. Each field is one dimension of the space."""
+
+    source: SourceKind | None = SourceKind.UNKNOWN
+    memory_class: MemoryClass = MemoryClass.L3
+    class_named: bool = False
+    basis: Basis = Basis.UNJOINED
+    change: ChangeKind = ChangeKind.CREATE
+    stored: TargetState | None = None
+    trust: TrustLevel | None = TrustLevel.TRUSTED
+    token: TokenState | None = TokenState.ABSENT
+    nonce: NonceState | None = NonceState.FRESH
+    digest: str | None = "same"
+    intercept: str | None = "same"
+    reading: Reading | None = PLAIN
+    shadow: tuple[AnchorProbe, ...] | None = ()
+    approval: str | None = None
+    lineage: SourceKind | None = None
+
+
+_CANDIDATES: dict[tuple[Any, ...], tuple[Candidate, Digest]] = {}
+
+
+def candidate_of(labels: Labels) -> tuple[Candidate, Digest]:
+    """The candidate of a case and its digest; few differ, so they are kept."""
+    key = (labels.change, labels.memory_class, labels.class_named, labels.lineage is not None)
+    if key not in _CANDIDATES:
+        candidate = Candidate(
+            change=labels.change,
+            principal_id=PrincipalId("agent"),
+            tenant=Tenant("default"),
+            nonce="n-1",
+            text=None if labels.change in {ChangeKind.DELETE, ChangeKind.PURGE} else "a text",
+            memory_id=None if labels.change is ChangeKind.CREATE else MemoryId("m" * 36),
+            memory_class=labels.memory_class,
+            class_named=labels.class_named,
+            derived_from=() if labels.lineage is None else (MemoryId("d" * 36),),
+        )
+        _CANDIDATES[key] = (candidate, digest_of(canonical_bytes(candidate)))
+    return _CANDIDATES[key]
+
+
+def case_of(labels: Labels) -> tuple[Candidate, Facts]:
+    """The candidate and the facts that a case stands for."""
+    candidate, digest = candidate_of(labels)
+    provenance = (
+        None if labels.source is None else Provenance(source=labels.source, basis=labels.basis)
+    )
+    intercept = None
+    if labels.intercept is not None:
+        intercept = InterceptRecord(
+            candidate_id=CANDIDATE_ID,
+            digest=digest if labels.intercept != "other digest" else OTHER_DIGEST,
+            principal_id=PrincipalId("mallory" if labels.intercept == "other person" else "agent"),
+            tenant=Tenant("default"),
+            target="memories",
+        )
+    approved = {"same": digest, "other": OTHER_DIGEST}
+    facts = Facts(
+        candidate_id=CANDIDATE_ID,
+        now_ms=1,
+        staged_digest={"same": digest, "other": OTHER_DIGEST, None: None}[labels.digest],
+        intercept=intercept,
+        provenance=provenance,
+        reading=labels.reading,
+        trust=None if labels.trust is None else TrustState(level=labels.trust),
+        nonce=labels.nonce,
+        token=labels.token,
+        shadow=labels.shadow,
+        budget=QUIET,
+        drift_alarms=(),
+        stored=labels.stored,
+        lineage=labels.lineage,
+        approval=None
+        if labels.approval is None
+        else Approval(by=PrincipalId("olga"), digest=approved[labels.approval]),
+    )
+    return candidate, facts
+
+
+# What a write may be, against what it may change: sources, classes, language, tokens, approval.
+AUTHORITY: dict[str, tuple[Any, ...]] = {
+    "source": tuple(SourceKind),
+    "memory_class": tuple(MemoryClass),
+    "class_named": (False, True),
+    "basis": (Basis.CHANNEL, Basis.VOUCHED, Basis.UNJOINED, Basis.TAINT, Basis.LINEAGE),
+    "change": tuple(ChangeKind),
+    "stored": STORED,
+    "reading": READINGS,
+    "token": (TokenState.ABSENT, TokenState.VALID, TokenState.EXPIRED),
+    "approval": (None, "same"),
+}
+# How it got here, against what it is: integrity, nonce, trust, tokens, the shadow.
+INTEGRITY: dict[str, tuple[Any, ...]] = {
+    "source": (None, SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.UNKNOWN),
+    "memory_class": tuple(MemoryClass),
+    "class_named": (False, True),
+    "trust": (None, *TrustLevel),
+    "token": (None, *TokenState),
+    "nonce": (None, *NonceState),
+    "digest": (None, "same", "other"),
+    "intercept": (None, "same", "other digest", "other person"),
+    "reading": (None, *READINGS),
+    "shadow": SHADOWS,
+    "approval": (None, "same", "other"),
+}
+
+
+def size(space: dict[str, tuple[Any, ...]]) -> int:
+    """How many cases a space has."""
+    total = 1
+    for values in space.values():
+        total *= len(values)
+    return total
+
+
+def cases(space: dict[str, tuple[Any, ...]], stride: int) -> Iterator[Labels]:
+    """Every case of a space, or one in `stride` (coprime to every dimension: a prime)."""
+    for number in range(0, size(space), stride):
+        chosen: dict[str, Any] = {}
+        rest = number
+        for name, values in space.items():
+            rest, index = divmod(rest, len(values))
+            chosen[name] = values[index]
+        yield Labels(**chosen)

@@ -1,0 +1,184 @@
+"""The gate against a slow, obvious gate: the whole finite label space, and drawn cases too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policy.facts import BudgetState, Facts
+from policy.gate import GATE, unsafe_gate_without
+from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
+from policy.ruleset import Answer, Cell, Matrix, Ruleset
+from policy.trust import TrustLevel, TrustState
+from policy.verdict import Admit, Hold, Reject, Verdict
+from tests.property import gate_cases, reference_gate
+from tests.property.gate_cases import AUTHORITY, INTEGRITY, RULESET, Labels, case_of, cases
+
+if TYPE_CHECKING:
+    from policy.model import Candidate
+
+# Primes, so that the share of the quick suite walks through every value of every dimension.
+QUICK_STRIDES = {"authority": 97, "integrity": 383}
+NOT_STRUCTURAL = False
+SPACES = {"authority": AUTHORITY, "integrity": INTEGRITY}
+
+
+def answered(verdict: Verdict) -> reference_gate.Expected:
+    match verdict:
+        case Admit(permit=permit):
+            return reference_gate.Expected(
+                "admit", None, None, NOT_STRUCTURAL, permit.memory_class.value, permit.source.value
+            )
+        case Hold(reason=reason, step=step, memory_class=memory_class):
+            return reference_gate.Expected(
+                "hold", reason, step, NOT_STRUCTURAL, memory_class.value, None
+            )
+        case Reject(reason=reason, step=step, memory_class=memory_class, structural=structural):
+            return reference_gate.Expected(
+                "reject", reason, step, structural, memory_class.value, None
+            )
+
+
+def assert_agree(
+    candidate: Candidate,
+    facts: Facts,
+    ruleset: Ruleset = RULESET,
+    skipped: frozenset[int] = frozenset(),
+) -> Verdict:
+    gate = unsafe_gate_without(skipped) if skipped else GATE
+    verdict = gate.decide(candidate, facts, ruleset)
+    expected = reference_gate.judge(candidate, facts, ruleset, skipped)
+    assert answered(verdict) == expected, (candidate, facts)
+    return verdict
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_gate_agrees_with_the_reference_on_a_share_of_the_label_space(name: str) -> None:
+    decisions = {
+        answered(assert_agree(*case_of(labels))).decision
+        for labels in cases(SPACES[name], QUICK_STRIDES[name])
+    }
+    assert decisions == {"admit", "hold", "reject"}
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", SPACES)
+def test_gate_agrees_with_the_reference_on_the_whole_label_space(name: str) -> None:
+    for labels in cases(SPACES[name], 1):
+        assert_agree(*case_of(labels))
+
+
+def test_the_reference_knows_the_matrix_of_the_design_and_the_default_ruleset_is_it() -> None:
+    letters = {
+        source.value: {
+            memory_class.value: reference_gate.LETTERS[cell.value]
+            for memory_class, cell in row.items()
+        }
+        for source, row in RULESET.matrix.items()
+    }
+    assert letters == reference_gate.TABLE
+
+
+def labels() -> st.SearchStrategy[Labels]:
+    fields: dict[str, st.SearchStrategy[Any]] = {
+        name: st.sampled_from(values) for name, values in (INTEGRITY | AUTHORITY).items()
+    }
+    fields["source"] = st.sampled_from((None, *SourceKind))
+    fields["basis"] = st.sampled_from(tuple(Basis))
+    fields["lineage"] = st.sampled_from((None, *SourceKind))
+    return st.builds(Labels, **fields)
+
+
+def rulesets() -> st.SearchStrategy[Ruleset]:
+    row = st.dictionaries(st.sampled_from(tuple(MemoryClass)), st.sampled_from(tuple(Cell)))
+    matrix = st.dictionaries(st.sampled_from(tuple(SourceKind)), row)
+    scores = st.dictionaries(st.sampled_from(tuple(MemoryClass)), st.floats(0, 1))
+    answer = st.sampled_from(tuple(Answer))
+    return st.builds(
+        ruleset_of,
+        st.one_of(st.just(RULESET.matrix), matrix),
+        st.one_of(st.just(RULESET.trust.soft_score_min), scores),
+        answer,
+        answer,
+        st.integers(0, 12),
+    )
+
+
+def ruleset_of(
+    matrix: Matrix, scores: dict[MemoryClass, float], rate: Answer, topic: Answer, limit: int
+) -> Ruleset:
+    budgets = msgspec.structs.replace(
+        RULESET.budgets,
+        over_rate=rate,
+        over_topic=topic,
+        text_bytes_max=limit,
+        metadata_bytes_max=limit,
+        writes_per_window_max=limit,
+        topic_writes_max=limit,
+    )
+    trust = msgspec.structs.replace(RULESET.trust, soft_score_min=scores)
+    return msgspec.structs.replace(RULESET, matrix=matrix, trust=trust, budgets=budgets)
+
+
+@settings(max_examples=300)
+@given(
+    case=labels(),
+    ruleset=rulesets(),
+    budget=st.one_of(
+        st.none(),
+        st.builds(
+            BudgetState,
+            writes_in_window_count=st.integers(0, 12),
+            text_bytes=st.integers(0, 12),
+            metadata_bytes=st.integers(0, 12),
+            topic_writes_count=st.integers(0, 12),
+        ),
+    ),
+    trust=st.builds(
+        TrustState,
+        level=st.sampled_from(tuple(TrustLevel)),
+        violations_count=st.integers(0, 9),
+        good=st.floats(0, 100),
+        bad=st.floats(0, 100),
+    ),
+    alarms=st.sampled_from((None, (), ("cell",))),
+    skipped=st.frozensets(st.integers(1, 10)),
+)
+def test_gate_agrees_with_the_reference_under_any_ruleset_and_with_any_step_left_out(
+    case: Labels,
+    ruleset: Ruleset,
+    budget: BudgetState | None,
+    trust: TrustState,
+    alarms: tuple[str, ...] | None,
+    skipped: frozenset[int],
+) -> None:
+    candidate, facts = case_of(case)
+    changed = msgspec.structs.replace(
+        facts, budget=budget, trust=trust if case.trust else None, drift_alarms=alarms
+    )
+    if len(skipped) < len(GATE.required):
+        assert_agree(candidate, changed, ruleset, skipped)
+
+
+def test_the_quick_strides_reach_every_value_of_every_dimension() -> None:
+    for name, space in SPACES.items():
+        seen: dict[str, set[Any]] = {dimension: set() for dimension in space}
+        for case in cases(space, QUICK_STRIDES[name]):
+            for dimension, values in seen.items():
+                values.add(getattr(case, dimension))
+        assert {dimension: len(values) for dimension, values in seen.items()} == {
+            dimension: len(values) for dimension, values in space.items()
+        }
+        assert gate_cases.size(space) > 500_000
+
+
+def test_changes_of_missing_memories_never_land() -> None:
+    for change in (ChangeKind.UPDATE, ChangeKind.DELETE, ChangeKind.PURGE):
+        for source in SourceKind:
+            verdict = assert_agree(*case_of(Labels(source=source, change=change)))
+            assert isinstance(verdict, Reject)
