@@ -8,7 +8,6 @@ here and `L1` there). Everything below raises `MalformedRequest` and nothing els
 from __future__ import annotations
 
 import json
-import math
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -129,8 +128,10 @@ def _constant(_name: str) -> JsonValue:
 
 def _float(digits: str) -> float:
     number = float(digits)
-    if not math.isfinite(number):
-        raise MalformedRequest("body: a number is out of range")
+    # Above 2^53 every double is whole, and its canonical spelling is that of an integer which this
+    # reader refuses: what is accepted once has to be accepted in its canonical form as well.
+    if not abs(number) <= INTEGER_MAX:
+        raise MalformedRequest("body: a number is outside +-(2^53 - 1)")
     return number
 
 
