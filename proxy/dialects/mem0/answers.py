@@ -25,6 +25,7 @@ PHRASE_LEN_MAX: Final = 120
 FAILURES_LEN_MAX: Final = 1_000
 _PRINTABLE_FIRST, _PRINTABLE_LAST = " ", "~"
 
+_UNAUTHORIZED: Final = 401
 _Result = TypeVar("_Result")
 
 
@@ -122,8 +123,11 @@ def written(result: Result) -> tuple[WrittenItem, ...]:
     return expect(result, Written).items
 
 
-def refused(refusal: Refusal, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:
+def refused(refusal: Refusal, scheme: str) -> HttpReply:
     """A failure that is not a verdict, in the one field Mem0 clients read."""
+    headers: tuple[tuple[str, str], ...] = ()
+    if refusal.status == _UNAUTHORIZED:
+        headers = (("WWW-Authenticate", scheme),)
     if refusal.retry_after_s is not None:
         headers = (*headers, ("Retry-After", str(refusal.retry_after_s)))
     answer = reply({"detail": refusal.detail}, refusal.status, phrase=phrase(refusal.detail))

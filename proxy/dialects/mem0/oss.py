@@ -142,11 +142,9 @@ class Mem0Oss:
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
         """`{"detail": ...}`, as FastAPI answers."""
         del request, answering
-        challenge = (("WWW-Authenticate", "Bearer"),) if refusal.status == _UNAUTHORIZED else ()
-        return refused(refusal, challenge)
+        return refused(refusal, "Bearer")
 
 
-_UNAUTHORIZED: Final = 401
 _WRITTEN: Final = frozenset({"add", "update", "delete", "delete.where"})
 
 

@@ -157,7 +157,7 @@ class Mem0Platform:
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
         """`{"detail": ...}`, which `MemoryClient` makes the message of its exception."""
         del request, answering
-        return refused(refusal)
+        return refused(refusal, "Token")
 
 
 def _search(call: Call, route: str) -> Operation:

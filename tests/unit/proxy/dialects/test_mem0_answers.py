@@ -8,7 +8,14 @@ from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.mem0.answers import PHRASE_LEN_MAX, phrase
 from proxy.dialects.mem0.references import EVENT_IDS_MAX, event_id, read_event_id
 from proxy.dialects.mem0.shapes import offset, score_of, utc
-from proxy.dialects.operation import Found, HttpReply, MalformedRequest, Written, WrittenItem
+from proxy.dialects.operation import (
+    Found,
+    HttpReply,
+    MalformedRequest,
+    Refusal,
+    Written,
+    WrittenItem,
+)
 from tests.unit.proxy.dialects.mem0_sample import (
     ANSWERING,
     API_KEY,
@@ -139,3 +146,15 @@ def test_bulk_deletes_list_only_what_stayed() -> None:
     reply = PLATFORM.encode(asked, PLATFORM.decode(asked), Written(items=(gone, stays)), ANSWERING)
     results = results_of(reply)
     assert [one["id"] for one in results] == [SECOND_ID]
+
+
+def test_a_missing_credential_is_answered_with_the_scheme_that_is_wanted() -> None:
+    refusal = Refusal(status=401, title="Unauthorized", detail="a valid credential is required")
+    asked = request("GET", "/v1/ping/", None, {})
+    told = {d.name: d.refuse(asked, refusal, ANSWERING).headers for d in (PLATFORM, OSS)}
+    assert told == {
+        "mem0": (("WWW-Authenticate", "Token"),),
+        "mem0_oss": (("WWW-Authenticate", "Bearer"),),
+    }
+    busy = Refusal(status=503, title="Service Unavailable", detail="later", retry_after_s=7)
+    assert PLATFORM.refuse(asked, busy, ANSWERING).headers == (("Retry-After", "7"),)
