@@ -98,11 +98,7 @@ class Writing:
                     strict=True,
                 )
             ]
-            async with asyncio.TaskGroup() as group:
-                # Tasks start in the order they are made, and `submit` queues before it waits, so
-                # the writer sees the proposals in the client's order.
-                tasks = [group.create_task(self._verdict(one, dialect)) for one in chunk]
-            items.extend(task.result() for task in tasks)
+            items.extend(await self._verdicts(chunk, dialect))
         failures = [item for item in items if isinstance(item, StorageError)]
         if failures and len(failures) == len(items):
             raise failures[0]
@@ -110,6 +106,17 @@ class Writing:
             _undecided(proposal) if isinstance(item, StorageError) else item
             for proposal, item in zip(proposals, items, strict=True)
         )
+
+    async def _verdicts(
+        self, chunk: list[_Intercepted | WrittenItem], dialect: str
+    ) -> list[WrittenItem | StorageError]:
+        if len(chunk) == 1:
+            return [await self._verdict(chunk[0], dialect)]
+        async with asyncio.TaskGroup() as group:
+            # Tasks start in the order they are made, and `submit` queues before it waits, so the
+            # writer sees the proposals in the client's order.
+            tasks = [group.create_task(self._verdict(one, dialect)) for one in chunk]
+        return [task.result() for task in tasks]
 
     def _vectors(self, proposals: tuple[Proposal, ...]) -> list[bytes]:
         texts = [p.text for p in proposals if p.text is not None and p.vector is None]

@@ -36,6 +36,9 @@ _ID_FIELDS: Final = {
 }
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
 
 class _Ordinals:
     """An ascending list that only grows. A view stays valid while the list grows on."""
@@ -216,6 +219,7 @@ def expiry_ms(expires_at: str) -> int:
         return 0
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    if _DATE.fullmatch(expires_at):
-        moment += timedelta(days=1)
-    return int(moment.timestamp() * 1_000)
+    day = timedelta(days=1 if _DATE.fullmatch(expires_at) else 0)
+    # Computed on integers: the last day of the calendar has no day after it, and this runs behind
+    # a durable commit, where nothing may raise.
+    return ((moment - _EPOCH) // _MILLISECOND) + day // _MILLISECOND

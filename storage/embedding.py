@@ -61,9 +61,12 @@ class StaticEmbedder:
 
         Only the first `TEXT_CHARS_MAX` characters count. A batch costs less than its parts.
         """
-        encodings = self._tokenizer.encode_batch_fast(
-            [text[:TEXT_CHARS_MAX] for text in texts], add_special_tokens=False
-        )
+        cut = [text[:TEXT_CHARS_MAX] for text in texts]
+        if len(cut) == 1:
+            # A batch of one would wake the tokenizer's thread pool, and wait for it.
+            encodings = [self._tokenizer.encode(cut[0], add_special_tokens=False)]
+        else:
+            encodings = self._tokenizer.encode_batch_fast(cut, add_special_tokens=False)
         sums = np.empty((len(texts), self.dimension), dtype=np.float32)
         for at, encoding in enumerate(encodings):
             ids = encoding.ids or [_UNKNOWN_TOKEN]

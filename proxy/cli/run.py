@@ -35,6 +35,11 @@ _FLAGS: Final = tuple(
 )
 
 
+# The loop and the writer hand the interpreter to each other after every system call. With the
+# default of 5 ms each hand-over may wait that long for the other one's turn to end.
+SWITCH_S: Final = 0.0005
+
+
 class _Flags(msgspec.Struct, frozen=True, kw_only=True):
     admin: str | None = None
 
@@ -66,6 +71,7 @@ async def _run(context: Context) -> Exit:
     # Before anything secret is in memory.
     shielding = shield()
     settings = settings_of(context, _flags(context), check_places=True)
+    sys.setswitchinterval(SWITCH_S)
     if settings.observe:
         raise CommandFailed(Exit.USAGE, "observe: this version has no such mode; unset it")
     configure(sys.stderr, settings.telemetry.log_level)
