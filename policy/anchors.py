@@ -108,7 +108,8 @@ def _sentence(text: str) -> _Sentence:
     words: list[str] = []
     negations = 0
     numbers: set[str] = set()
-    for word in _WORD.findall(text.replace("\u2019", "'")):
+    found: list[str] = _WORD.findall(text.replace("\u2019", "'"))
+    for word in found:
         plain = _NUMBERS.get(word, word)
         if plain in _NEGATIVE or plain.endswith("n't"):
             negations += 1

@@ -10,6 +10,9 @@ from policy.model import Candidate, Digest
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER = msgspec.json.Decoder(Candidate)
+_FIELDS = {field.name: field.default for field in msgspec.structs.fields(Candidate)}
+_TARGET = _FIELDS["target"]
+_SCOPE = _FIELDS["scope"]
 
 
 def canonical_bytes(candidate: Candidate) -> bytes:
@@ -19,7 +22,26 @@ def canonical_bytes(candidate: Candidate) -> bytes:
     minimal escapes are RFC 8785; a property test holds this against the `rfc8785` package, which
     takes fifty times as long.
     """
-    return _ENCODER.encode(candidate)
+    return _ENCODER.encode(_with_defaults(candidate))
+
+
+def _with_defaults(candidate: Candidate) -> Candidate:
+    """The candidate with its default values as the very objects that the struct names.
+
+    The encoder leaves a field out by identity, not by equality: without this the same candidate
+    would have two spellings, and so two digests, by where its default target or scope came from.
+    """
+    target, scope = candidate.target, candidate.scope
+    strange = (target == _TARGET and target is not _TARGET) or (
+        scope == _SCOPE and scope is not _SCOPE
+    )
+    if not strange:
+        return candidate
+    return msgspec.structs.replace(
+        candidate,
+        target=_TARGET if target == _TARGET else target,
+        scope=_SCOPE if scope == _SCOPE else scope,
+    )
 
 
 def decode_canonical(data: bytes) -> Candidate:
@@ -28,7 +50,11 @@ def decode_canonical(data: bytes) -> Candidate:
     Raises:
         msgspec.DecodeError: The bytes are not a candidate's.
     """
-    return _DECODER.decode(data)
+    try:
+        return _DECODER.decode(data)
+    except UnicodeError:
+        # The decoder checks the encoding of keys late, with another exception.
+        raise msgspec.DecodeError("not UTF-8") from None
 
 
 def digest_of(data: bytes) -> Digest:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from policy.checks import STEPS, Objection, Step, confirmed, provenance_of, stored_class
+from policy.checks import (
+    STEPS,
+    UNAVAILABLE,
+    Objection,
+    Step,
+    confirmed,
+    provenance_of,
+    stored_class,
+)
 from policy.labels import effective_class
 from policy.model import ChangeKind, MemoryClass, SourceKind, meet
 from policy.verdict import (
@@ -18,6 +26,7 @@ from policy.verdict import (
 )
 
 if TYPE_CHECKING:
+    from policy.checks import Finding
     from policy.facts import Facts
     from policy.model import Candidate
     from policy.ruleset import Ruleset
@@ -51,10 +60,7 @@ class Gate:
         passed: list[int] = []
         held: tuple[int, Objection] | None = None
         for step in self._steps:
-            try:
-                finding = step.check(candidate, facts, ruleset)
-            except Exception:  # noqa: BLE001 - a check that raises is a check that refused
-                finding = Objection(Reason.GATE_UNAVAILABLE)
+            finding = _finding(step, candidate, facts, ruleset)
             if finding is None or (finding.holds and approved):
                 passed.append(step.number)
             elif not finding.holds:
@@ -76,6 +82,15 @@ class Gate:
                 passed=tuple(passed),
             )
         return _admit(candidate, facts, ruleset, landing, frozenset(passed))
+
+
+def _finding(step: Step, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+    try:
+        finding: object = step.check(candidate, facts, ruleset)
+    except Exception:  # noqa: BLE001 - a check that raises is a check that refused
+        return UNAVAILABLE
+    # A check that answers anything else is broken, and a broken check refuses.
+    return finding if finding is None or isinstance(finding, Objection) else UNAVAILABLE
 
 
 def _landing(candidate: Candidate, facts: Facts) -> MemoryClass:

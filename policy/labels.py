@@ -68,7 +68,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
 def _language_of_metadata(metadata_json: str) -> Language:
     try:
         value: object = _METADATA.decode(metadata_json)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return Language.INJECTION
     found = Language.PLAIN
     pending: list[tuple[object, int]] = [(value, 0)]

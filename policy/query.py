@@ -153,8 +153,16 @@ class _Columns:
     def _metadata_of(self) -> dict[str, object]:
         if self._metadata is None:
             text = self._memory.metadata_json
-            self._metadata = {} if text is None else _METADATA.decode(text)
+            self._metadata = {} if text is None else _decoded(text)
         return self._metadata
+
+
+def _decoded(text: str) -> dict[str, object]:
+    try:
+        return _METADATA.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        # One odd memory must not blind every listing; it has no metadata that a filter can see.
+        return {}
 
 
 _METADATA = msgspec.json.Decoder(dict[str, object])

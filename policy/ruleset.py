@@ -204,25 +204,25 @@ def _explained(text: str, message: str) -> str:
 
 def _line_of(text: str, keys: list[str], word: str | None = None) -> int:
     """Where a key stands, as well as a line can be told without a parser that keeps positions."""
-    best, depth = 1, -1
+    best, best_rank = 1, 0
     table: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.split("#", 1)[0].strip()
+        if not stripped:
+            continue
         if stripped.startswith("["):
             table = stripped.strip("[]").split(".")
-        here = [*table, stripped.split("=", 1)[0].strip()] if "=" in stripped else table
-        matched = _shared_prefix_len(here, keys)
-        if matched == min(len(here), len(keys)) or matched > depth:
-            rank = matched * 2 + int(word is not None and word in stripped)
-            if rank > depth:
-                best, depth = number, rank
+        key = [] if stripped.startswith("[") else [stripped.split("=", 1)[0].strip()]
+        rank = 2 * _in_order_len([*table, *key], keys) + int(word is not None and word in stripped)
+        if rank > best_rank:
+            best, best_rank = number, rank
     return best
 
 
-def _shared_prefix_len(first: list[str], second: list[str]) -> int:
+def _in_order_len(here: list[str], keys: list[str]) -> int:
+    """How many of the keys stand in a line's own path, in their order."""
     count = 0
-    for mine, theirs in zip(first, second, strict=False):
-        if mine != theirs:
-            break
-        count += 1
+    for part in here:
+        if count < len(keys) and part == keys[count]:
+            count += 1
     return count

@@ -90,7 +90,7 @@ def decode_token(text: str) -> tuple[PromotionToken, bytes]:
     try:
         token = _DECODER.decode(_unbase64url(payload))
         signed = _unbase64url(signature)
-    except (msgspec.DecodeError, binascii.Error):
+    except (msgspec.DecodeError, UnicodeError, RecursionError, binascii.Error):
         raise TokenMalformed("not a promotion token") from None
     # One token has one spelling: the spent mark is kept under a hash of it.
     if len(signed) != _SIGNATURE_LEN or encode_token(token, signed) != text:

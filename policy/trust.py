@@ -7,8 +7,10 @@ is fed by outcomes; it throttles and holds, and never unlocks anything the ladde
 from __future__ import annotations
 
 import enum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 
 class TrustLevel(enum.Enum):
@@ -39,12 +41,12 @@ class TrustState(msgspec.Struct, frozen=True, kw_only=True):
 class SoftScoring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How fast outcomes are forgotten, and how much heavier a bad one weighs."""
 
-    forgetting: float = 0.95
-    bad_weight: float = 5.0
+    forgetting: Annotated[float, Meta(ge=0.0, le=1.0)]
+    bad_weight: Annotated[float, Meta(ge=0.0, le=1_000.0)]
 
 
 NEWCOMER = TrustState()
-SOFT_SCORING = SoftScoring()
+SOFT_SCORING = SoftScoring(forgetting=0.95, bad_weight=5.0)
 
 # The whole ladder (MWP Table 6): the level before a violation and the number of violations with
 # this one, and the level after it. Counts beyond the last column stay in that column.

@@ -1,0 +1,311 @@
+"""Default deny: what is missing, empty or broken is refused; and only the gate makes permits."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from policy.checks import STEPS, Objection, Step
+from policy.facts import NonceState, TokenState
+from policy.gate import GATE, Gate, unsafe_gate_without
+from policy.model import Basis, Candidate, MemoryClass, SourceKind
+from policy.trust import NEWCOMER, TrustLevel, after_violation
+from policy.verdict import Admit, Hold, InvariantBroken, Permit, Reason, Reject
+from tests.property.gate_cases import (
+    CANDIDATE_ID,
+    OTHER_DIGEST,
+    READINGS,
+    RULESET,
+    Labels,
+    case_of,
+)
+
+if TYPE_CHECKING:
+    from policy.checks import Finding
+    from policy.facts import Facts
+    from policy.ruleset import Ruleset
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# A write at L1 by an operator: it needs every fact there is, and lands when all are there.
+FULL = Labels(
+    source=SourceKind.OPERATOR, basis=Basis.CHANNEL, memory_class=MemoryClass.L1, class_named=True
+)
+
+
+def test_an_operator_policy_with_every_fact_lands() -> None:
+    candidate, facts = case_of(FULL)
+    verdict = GATE.decide(candidate, facts, RULESET)
+    assert isinstance(verdict, Admit)
+    permit = verdict.permit
+    assert permit.passed == GATE.required == frozenset(range(1, 11))
+    assert (permit.candidate_id, permit.digest) == (CANDIDATE_ID, facts.staged_digest)
+    assert (permit.epoch, permit.memory_class) == (RULESET.epoch, MemoryClass.L1)
+    assert permit.source is SourceKind.OPERATOR
+
+
+@pytest.mark.parametrize(
+    ("fact", "reason", "step"),
+    [
+        ("staged_digest", Reason.GATE_UNAVAILABLE, 4),
+        ("intercept", Reason.NOT_INTERCEPTED, 7),
+        ("provenance", Reason.GATE_UNAVAILABLE, 1),
+        ("reading", Reason.GATE_UNAVAILABLE, 1),
+        ("trust", Reason.GATE_UNAVAILABLE, 3),
+        ("nonce", Reason.GATE_UNAVAILABLE, 5),
+        ("token", Reason.GATE_UNAVAILABLE, 6),
+        ("shadow", Reason.GATE_UNAVAILABLE, 8),
+        ("budget", Reason.GATE_UNAVAILABLE, 9),
+        ("drift_alarms", Reason.GATE_UNAVAILABLE, 10),
+    ],
+)
+def test_each_missing_fact_rejects(fact: str, reason: Reason, step: int) -> None:
+    candidate, facts = case_of(FULL)
+    verdict = GATE.decide(candidate, msgspec.structs.replace(facts, **{fact: None}), RULESET)
+    assert isinstance(verdict, Reject)
+    assert (verdict.reason, verdict.step, verdict.structural) == (reason, step, False)
+
+
+def test_an_empty_ruleset_rejects() -> None:
+    candidate, facts = case_of(FULL)
+    verdict = GATE.decide(candidate, facts, msgspec.structs.replace(RULESET, matrix={}))
+    assert verdict == Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=MemoryClass.L1)
+
+
+def test_a_pair_the_ruleset_does_not_name_is_refused() -> None:
+    candidate, facts = case_of(FULL)
+    silent = msgspec.structs.replace(RULESET, matrix={SourceKind.USER_INPUT: {}})
+    verdict = GATE.decide(candidate, facts, silent)
+    assert isinstance(verdict, Reject)
+    assert verdict.reason is Reason.SOURCE_CLASS_FORBIDDEN
+
+
+def test_a_gate_without_steps_rejects() -> None:
+    candidate, facts = case_of(FULL)
+    for gate in (Gate(()), unsafe_gate_without(GATE.required)):
+        verdict = gate.decide(candidate, facts, RULESET)
+        assert isinstance(verdict, Reject)
+        assert (verdict.reason, verdict.step) == (Reason.GATE_UNAVAILABLE, 0)
+
+
+class SilentlyBrokenError(Exception):
+    """What a step with a fault in it might raise."""
+
+
+def broken(_candidate: Candidate, _facts: Facts, _ruleset: Ruleset) -> Finding:
+    raise SilentlyBrokenError
+
+
+def test_a_step_that_raises_is_a_step_that_refused() -> None:
+    candidate, facts = case_of(FULL)
+    for at in range(len(STEPS)):
+        steps = (*STEPS[:at], Step(number=STEPS[at].number, name="broken", check=broken))
+        verdict = Gate((*steps, *STEPS[at + 1 :])).decide(candidate, facts, RULESET)
+        assert isinstance(verdict, Reject)
+        assert (verdict.reason, verdict.step) == (Reason.GATE_UNAVAILABLE, STEPS[at].number)
+
+
+def test_a_step_that_answers_nonsense_admits_nothing() -> None:
+    candidate, facts = case_of(FULL)
+
+    def nonsense(_candidate: Candidate, _facts: Facts, _ruleset: Ruleset) -> Finding:
+        return True  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    gate = Gate((*STEPS, Step(number=11, name="nonsense", check=nonsense)))
+    verdict = gate.decide(candidate, facts, RULESET)
+    assert isinstance(verdict, Reject)
+    assert verdict.reason is Reason.GATE_UNAVAILABLE
+
+
+def test_every_step_has_its_number_once_and_integrity_comes_first() -> None:
+    numbers = [step.number for step in STEPS]
+    assert sorted(numbers) == list(range(1, 11))
+    assert numbers[:3] == [7, 4, 5]
+
+
+def test_a_later_reject_wins_over_an_earlier_hold_and_the_first_hold_is_told() -> None:
+    held = Labels(memory_class=MemoryClass.L2)
+    candidate, facts = case_of(held)
+    alarmed = msgspec.structs.replace(facts, drift_alarms=("cell",))
+    verdict = GATE.decide(candidate, alarmed, RULESET)
+    assert isinstance(verdict, Hold)
+    assert (verdict.reason, verdict.step) == (Reason.SOURCE_CLASS_FORBIDDEN, 1)
+    assert verdict.passed == (7, 4, 5, 6, 2, 3, 8, 9)
+    refused = GATE.decide(*case_of(held._replace(trust=TrustLevel.UNTRUSTED)), RULESET)
+    assert isinstance(refused, Reject)
+    assert refused.reason is Reason.TRUST_INSUFFICIENT
+
+
+def test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused() -> None:
+    held = Labels(memory_class=MemoryClass.L2, nonce=NonceState.OWN, approval="same")
+    verdict = GATE.decide(*case_of(held), RULESET)
+    assert isinstance(verdict, Admit)
+    assert verdict.permit.source is SourceKind.UNKNOWN
+    refused = GATE.decide(*case_of(held._replace(class_named=True)), RULESET)
+    assert isinstance(refused, Reject)
+
+
+def test_a_confirmation_of_other_bytes_counts_for_nothing() -> None:
+    held = Labels(memory_class=MemoryClass.L2, approval="other")
+    assert isinstance(GATE.decide(*case_of(held), RULESET), Hold)
+    again = held._replace(nonce=NonceState.OWN)
+    verdict = GATE.decide(*case_of(again), RULESET)
+    assert isinstance(verdict, Reject)
+    assert verdict.reason is Reason.NONCE_REPLAYED
+
+
+def test_five_forbidden_writes_reproduce_the_trust_timeline_of_table_6() -> None:
+    attack = Labels(memory_class=MemoryClass.L1, class_named=True)
+    candidate, facts = case_of(attack)
+    state, timeline = NEWCOMER, []
+    for _attempt in range(5):
+        verdict = GATE.decide(candidate, msgspec.structs.replace(facts, trust=state), RULESET)
+        assert isinstance(verdict, Reject)
+        assert verdict.structural
+        timeline.append(state.level)
+        state = after_violation(state)
+    assert timeline == [
+        TrustLevel.TRUSTED,
+        TrustLevel.DEGRADED,
+        TrustLevel.DEGRADED,
+        TrustLevel.UNTRUSTED,
+        TrustLevel.UNTRUSTED,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attack", "labels", "step"),
+    [
+        (
+            "A1 source-class",
+            Labels(
+                source=SourceKind.TOOL_RESULT,
+                basis=Basis.VOUCHED,
+                memory_class=MemoryClass.L1,
+                class_named=True,
+            ),
+            1,
+        ),
+        (
+            "A2 laundering",
+            Labels(
+                source=SourceKind.MODEL_INFERENCE,
+                basis=Basis.VOUCHED,
+                memory_class=MemoryClass.L1,
+                class_named=True,
+            ),
+            1,
+        ),
+        (
+            "A3 promotion",
+            Labels(source=SourceKind.USER_INPUT, basis=Basis.VOUCHED, memory_class=MemoryClass.L1),
+            6,
+        ),
+        ("A3 forged token", Labels(token=TokenState.INVALID), 6),
+        ("A4 replay", Labels(nonce=NonceState.SPENT), 5),
+        ("A5 tampering", Labels(digest="other"), 4),
+    ],
+)
+def test_each_attack_is_refused_by_its_step_and_lands_without_it(
+    attack: str, labels: Labels, step: int
+) -> None:
+    candidate, facts = case_of(labels)
+    verdict = GATE.decide(candidate, facts, RULESET)
+    assert isinstance(verdict, Reject)
+    assert verdict.step == step
+    without = unsafe_gate_without(frozenset({step}))
+    assert isinstance(without.decide(candidate, facts, RULESET), Admit), attack
+
+
+def test_flagged_language_in_an_enhanced_pair_is_refused_by_step_2() -> None:
+    floored = unsafe_gate_without(frozenset({1}))
+    open_l1 = {source: dict(row) for source, row in RULESET.matrix.items()}
+    open_l1[SourceKind.UNKNOWN][MemoryClass.L1] = RULESET.matrix[SourceKind.UNKNOWN][MemoryClass.L3]
+    ruleset = msgspec.structs.replace(RULESET, matrix=open_l1)
+    reasons: list[Reason | None] = []
+    for reading in READINGS:
+        for gate in (GATE, floored):
+            verdict = gate.decide(*case_of(Labels(reading=reading)), ruleset)
+            reasons.append(None if isinstance(verdict, Admit) else verdict.reason)
+    assert reasons == [
+        None,
+        None,
+        Reason.DIRECTIVE_LANGUAGE,
+        Reason.DIRECTIVE_LANGUAGE,
+        Reason.INJECTION_LANGUAGE,
+        Reason.INJECTION_LANGUAGE,
+    ]
+
+
+def test_the_gate_judges_the_bytes_it_was_given_not_those_it_was_told_of() -> None:
+    candidate, facts = case_of(FULL)
+    other = msgspec.structs.replace(candidate, text="another text")
+    verdict = GATE.decide(other, facts, RULESET)
+    assert isinstance(verdict, Reject)
+    assert verdict.reason is Reason.DIGEST_MISMATCH
+    assert verdict.structural
+
+
+def test_a_mismatch_in_staging_does_not_charge_the_person_whose_name_was_put_there() -> None:
+    verdict = GATE.decide(*case_of(FULL._replace(intercept="other person")), RULESET)
+    assert isinstance(verdict, Reject)
+    assert (verdict.reason, verdict.structural) == (Reason.AUDIT_MISMATCH, False)
+
+
+def test_objections_are_refusals_unless_they_say_otherwise() -> None:
+    assert not Objection(Reason.OVERSIZE).holds
+    assert not Objection(Reason.OVERSIZE).structural
+
+
+def test_only_the_gate_makes_permits() -> None:
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("policy", "storage", "telemetry", "proxy")
+        for path in (ROOT / package).rglob("*.py")
+        if "_SEAL" in _names(ast.parse(path.read_text()))
+    }
+    assert users == {"policy/verdict.py", "policy/gate.py"}
+
+
+def _names(tree: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.alias):
+            found.add(node.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found
+
+
+def test_a_permit_is_neither_forged_nor_copied_nor_spent_twice() -> None:
+    verdict = GATE.decide(*case_of(FULL), RULESET)
+    assert isinstance(verdict, Admit)
+    with pytest.raises(InvariantBroken):
+        Permit(
+            object(),
+            candidate_id=CANDIDATE_ID,
+            digest=OTHER_DIGEST,
+            epoch=0,
+            memory_class=MemoryClass.L1,
+            source=SourceKind.OPERATOR,
+            passed=frozenset(),
+        )
+    with pytest.raises(InvariantBroken):
+        copy.copy(verdict.permit)
+    with pytest.raises(InvariantBroken):
+        copy.deepcopy(verdict.permit)
+    with pytest.raises(InvariantBroken):
+        pickle.dumps(verdict.permit)
+    verdict.permit.spend()
+    with pytest.raises(InvariantBroken):
+        verdict.permit.spend()
