@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from proxy.app import Composition, compose
 from proxy.cli.failures import opening
-from telemetry.logs import configure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -24,7 +23,7 @@ async def stopped(settings: Settings) -> AsyncGenerator[None]:
         CommandFailed: The state cannot be opened.
     """
     # One person, one command: what goes wrong is said by the command itself.
-    configure(sys.stderr, "error")
+    logging.disable()
     async with AsyncExitStack() as stack:
         with opening(settings.state):
             await stack.enter_async_context(compose(settings, Composition(listen=False)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from policy.model import TEXT_LEN_MAX, MemoryClass
+from policy.model import TEXT_LEN_MAX, MemoryClass, SourceKind
 from proxy.admin_wire import TOKEN_SECONDS_MAX, TokenRequest, TokenView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
@@ -23,12 +23,20 @@ if TYPE_CHECKING:
 
 class _Token(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
-    from_class: MemoryClass
     to_class: MemoryClass
+    from_class: MemoryClass | None = None
     text: str | None = None
     text_file: str | None = None
     tenant: str | None = None
     nonce: str | None = None
+    memory_id: str | None = None
+    target: str = "memories"
+    source: SourceKind | None = None
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    app_id: str | None = None
+    metadata: str | None = None
     expires: Annotated[int, Meta(ge=1, le=TOKEN_SECONDS_MAX)] = 600
 
 
@@ -41,6 +49,14 @@ async def _token_mint(context: Context) -> Exit:
         to_class=asked.to_class,
         tenant=asked.tenant,
         nonce=asked.nonce,
+        memory_id=asked.memory_id,
+        target=asked.target,
+        source=asked.source,
+        user_id=asked.user_id,
+        agent_id=asked.agent_id,
+        run_id=asked.run_id,
+        app_id=asked.app_id,
+        metadata=_metadata(asked.metadata),
         expires_in_seconds=asked.expires,
     )
     async with operator(context) as api:
@@ -52,8 +68,21 @@ async def _token_mint(context: Context) -> Exit:
     terminal.pairs(
         [("token", view.token), ("nonce", view.nonce), ("expires", iso(view.expires_at_ms))]
     )
-    terminal.say("The write must carry exactly this text, this nonce and this token, once.")
+    terminal.say(
+        "The write must be exactly the one described here, with this nonce and token, once."
+    )
     return Exit.OK
+
+
+def _metadata(given: str | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    try:
+        return msgspec.json.decode(given, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise CommandFailed(
+            Exit.USAGE, f"--metadata: {error}", then="give a JSON object"
+        ) from error
 
 
 def _text(asked: _Token) -> str:
@@ -72,12 +101,26 @@ def _text(asked: _Token) -> str:
 def _token_arguments(parser: argparse.ArgumentParser) -> None:
     classes = [memory_class.value for memory_class in MemoryClass]
     parser.add_argument("--principal", required=True, help="who will write it")
-    parser.add_argument("--from", dest="from_class", required=True, choices=classes)
-    parser.add_argument("--to", dest="to_class", required=True, choices=classes)
+    parser.add_argument(
+        "--to", dest="to_class", required=True, choices=classes, help="the class it may land in"
+    )
+    parser.add_argument(
+        "--from", dest="from_class", choices=classes, help="the stored class, for an update"
+    )
     parser.add_argument("--text", help="the exact text that may be promoted")
     parser.add_argument("--text-file", metavar="FILE", help="the same, from a UTF-8 file")
     parser.add_argument("--tenant", help="default: that of the principal's key")
     parser.add_argument("--nonce", help="default: a new one, which is printed")
+    parser.add_argument("--memory-id", help="the memory to update (default: a new one)")
+    parser.add_argument("--target", help="default: memories")
+    parser.add_argument(
+        "--source",
+        choices=[source.value for source in SourceKind],
+        help="the label that the write will claim",
+    )
+    for scope in ("user", "agent", "run", "app"):
+        parser.add_argument(f"--{scope}-id", help=f"the {scope} it will be filed under")
+    parser.add_argument("--metadata", metavar="JSON", help="the metadata it will carry")
     parser.add_argument(
         "--expires", type=int, metavar="SECONDS", help="for how long it is valid (default: 600)"
     )

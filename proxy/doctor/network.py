@@ -123,7 +123,7 @@ def _body(incarnation: str) -> bytes:
     return json.dumps(
         {
             "text": "Written by mnemogate doctor to show that an agent cannot set policy.",
-            "memory_class": "L1",
+            "class": "L1",
             "nonce": f"{prefix}mnemogate-doctor",
         }
     ).encode()

@@ -93,7 +93,10 @@ def test_columns_line_up_with_wide_letters() -> None:
 
 
 def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.cli.terminal._columns", lambda _stream: 60)
+    def columns(_stream: object) -> int:
+        return 60
+
+    monkeypatch.setattr("proxy.cli.terminal._columns", columns)
     out = _Tty()
     terminal = Terminal(out, io.StringIO(), as_json=False)
 

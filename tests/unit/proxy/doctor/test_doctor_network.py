@@ -36,7 +36,7 @@ def _server(answer: Answer) -> Generator[str]:
 
         do_GET = do_POST = _answer  # noqa: N815 - the base class's names
 
-        def log_message(self, *_arguments: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -102,7 +102,10 @@ def test_listeners_that_let_everything_through_are_red(name: str, tmp_path: Path
 
 
 def test_a_request_let_through_and_then_found_malformed_is_red(tmp_path: Path) -> None:
-    with _server(lambda *_request: (422, b"{}")) as url:
+    def malformed(*_request: object) -> tuple[int, bytes]:
+        return 422, b"{}"
+
+    with _server(malformed) as url:
         found = _probe(url, tmp_path)
 
     assert found["admin.anonymous.POST"].verdict is Standing.FAIL

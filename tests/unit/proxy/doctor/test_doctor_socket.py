@@ -36,7 +36,7 @@ def _listening(status: int, mode: int) -> Generator[Path]:
         def address_string(self) -> str:
             return "unix"
 
-        def log_message(self, *_arguments: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:

@@ -1,0 +1,123 @@
+"""The real command line: a `mnemogate run` process, and commands run beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 60
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:  # noqa: ANN401 - what `--json` printed
+        return json.loads(self.out)
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A state directory, and commands that are about it."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "beside" / "checkpoint.txt"
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """As little as possible, so that no variable of the machine decides a test."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.root / "home"),
+            "MNEMOGATE_STATE": str(self.state),
+            "MNEMOGATE_CHECKPOINT": str(self.checkpoint),
+            **more,
+        }
+
+    def command(self, *words: str, stdin: str = "", **environment: str) -> Done:
+        """Run one command to its end."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "proxy", *words],
+            capture_output=True,
+            cwd="/",
+            env=self.environment(**environment) | {"PYTHONPATH": str(ROOT)},
+            input=stdin,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        return Done(code=done.returncode, out=done.stdout, err=done.stderr)
+
+    @contextmanager
+    def running(self, *words: str, **environment: str) -> Generator[Running]:
+        """`mnemogate run` on free ports, until the block ends."""
+        with subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-m", "proxy", "run", "--json"),
+                *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *words),
+            ],
+            cwd="/",
+            env=self.environment(**environment) | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            try:
+                assert line, process.communicate(timeout=DEADLINE_S)[1]
+                yield Running(place=self, pid=process.pid, ready=json.loads(line))
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """A sidecar that serves."""
+
+    place: Place
+    pid: int
+    ready: dict[str, Any]
+
+    def key(self, channel: str) -> str:
+        """A key of the first start."""
+        return next(k["key"] for k in self.ready["first_keys"] if k["channel"] == channel)
+
+    def write(self, key: str, **body: object) -> tuple[int, Any]:
+        """One native write: status and answer."""
+        request = urllib.request.Request(  # noqa: S310 - our own listener
+            f"{self.ready['data']}/v1/memories",
+            data=json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+            method="POST",
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:  # noqa: S310
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
