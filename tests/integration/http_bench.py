@@ -54,7 +54,7 @@ from storage.interfaces import KeyRecord
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from policy.verdict import Reason
     from telemetry.events import Event, TraceContext
@@ -283,7 +283,7 @@ async def running(
     bindings: tuple[Binding, ...] = (),
     origins: tuple[str, ...] = (),
     tls: ssl.SSLContext | None = None,
-) -> AsyncIterator[Bench]:
+) -> AsyncGenerator[Bench]:
     """A listener that serves the native dialect."""
     session = MemorySession()
     events: list[Event] = []

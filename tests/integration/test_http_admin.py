@@ -14,7 +14,7 @@ from storage.audit import Checkpoint, VerifierKey, open_checkpoint, verify_inclu
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
 Json = dict[str, Any]
@@ -54,7 +54,7 @@ class Admin:
 
 
 @asynccontextmanager
-async def operating(base: Path) -> AsyncIterator[Admin]:
+async def operating(base: Path) -> AsyncGenerator[Admin]:
     async with running(base) as sidecar:
         yield Admin(sidecar)
 

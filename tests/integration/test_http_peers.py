@@ -26,7 +26,7 @@ from tests.integration.http_bench import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
 OURSELVES = os.geteuid()
@@ -108,9 +108,10 @@ class Certified:
     ) -> Answer | None:
         """The answer, or None where the handshake fails."""
         context = ssl.create_default_context()
-        self.ca.configure_trust(context)
+        context.load_verify_locations(cadata=self.ca.cert_pem.bytes().decode())
         if certificate is not None:
-            certificate.configure_cert(context)
+            with certificate.private_key_and_cert_chain_pem.tempfile() as path:
+                context.load_cert_chain(path)
         try:
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", self.bench.address.port, ssl=context, server_hostname="localhost"
@@ -125,7 +126,7 @@ class Certified:
 @asynccontextmanager
 async def certified(
     tmp_path: Path, bindings: tuple[Binding, ...] = (), *, mutual: bool = True
-) -> AsyncIterator[Certified]:
+) -> AsyncGenerator[Certified]:
     ca = trustme.CA()
     server = ca.issue_cert("localhost", "127.0.0.1")
     cert, key, client_ca = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem"

@@ -166,7 +166,8 @@ def test_update_changes_what_it_names() -> None:
         (only,) = operation.proposals
         assert (only.change, only.memory_id, only.text) == (ChangeKind.UPDATE, ID, None)
         assert only.metadata_json == "{}"
-    for bad in ({}, {"text": "x", "id": ID}, {"target": "t"}, []):
+    unfit: tuple[object, ...] = ({}, {"text": "x", "id": ID}, {"target": "t"}, "x")
+    for bad in unfit:
         with pytest.raises(MalformedRequest):
             NATIVE.decode(request("PATCH", f"/v1/memories/{ID}", bad))
 
