@@ -26,7 +26,7 @@ from proxy.intake import HostRules
 from proxy.operate import Operate, OperateParts
 from proxy.server import Listener, tls_context
 from proxy.session import Session
-from proxy.surroundings import real_surroundings
+from proxy.surroundings import RandomPool, Surroundings
 from proxy.tokens import TokenSigner, TokenVerifier
 from proxy.writing import Gatherers, Writing
 from storage.audit_reading import EmbeddedAudit
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from proxy.dialects.operation import Dialect
     from proxy.exchange import Front
     from proxy.settings import Address, Settings
-    from proxy.surroundings import Surroundings
     from storage.interfaces import Embedder, Failpoint
 
 START: Final = PrincipalId("mnemogate:start")
@@ -66,6 +65,7 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
 
     gate: Gate = GATE
     failpoint: Failpoint = no_failpoint
+    clock_ns: Callable[[], int] = time.time_ns
     listen: bool = True  # False: the admin socket only, for commands on a stopped state directory
 
 
@@ -106,7 +106,9 @@ async def compose(settings: Settings, composition: Composition = SHIPPED) -> Asy
         routes = routes_of(dialects) | admin_routes()
         telemetry = Telemetry(settings.telemetry, routes)
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
-        surroundings = real_surroundings(telemetry.record)
+        surroundings = Surroundings(
+            clock_ns=composition.clock_ns, random_hex=RandomPool(), record=telemetry.record
+        )
         keys = await _first_keys(settings, store, surroundings)
         executor = stack.enter_context(
             ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
@@ -146,7 +148,7 @@ def _open_store(
         ruleset=ruleset,
         embedder_id=embedder.embedder_id,
         dimension=embedder.dimension,
-        clock=lambda: time.time_ns() // 1_000_000,
+        clock=lambda: composition.clock_ns() // 1_000_000,
         failpoint=composition.failpoint,
         options=EmbeddedOptions(quota_bytes=settings.quota_bytes),
     )

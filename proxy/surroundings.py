@@ -6,7 +6,6 @@ Injected, so that tests hold all three in their hands.
 from __future__ import annotations
 
 import secrets
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,8 +49,3 @@ class RandomPool:
             self._hex = secrets.token_hex(max(POOL_LEN, count))
             start, self._at = 0, 2 * count
         return self._hex[start : self._at]
-
-
-def real_surroundings(record: Callable[[Event], None]) -> Surroundings:
-    """The machine's clock and its cryptographic random source."""
-    return Surroundings(clock_ns=time.time_ns, random_hex=RandomPool(), record=record)

@@ -182,7 +182,9 @@ class Writing:
         With a nonce of its own the gate answers instead: a retried delete must get its first
         verdict again, not hear that the memory is gone.
         """
-        if proposal.change is ChangeKind.CREATE or proposal.nonce is not None:
+        # A deleted memory still has bytes that a purge must reach.
+        elsewhere = proposal.change in {ChangeKind.CREATE, ChangeKind.PURGE}
+        if elsewhere or proposal.nonce is not None:
             return False
         memory_id = proposal.memory_id
         return memory_id is None or self._reader.get(principal.tenant, memory_id) is None
