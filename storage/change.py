@@ -83,6 +83,8 @@ class Change:
         self.next_ordinal = generation.header.next_ordinal
         self.live_count = generation.header.live_count
         self.held_count = generation.header.held_count
+        self.epoch = generation.header.epoch
+        self.ruleset_digest = generation.header.ruleset_digest
         # What the derived structures must learn after the commit.
         self.added: list[Added] = []
         self.superseded: list[tuple[int, Row]] = []
@@ -105,16 +107,13 @@ class Change:
         self.draft.append(LEAVES, ordinal_key(index), data)
         return index
 
-    def finish(
-        self, origin: str, signer: Ed25519PrivateKey, ruleset: tuple[int, str] | None = None
-    ) -> Generation:
+    def finish(self, origin: str, signer: Ed25519PrivateKey) -> Generation:
         """Write header and signed checkpoint; what the store will be once this commits."""
-        epoch, digest = ruleset or (self.before.epoch, self.before.ruleset_digest)
         header = msgspec.structs.replace(
             self.before,
             version=self.version,
-            epoch=epoch,
-            ruleset_digest=digest,
+            epoch=self.epoch,
+            ruleset_digest=self.ruleset_digest,
             next_ordinal=self.next_ordinal,
             leaf_count=self._tree.size,
             live_count=self.live_count,

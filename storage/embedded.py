@@ -11,12 +11,13 @@ from storage.catalogue import Catalogue
 from storage.checkpoint_copy import CheckpointCopy
 from storage.engine import Engine, Parts
 from storage.errors import StoreUnavailable
+from storage.faiss_index import SEGMENT_LEN
 from storage.judging import Judge
 from storage.keys import KeyedNames
 from storage.lmdb_store import LmdbStore
 from storage.operating import Operating
 from storage.reading import EmbeddedReader
-from storage.recovery import THE_STORE, derive, found, load, load_index
+from storage.recovery import THE_STORE, derive, found, load, load_index, with_embedder
 from storage.segment_files import Identity, SegmentFiles
 from storage.staging import Staging
 from storage.statedir import StateDirectory
@@ -41,6 +42,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     quota_bytes: int = 8 * _GIB
     staging_quota_bytes: int = _GIB // 2
     origin: str = "mnemogate"
+    segment_len: int = SEGMENT_LEN
     writer: WriterOptions = WriterOptions()
 
 
@@ -187,13 +189,14 @@ class _Assembly:
             unerased = view.unerased()
             used = view.bytes_used()
         generation = known or found(opening.embedder_id, opening.dimension, opening.clock())
+        generation = with_embedder(generation, opening.embedder_id, opening.dimension)
         engine = self._engine(directory, store, staging, generation)
         engine.unerased, engine.bytes_used = unerased, used
         if remark is not None:
             engine.remarks["checkpoint copy"] = remark
-        self._remark_embedder(engine)
         operating = Operating(engine)
-        self._first_transactions(engine, operating, directory, fresh=known is None)
+        self._first_transactions(engine, operating, known)
+        directory.mark_bootstrapped()
         writer = EmbeddedWriter(engine, operating, copy, self._opening.options.writer)
         writer.start()
         return EmbeddedStore(directory, engine, writer, self._secrets)
@@ -213,10 +216,15 @@ class _Assembly:
             embedder_id=header.embedder_id,
             dimension=header.dimension,
         )
-        files = SegmentFiles(directory.segments, identity, self._opening.failpoint)
+        files = SegmentFiles(
+            directory.segments,
+            identity,
+            self._opening.failpoint,
+            self._opening.options.segment_len,
+        )
         with store.reading() as view:
-            searchable = derive(view, header, catalogue)
-            loaded = load_index(view, files, searchable)
+            derived = derive(view, header.embedder_id, catalogue)
+            loaded = load_index(view, files, derived.searchable)
         parts = Parts(
             store=store,
             staging=staging,
@@ -230,22 +238,22 @@ class _Assembly:
             clock=self._opening.clock,
             failpoint=self._opening.failpoint,
         )
-        return Engine(parts, generation, self._opening.ruleset)
-
-    def _remark_embedder(self, engine: Engine) -> None:
-        header = engine.generation.header
-        if header.embedder_id != self._opening.embedder_id:
+        engine = Engine(parts, generation, self._opening.ruleset)
+        if derived.foreign_count:
             engine.remarks["embedder"] = (
-                f"the store's vectors are of {header.embedder_id}; searches with "
-                f"{self._opening.embedder_id} find only what is written from now on"
+                f"{derived.foreign_count} memories have vectors of another embedder than "
+                f"{header.embedder_id}: they are listed, but no search finds them"
             )
+        return engine
 
     def _first_transactions(
-        self, engine: Engine, operating: Operating, directory: StateDirectory, *, fresh: bool
+        self, engine: Engine, operating: Operating, known: Generation | None
     ) -> None:
-        if fresh:
-            operating.note("store.create", engine.generation.header.incarnation_name, "")
-        directory.mark_bootstrapped()
+        header = engine.generation.header
+        if known is None:
+            operating.note("store.create", header.incarnation_name, "")
+        elif known.header != header:
+            operating.note("embedder.adopt", header.embedder_id, f"was {known.header.embedder_id}")
         operating.adopt_ruleset(self._opening.ruleset, THE_STORE)
         for finding in operating.reconcile():
             engine.remarks["held"] = finding

@@ -181,7 +181,6 @@ class Engine:
         self,
         work: Callable[[Change], Result],
         confirmed: Callable[[View], bool] | None = None,
-        ruleset: Ruleset | None = None,
     ) -> Result:
         """Do `work` in one write transaction and make it durable and visible.
 
@@ -191,7 +190,7 @@ class Engine:
         """
         self._refuse_if_broken()
         try:
-            return self._attempt(work, confirmed, ruleset)
+            return self._attempt(work, confirmed)
         except lmdb.MapFullError:
             # Dead readers pin pages that are free otherwise: only without them is it really full.
             if not self.parts.store.reader_check():
@@ -200,16 +199,13 @@ class Engine:
             self._reopen_after(error)
             raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
         try:
-            return self._attempt(work, confirmed, ruleset)
+            return self._attempt(work, confirmed)
         except lmdb.Error as error:
             self._reopen_after(error)
             raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
 
     def _attempt(
-        self,
-        work: Callable[[Change], Result],
-        confirmed: Callable[[View], bool] | None,
-        ruleset: Ruleset | None,
+        self, work: Callable[[Change], Result], confirmed: Callable[[View], bool] | None
     ) -> Result:
         parts = self.parts
         draft = parts.store.begin()
@@ -220,8 +216,7 @@ class Engine:
             if change.kept:
                 # Durable in staging first: a hold that outlives a crash needs what it holds.
                 parts.staging.hold(change.kept)
-            governing = (ruleset.epoch, ruleset.digest) if ruleset else None
-            after = change.finish(parts.origin, parts.signer, governing)
+            after = change.finish(parts.origin, parts.signer)
             used = draft.bytes_used()
             ready = True
         finally:

@@ -233,9 +233,10 @@ class Operating:
         adopted = msgspec.structs.replace(ruleset, epoch=header.epoch + 1)
 
         def work(change: Change) -> None:
+            change.epoch, change.ruleset_digest = adopted.epoch, adopted.digest
             self._log(change, "ruleset.adopt", ruleset.digest, by, f"epoch {adopted.epoch}")
 
-        engine.transact(work, ruleset=adopted)
+        engine.transact(work)
         engine.ruleset = adopted
         return adopted
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 
 from policy.model import MemoryStatus, PrincipalId
@@ -43,6 +44,14 @@ def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
     return Generation(header=header, tree=Tree())
 
 
+def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> Generation:
+    """The same generation under another embedder; the next transaction makes that durable."""
+    header = msgspec.structs.replace(
+        generation.header, embedder_id=embedder_id, dimension=dimension
+    )
+    return msgspec.structs.replace(generation, header=header)
+
+
 def load(store: LmdbStore) -> Generation | None:
     """The committed generation, its signed root checked; None in a store without a commit.
 
@@ -54,8 +63,19 @@ def load(store: LmdbStore) -> Generation | None:
         return None if header is None else load_generation(view, header)
 
 
-def derive(view: View, header: StoreHeader, catalogue: Catalogue) -> Ordinals:
-    """Fill the catalogue; the ordinals of all vectors of the store's embedder, ascending.
+class Derived(msgspec.Struct, frozen=True, kw_only=True):
+    """What a walk over all rows finds.
+
+    `searchable` are the ordinals of all vectors of the embedder in use, ascending, those of past
+    states too. `foreign_count` live memories have a vector of another embedder.
+    """
+
+    searchable: Ordinals
+    foreign_count: int
+
+
+def derive(view: View, embedder_id: str, catalogue: Catalogue) -> Derived:
+    """Fill the catalogue, and find what the index must hold.
 
     Raises:
         StoreCorrupt: A row or an id is missing or damaged.
@@ -66,14 +86,16 @@ def derive(view: View, header: StoreHeader, catalogue: Catalogue) -> Ordinals:
         if (record := decode_id(payload)).status is MemoryStatus.LIVE
     }
     searchable: list[int] = []
+    foreign_count = 0
     for key, payload in view.scan(ROWS):
         ordinal = int.from_bytes(key, "big")
         row = decode_row(payload)
-        if row.embedder_id == header.embedder_id:
+        if row.embedder_id == embedder_id:
             searchable.append(ordinal)
         if ordinal in live:
             catalogue.add(ordinal, row)
-    return np.array(searchable, dtype=np.int64)
+            foreign_count += row.embedder_id not in {"", embedder_id}
+    return Derived(searchable=np.array(searchable, dtype=np.int64), foreign_count=foreign_count)
 
 
 def load_index(view: View, files: SegmentFiles, searchable: Ordinals) -> Loaded:

@@ -210,6 +210,8 @@ class EmbeddedWriter:
             # Whatever ended the thread, nobody waits for ever, and nobody is told more than is
             # known: what was being written may be durable.
             self._dead = True
+            if not self._closing and self._engine.broken is None:
+                self._engine.broken = "the writer thread ended; start again"
             self._abandon()
 
     def _turn(self) -> bool:

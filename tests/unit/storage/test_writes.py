@@ -27,7 +27,7 @@ from tests.unit.storage.opening import (
 if TYPE_CHECKING:
     from policy.model import Memory
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome
+    from storage.interfaces import Outcome, Submission
     from tests.unit.storage.opening import Bench
 
 
@@ -39,13 +39,11 @@ def _landed(outcome: Outcome) -> Memory:
 def _change(
     store: EmbeddedStore, kind: ChangeKind, memory: Memory, text: str | None = None
 ) -> Outcome:
-    candidate = candidate_of(
-        text, OPERATOR, change=kind, memory_id=memory.memory_id, scope=Scope()
-    )
+    candidate = candidate_of(text, OPERATOR, change=kind, memory_id=memory.memory_id, scope=Scope())
     return write(store, submission_of(candidate, OPERATOR))[0]
 
 
-def _forbidden(text: str, **fields: object) -> Outcome | object:
+def _forbidden(text: str, **fields: object) -> Submission:
     candidate = candidate_of(
         text,
         VOUCHED,
@@ -231,9 +229,7 @@ def test_the_same_violation_counts_once_and_the_third_makes_untrusted(
 def test_a_replayed_violation_with_the_same_bytes_is_charged_once(store: EmbeddedStore) -> None:
     say(store, "one", nonce="n-1")
     replay = candidate_of("two", nonce="n-1")
-    counts = [
-        write(store, submission_of(replay))[0].trust.violations_count for _ in range(3)
-    ]
+    counts = [write(store, submission_of(replay))[0].trust.violations_count for _ in range(3)]
     assert counts == [1, 1, 1]
 
 

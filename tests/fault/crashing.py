@@ -1,0 +1,97 @@
+"""The process that dies: `python -m tests.fault.crashing ROOT POINT CANARY`.
+
+Writes one memory, then a batch of one of each verdict, and kills itself at a named crash point.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policy.model import Candidate, MemoryClass, SourceKind
+from storage.embedded import EmbeddedOptions
+from tests.unit.storage.opening import AGENT, VOUCHED, Bench, candidate_of, submission_of, write
+
+if TYPE_CHECKING:
+    from storage.interfaces import Submission
+
+OPTIONS = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, segment_len=1)
+POINTS = (
+    "intercepted",
+    "staged",
+    "before_transaction",
+    "decided",
+    "before_put",
+    "after_put",
+    "before_commit",
+    "after_commit",
+    "key_destroyed",
+    "index_swapped",
+    "before_answer",
+    "snapshot_written",
+    "checkpoint_written",
+)
+
+
+def candidates(canary: str) -> dict[str, Candidate]:
+    """One candidate for each verdict; the canary is in every field that a client fills."""
+    return {
+        "first": candidate_of(f"{canary}first was here", nonce="first"),
+        "admit": candidate_of(f"{canary}admit was here", nonce="admit"),
+        "hold": candidate_of(
+            f"{canary}hold was here",
+            nonce="hold",
+            target=f"{canary}hold",
+            metadata_json=f'{{"k":"{canary}hold"}}',
+            memory_class=MemoryClass.L2,
+        ),
+        "reject": candidate_of(
+            f"{canary}reject was here",
+            VOUCHED,
+            nonce=f"{canary}reject",
+            target=f"{canary}reject",
+            memory_id=f"{canary}reject",
+            actor=f"{canary}reject",
+            metadata_json=f'{{"k":"{canary}reject"}}',
+            memory_class=MemoryClass.L1,
+            class_named=True,
+            claimed_source=SourceKind.TOOL_RESULT,
+        ),
+    }
+
+
+def submission(name: str, candidate: Candidate) -> Submission:
+    """As the interceptor would submit it."""
+    return submission_of(candidate, VOUCHED if name == "reject" else AGENT)
+
+
+class Killer:
+    """Ends the process without a word, at one crash point, once armed."""
+
+    def __init__(self, point: str) -> None:
+        self._point = point
+        self.armed = False
+
+    def __call__(self, name: str) -> None:
+        if self.armed and name == self._point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(root: str, point: str, canary: str) -> None:
+    """Write, and die on the way."""
+    killer = Killer(point)
+    store = Bench(Path(root)).open(killer, options=OPTIONS)
+    wanted = candidates(canary)
+    write(store, submission("first", wanted.pop("first")))
+    killer.armed = True
+    for outcome in write(store, *(submission(name, one) for name, one in wanted.items())):
+        sys.stdout.write(f"{outcome.decision.value} {outcome.leaf_index}\n")
+    sys.stdout.flush()
+    store.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,197 @@
+"""Starting again: rolled-back stores, lost pieces, other rules, another embedder."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.gate import GATE
+from policy.model import CandidateId, MemoryClass
+from policy.query import EVERYTHING
+from policy.ruleset import parse_ruleset
+from storage.embedded import EmbeddedOptions, open_embedded
+from storage.errors import StoreCorrupt, StoreLocked, StoreRolledBack
+from tests.unit.storage.opening import (
+    DIMENSION,
+    EMBEDDER,
+    RULESET,
+    RULESET_TEXT,
+    TENANT,
+    Bench,
+    say,
+    vector_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from policy.ruleset import Ruleset
+    from storage.embedded import EmbeddedStore
+
+
+def _reopened(
+    bench: Bench, ruleset: Ruleset = RULESET, embedder_id: str = EMBEDDER
+) -> EmbeddedStore:
+    return open_embedded(
+        state=bench.state,
+        checkpoint=bench.checkpoint,
+        gate=GATE,
+        ruleset=ruleset,
+        embedder_id=embedder_id,
+        dimension=DIMENSION,
+        clock=bench.clock,
+        options=EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26),
+    )
+
+
+def _filled(bench: Bench, count: int) -> None:
+    store = bench.open()
+    for number in range(count):
+        say(store, f"fact {number}")
+    store.close()
+
+
+def test_an_older_copy_of_the_store_is_noticed(bench: Bench, tmp_path: Path) -> None:
+    _filled(bench, 3)
+    shutil.copytree(bench.state, tmp_path / "older")
+    _filled(bench, 2)
+    shutil.rmtree(bench.state)
+    shutil.copytree(tmp_path / "older", bench.state)
+    with pytest.raises(StoreRolledBack, match="older copy"):
+        bench.open()
+    bench.checkpoint.unlink()  # what the message says to do when it was on purpose
+    store = bench.open()
+    assert store.reader.status().version == 3
+    assert "no checkpoint copy" in (store.reader.status().reason or "")
+    store.close()
+
+
+def test_a_copy_that_went_another_way_is_noticed(bench: Bench, tmp_path: Path) -> None:
+    _filled(bench, 3)
+    shutil.copytree(bench.state, tmp_path / "fork")
+    note = bench.checkpoint.read_bytes()
+    _filled(bench, 2)
+    forked = Bench(tmp_path / "elsewhere")
+    shutil.copytree(tmp_path / "fork", forked.state)
+    forked.checkpoint.parent.mkdir()
+    forked.checkpoint.write_bytes(note)
+    _filled(forked, 7)
+    shutil.rmtree(bench.state)
+    shutil.copytree(forked.state, bench.state)
+    with pytest.raises(StoreRolledBack, match="another copy"):
+        bench.open()
+
+
+def test_a_new_store_in_place_of_one_that_was_removed_is_noticed(bench: Bench) -> None:
+    _filled(bench, 1)
+    shutil.rmtree(bench.state)
+    with pytest.raises(StoreRolledBack, match="not signed"):
+        bench.open()
+
+
+def test_an_edited_checkpoint_is_noticed(bench: Bench) -> None:
+    _filled(bench, 1)
+    note = bench.checkpoint.read_text(encoding="utf-8").split("\n")
+    note[1] = "1"
+    bench.checkpoint.write_text("\n".join(note), encoding="utf-8")
+    with pytest.raises(StoreRolledBack):
+        bench.open()
+
+
+def test_a_store_that_is_ahead_of_its_checkpoint_opens(bench: Bench) -> None:
+    _filled(bench, 1)
+    older = bench.checkpoint.read_bytes()
+    _filled(bench, 2)
+    bench.checkpoint.write_bytes(older)
+    store = bench.open()
+    assert store.reader.status().reason is None
+    store.close()
+
+
+def test_a_failed_start_gives_the_directory_back(bench: Bench) -> None:
+    _filled(bench, 1)
+    good = bench.checkpoint.read_bytes()
+    bench.checkpoint.write_bytes(b"nonsense")
+    for _ in range(2):
+        with pytest.raises(StoreRolledBack):
+            bench.open()
+    bench.checkpoint.write_bytes(good)
+    bench.open().close()
+
+
+def test_one_gate_per_state_directory(bench: Bench) -> None:
+    store = bench.open()
+    with pytest.raises(StoreLocked):
+        bench.open()
+    store.close()
+
+
+def test_a_store_whose_file_is_gone_is_not_quietly_made_anew(bench: Bench) -> None:
+    _filled(bench, 1)
+    (bench.state / "store" / "data.mdb").unlink()
+    with pytest.raises(StoreCorrupt):
+        bench.open()
+
+
+def test_held_candidates_whose_key_is_lost_are_refused_with_a_leaf(bench: Bench) -> None:
+    store = bench.open()
+    say(store, "Ada prefers tea", memory_class=MemoryClass.L2)
+    before = store.reader.status()
+    store.close()
+    for path in (bench.state / "staging" / "keys").iterdir():
+        path.unlink()
+    store = bench.open()
+    after = store.reader.status()
+    assert (after.held_count, after.leaf_count) == (0, before.leaf_count + 1)
+    assert "lost" in (after.reason or "")
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def test_staged_candidates_that_nobody_held_are_swept(bench: Bench) -> None:
+    store = bench.open()
+    store.staging.put([(CandidateId("ab" * 16), b"undecided")])
+    store.close()
+    store = bench.open()
+    assert store.staging.staged_ids() == frozenset()
+    store.close()
+
+
+def test_segment_files_are_a_cache(bench: Bench) -> None:
+    _filled(bench, 5)
+    for path in (bench.state / "segments").iterdir():
+        path.unlink()
+    store = bench.open()
+    hits = store.reader.search(TENANT, vector_of("fact 3"), EVERYTHING, 1, 0.999)
+    assert [hit.memory.text for hit in hits] == ["fact 3"]
+    store.close()
+
+
+def test_other_rules_at_start_are_another_epoch_with_a_leaf(bench: Bench) -> None:
+    _filled(bench, 1)
+    store = _reopened(bench, ruleset=parse_ruleset(RULESET_TEXT + "\n# edited\n"))
+    assert (store.ruleset.epoch, store.reader.status().epoch) == (2, 2)
+    assert say(store, "under other rules").version == 2
+    assert store.reader.check().problems == ()
+    store.close()
+    store = _reopened(bench)
+    assert store.ruleset.epoch == 3
+    store.close()
+
+
+def test_another_embedder_never_searches_the_old_vectors(bench: Bench) -> None:
+    _filled(bench, 2)
+    store = _reopened(bench, embedder_id="another-8d")
+    reader = store.reader
+    assert reader.page(TENANT, EVERYTHING, 0, 9).total == 2
+    assert reader.search(TENANT, vector_of("fact 1"), EVERYTHING, 9, -1.0) == ()
+    assert "2 memories" in (reader.status().reason or "")
+    assert reader.check().problems == ()
+    store.close()
+    store = bench.open()
+    hits = store.reader.search(TENANT, vector_of("fact 1"), EVERYTHING, 1, 0.999)
+    assert [hit.memory.text for hit in hits] == ["fact 1"]
+    assert store.reader.status().reason is None
+    store.close()

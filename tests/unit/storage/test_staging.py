@@ -1,0 +1,125 @@
+"""Staging: readable with its key, and never without."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.model import CandidateId
+from storage.errors import StoreUnavailable
+from storage.staging import Staging
+from tests.conformance.canary import new_canary, traces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QUOTA = 1 << 24
+
+
+def _id() -> CandidateId:
+    return CandidateId(secrets.token_hex(16))
+
+
+def _opened(root: Path) -> Staging:
+    directory = root / "staging"
+    (directory / "keys").mkdir(parents=True, exist_ok=True)
+    return Staging(directory, directory / "keys", QUOTA)
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Iterator[Staging]:
+    opened = _opened(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_staged_bytes_read_back_and_are_unreadable_on_disk(
+    staging: Staging, tmp_path: Path
+) -> None:
+    candidate_id, canary = _id(), new_canary()
+    staging.put([(candidate_id, canary.encode())])
+    assert staging.read([candidate_id]) == [canary.encode()]
+    assert traces(tmp_path, canary) == []
+
+
+def test_destroyed_candidates_cannot_be_read_even_before_they_are_swept(
+    staging: Staging,
+) -> None:
+    candidate_id = _id()
+    staging.put([(candidate_id, b"text")])
+    staging.destroy([candidate_id])
+    assert staging.read([candidate_id]) == [None]
+    assert staging.staged_ids() == {candidate_id}
+    staging.sweep()
+    assert staging.staged_ids() == frozenset()
+
+
+def test_a_ciphertext_put_under_another_candidate_does_not_open(staging: Staging) -> None:
+    first, second = _id(), _id()
+    staging.put([(first, b"first"), (second, b"second")])
+    env = staging._env
+    with env.begin(write=True) as txn:
+        moved = txn.get(bytes.fromhex(first) + b"c")
+        assert moved is not None
+        txn.put(bytes.fromhex(second) + b"c", bytes(moved))
+    assert staging.read([first, second]) == [b"first", None]
+
+
+def test_candidates_without_a_key_file_do_not_survive_a_restart(tmp_path: Path) -> None:
+    staging = _opened(tmp_path)
+    held, undecided = _id(), _id()
+    staging.put([(held, b"held"), (undecided, b"undecided")])
+    staging.hold({held: b"evidence"})
+    staging.close()
+    staging = _opened(tmp_path)
+    assert staging.read([held, undecided]) == [b"held", None]
+    assert staging.read_evidence(held) == b"evidence"
+    assert staging.held_ids() == {held}
+    staging.close()
+
+
+def test_what_is_sealed_perishes_with_the_key(staging: Staging) -> None:
+    candidate_id = _id()
+    staging.put([(candidate_id, b"text")])
+    sealed = staging.seal(candidate_id, b"salt")
+    assert staging.unseal(candidate_id, sealed) == b"salt"
+    assert staging.unseal(candidate_id, sealed[:-1] + bytes([sealed[-1] ^ 1])) is None
+    assert staging.unseal(candidate_id, b"") is None
+    staging.destroy([candidate_id])
+    assert staging.unseal(candidate_id, sealed) is None
+
+
+def test_a_destroyed_key_file_is_overwritten_before_it_is_removed(
+    staging: Staging, tmp_path: Path
+) -> None:
+    candidate_id = _id()
+    staging.put([(candidate_id, b"text")])
+    staging.hold({candidate_id: b""})
+    path = tmp_path / "staging" / "keys" / f"{candidate_id}.key"
+    (tmp_path / "link").hardlink_to(path)
+    assert any((tmp_path / "link").read_bytes())
+    staging.destroy([candidate_id])
+    assert not path.exists()
+    assert not any((tmp_path / "link").read_bytes())
+
+
+def test_full_staging_refuses_the_whole_batch(staging: Staging) -> None:
+    kept, too_much = _id(), [(_id(), bytes(4 << 20)) for _ in range(12)]
+    staging.put([(kept, b"kept")])
+    with pytest.raises(StoreUnavailable):
+        staging.put(too_much)
+    assert staging.read([kept]) == [b"kept"]
+    assert staging.staged_ids() == {kept}
+
+
+def test_room_returns_when_candidates_are_done_with(staging: Staging) -> None:
+    before = staging.bytes_free()
+    for _ in range(50):
+        candidate_id = _id()
+        staging.put([(candidate_id, bytes(100_000))])
+        staging.destroy([candidate_id])
+    staging.sweep()
+    assert staging.bytes_free() >= before - 100_000
