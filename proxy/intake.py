@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from proxy.dialects.operation import HttpRequest, MalformedRequest
 from proxy.strict_json import check_text
@@ -122,6 +124,9 @@ async def body_of(
                 received += chunk
     except TimeoutError:
         raise MalformedRequest("body: took too long to arrive", status=408) from None
+    except (web.RequestPayloadError, HttpProcessingError, ConnectionError):
+        # Broken off or broken: the peer's doing, so no fault of ours in log and metrics.
+        raise MalformedRequest("body: did not arrive whole", status=400) from None
     return bytes(received)
 
 

@@ -51,6 +51,7 @@ from proxy.server import Listener
 from proxy.settings import Address, Binding, Limits
 from proxy.surroundings import Surroundings
 from storage.interfaces import KeyRecord
+from telemetry.events import RequestServed
 
 if TYPE_CHECKING:
     import ssl
@@ -181,6 +182,10 @@ class Bench:
         self.address = Address(host="127.0.0.1", port=0)
         self.halted: list[bool] = []
         self.routes: frozenset[str] = frozenset()
+
+    def served(self) -> list[RequestServed]:
+        """What telemetry was told of requests."""
+        return [event for event in self.events if isinstance(event, RequestServed)]
 
     async def raw(self, data: bytes, *, wait_s: float = 5.0) -> bytes:
         """Everything the listener answers to these bytes, until it closes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from tests.integration.http_bench import (
     request_bytes,
     running,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CANARY = "violet-canary-7731"
 AUTH = f"Authorization: Bearer {AGENT_KEY}\r\n"
@@ -223,3 +227,39 @@ async def test_expect_continue_is_told_to_go_on_only_after_the_credential_is_goo
         known = request_bytes("POST", "/v1/memories", GOOD, AGENT_KEY, expecting)
         answer = await bench.raw(known)
         assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201")
+
+
+@pytest.mark.parametrize(
+    "rest", [b"zz\r\n", b"-1\r\n", b"5;\0\r\nhello\r\n", b"1\r\nxx\r\n", b"\r\n\r\n"]
+)
+async def test_body_that_breaks_halfway_is_the_peers_fault(rest: bytes) -> None:
+    async with running() as bench:
+        reader, writer = await asyncio.open_connection("127.0.0.1", bench.address.port)
+        writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"8\r\n" + GOOD[:8] + b"\r\n")
+        await writer.drain()
+        await until(lambda: bench.listener.in_flight == 1)
+        writer.write(rest)
+        assert_refused(bench, await read_all(reader, writer, 3.0))
+        assert all(event.status < 500 for event in bench.served())
+
+
+async def test_peer_that_leaves_halfway_is_no_fault_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running() as bench:
+        _, writer = await asyncio.open_connection("127.0.0.1", bench.address.port)
+        writer.write(HEAD + LENGTH + b"\r\n" + GOOD[:5])
+        await until(lambda: bench.listener.in_flight == 1)
+        writer.transport.abort()
+        await until(lambda: bench.listener.in_flight == 0)
+        assert bench.session.stored == []
+        assert all(event.status < 500 for event in bench.served())
+        assert caplog.text == ""
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until something holds; no fixed wait."""
+    async with asyncio.timeout(3.0):
+        while not condition():  # noqa: ASYNC110 - the listener has no event for it
+            await asyncio.sleep(0)
