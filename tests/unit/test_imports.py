@@ -17,29 +17,30 @@ BROAD = {"Exception", "BaseException"}
 
 # Modules of the standard library that read no clock, draw no number and open nothing.
 PURE = frozenset({
-    "__future__", "base64", "binascii", "bisect", "collections", "enum", "functools", "hashlib",
+    "__future__", "base64", "binascii", "bisect", "collections", "difflib", "enum", "functools",
+    "hashlib",
     "heapq", "itertools", "math", "operator", "re", "string", "struct", "types", "typing",
     "unicodedata",
 })  # fmt: skip
 
 # The longest matching folder decides. A name allows itself and everything below it.
 ALLOWED: dict[str, frozenset[str]] = {
-    "policy": PURE | {"policy", "msgspec", "rfc8785", "tomllib"},
+    "policy": PURE | {"policy", "msgspec", "tomllib"},
     "proxy/dialects": PURE
-    | {"policy", "msgspec", "rfc8785", "proxy.dialects", "proxy.strict_json"}
+    | {"policy", "msgspec", "proxy.dialects", "proxy.strict_json"}
     # Parsing only: a test below refuses the calls that read the clock.
-    | {"datetime", "urllib.parse", "uuid"},
+    | {"datetime", "uuid"},
     "telemetry": PURE
     | {"policy.model", "policy.verdict", "telemetry", "msgspec", "opentelemetry"}
-    | {"prometheus_client", "contextlib", "http", "json", "logging", "queue", "threading", "time"},
+    | {"prometheus_client", "contextlib", "http", "json", "logging", "socket", "ssl", "threading"}
+    | {"time", "urllib.parse"},
     "storage": PURE
     | {"policy", "storage", "msgspec", "lmdb", "faiss", "numpy", "cryptography", "tokenizers"}
-    | {"asyncio", "concurrent", "contextlib", "errno", "fcntl", "hmac", "importlib", "json"}
-    | {"os", "pathlib", "queue", "secrets", "shutil", "stat", "tempfile", "threading", "time"}
-    | {"uuid"},
+    | {"asyncio", "contextlib", "datetime", "fcntl", "hmac", "importlib", "os", "pathlib"}
+    | {"queue", "secrets", "shutil", "threading", "time", "uuid"},
     "proxy": frozenset(sys.stdlib_module_names)
     | {"policy", "proxy", "storage", "telemetry", "msgspec", "rfc8785", "aiohttp"}
-    | {"cryptography", "numpy"},
+    | {"cryptography", "multidict", "numpy"},
 }
 
 # Attribute -> the one file that may use it.
