@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from proxy.auth import Peer
     from proxy.dialects.operation import Answering, HttpReply, HttpRequest
     from telemetry.events import TraceContext
+
+
+# The route of a request that was refused before any front saw it.
+REFUSED_ROUTE: Final = "refused"
 
 
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):

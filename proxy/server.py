@@ -14,7 +14,7 @@ from aiohttp import web
 
 from proxy.auth import Peer
 from proxy.dialects.operation import Answering, HttpReply, HttpRequest, MalformedRequest
-from proxy.exchange import Answered, Front, Incoming
+from proxy.exchange import REFUSED_ROUTE, Answered, Front, Incoming
 from proxy.intake import HostRules, body_of, head_of
 from proxy.limits import GuardedServer
 from proxy.responses import Failure, attempt, problem, refuse
@@ -38,7 +38,6 @@ _REQUEST_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
 _UCRED: Final = struct.Struct("3i")
 _PUBLIC_MODE: Final = 0o666
 _PRIVATE_MODE: Final = 0o600
-REFUSED_ROUTE: Final = "refused"
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:

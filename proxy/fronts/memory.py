@@ -12,7 +12,7 @@ from proxy.dialects.operation import (
     Result,
     UnknownWrite,
 )
-from proxy.exchange import Answered, Incoming
+from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.responses import Failure, NotFound, attempt, problem
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def routes_of(dialects: tuple[Dialect, ...]) -> frozenset[str]:
         for operation in operations
     }
     refused = {f"{dialect.name}.refused" for dialect in dialects}
-    return frozenset(named | refused | {UNKNOWN_ROUTE})
+    return frozenset(named | refused | {UNKNOWN_ROUTE, REFUSED_ROUTE})
 
 
 class _Progress:

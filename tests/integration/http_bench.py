@@ -305,7 +305,7 @@ async def running(
     )
     bench = Bench(listener, session, events)
     bench.halted = halted
-    bench.routes = front.routes | {"refused"}
+    bench.routes = front.routes
     bench.address = await listener.open_tcp(Address(host="127.0.0.1", port=0), tls)
     try:
         yield bench
