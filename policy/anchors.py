@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 # Share of the shorter sentence's words that both must have before they are about the same thing.
-_SAME_SUBJECT_MIN: Final = 0.6
+_SAME_SUBJECT_MIN: Final = 0.5
 # And share of the anchor's own words, or a two-word text would contradict a long statement.
 _OF_ANCHOR_MIN: Final = 0.5
 _SHARED_WORDS_MIN: Final = 2
@@ -130,9 +130,11 @@ def _stem(word: str) -> str:
         return word
     word = word.removesuffix("'s")
     for suffix in ("ing", "ed", "es", "s"):
-        if word.endswith(suffix) and len(word) - len(suffix) >= _STEM_LEN_MIN - 1:
-            base = word.removesuffix(suffix)
-            return base if base in _OPPOSITE or suffix != "es" else base.removesuffix("e")
+        base = word.removesuffix(suffix)
+        if base == word or len(base) < _STEM_LEN_MIN - 1:
+            continue
+        # An opposite keeps the form in which the table has it.
+        return f"{base}e" if f"{base}e" in _OPPOSITE else base.removesuffix("e")
     return word.removesuffix("e") if len(word) > _STEM_LEN_MIN else word
 
 
@@ -154,7 +156,7 @@ def _same_subject(anchor: _Sentence, offered: _Sentence) -> bool:
         return False
     shared_len = len(anchor.content & offered.content)
     return (
-        shared_len >= min(_SHARED_WORDS_MIN, len(anchor.content))
+        shared_len >= max(1, min(_SHARED_WORDS_MIN, len(anchor.content) - 1))
         and shared_len >= _SAME_SUBJECT_MIN * min(len(anchor.content), len(offered.content))
         and shared_len >= _OF_ANCHOR_MIN * len(anchor.content)
     )

@@ -86,10 +86,13 @@ class Gate:
 
 def _finding(step: Step, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     try:
-        finding: object = step.check(candidate, facts, ruleset)
+        return _understood(step.check(candidate, facts, ruleset))
     except Exception:  # noqa: BLE001 - a check that raises is a check that refused
         return UNAVAILABLE
-    # A check that answers anything else is broken, and a broken check refuses.
+
+
+def _understood(finding: object) -> Finding:
+    # Nothing enforces what a check answers; one that answers anything else is broken, and refuses.
     return finding if finding is None or isinstance(finding, Objection) else UNAVAILABLE
 
 

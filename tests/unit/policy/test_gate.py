@@ -163,7 +163,8 @@ def test_a_confirmation_of_other_bytes_counts_for_nothing() -> None:
 def test_five_forbidden_writes_reproduce_the_trust_timeline_of_table_6() -> None:
     attack = Labels(memory_class=MemoryClass.L1, class_named=True)
     candidate, facts = case_of(attack)
-    state, timeline = NEWCOMER, []
+    timeline: list[TrustLevel] = []
+    state = NEWCOMER
     for _attempt in range(5):
         verdict = GATE.decide(candidate, msgspec.structs.replace(facts, trust=state), RULESET)
         assert isinstance(verdict, Reject)

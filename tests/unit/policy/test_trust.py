@@ -17,7 +17,8 @@ from policy.trust import (
 
 
 def test_the_first_violation_degrades_and_the_third_makes_untrusted() -> None:
-    levels, state = [], NEWCOMER
+    levels: list[str] = []
+    state = NEWCOMER
     for _ in range(5):
         levels.append(state.level.value)
         state = after_violation(state)

@@ -1,0 +1,162 @@
+"""The rules of single steps that the label space does not spell out."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from policy.checks import budgets, source_class, trust_level
+from policy.facts import BudgetState, TargetState
+from policy.gate import GATE
+from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, SourceKind
+from policy.ruleset import Answer
+from policy.trust import TrustLevel, TrustState, after_outcome
+from policy.verdict import Admit, Hold, Reason, Reject
+from tests.property.gate_cases import RULESET, Labels, case_of
+
+OWN = TargetState(source=SourceKind.UNKNOWN, memory_class=MemoryClass.L3, status=MemoryStatus.LIVE)
+
+
+@pytest.mark.parametrize("change", [ChangeKind.UPDATE, ChangeKind.DELETE])
+@pytest.mark.parametrize("memory_class", [MemoryClass.L3, MemoryClass.L4])
+def test_an_agent_changes_its_own_everyday_memories(
+    change: ChangeKind, memory_class: MemoryClass
+) -> None:
+    stored = msgspec.structs.replace(OWN, memory_class=memory_class)
+    assert isinstance(GATE.decide(*case_of(Labels(change=change, stored=stored)), RULESET), Admit)
+
+
+@pytest.mark.parametrize("change", [ChangeKind.UPDATE, ChangeKind.DELETE])
+def test_an_agent_waits_for_a_person_to_change_what_is_above_it(change: ChangeKind) -> None:
+    stored = msgspec.structs.replace(OWN, source=SourceKind.USER_INPUT)
+    verdict = GATE.decide(*case_of(Labels(change=change, stored=stored)), RULESET)
+    assert isinstance(verdict, Hold)
+    assert verdict.reason is Reason.SOURCE_BELOW_STORED
+    vouched = Labels(change=change, stored=stored, basis=Basis.VOUCHED)
+    refused = GATE.decide(*case_of(vouched), RULESET)
+    assert isinstance(refused, Reject)
+    assert not refused.structural
+
+
+def test_an_updated_memory_keeps_the_lower_label() -> None:
+    update = Labels(
+        change=ChangeKind.UPDATE,
+        source=SourceKind.USER_INPUT,
+        basis=Basis.CHANNEL,
+        stored=OWN,
+    )
+    verdict = GATE.decide(*case_of(update), RULESET)
+    assert isinstance(verdict, Admit)
+    assert verdict.permit.source is SourceKind.UNKNOWN
+
+
+@pytest.mark.parametrize("source", [kind for kind in SourceKind if kind is not SourceKind.OPERATOR])
+def test_only_an_operator_purges(source: SourceKind) -> None:
+    purge = Labels(change=ChangeKind.PURGE, source=source, basis=Basis.CHANNEL, stored=OWN)
+    verdict = GATE.decide(*case_of(purge), RULESET)
+    assert isinstance(verdict, Reject)
+    assert verdict.reason is Reason.PERSON_REQUIRED
+
+
+@pytest.mark.parametrize("memory_class", MemoryClass)
+@pytest.mark.parametrize("change", [ChangeKind.DELETE, ChangeKind.PURGE])
+def test_an_operator_removes_anything(memory_class: MemoryClass, change: ChangeKind) -> None:
+    stored = TargetState(
+        source=SourceKind.OPERATOR, memory_class=memory_class, status=MemoryStatus.LIVE
+    )
+    removal = Labels(
+        change=change, source=SourceKind.OPERATOR, basis=Basis.CHANNEL, stored=stored, shadow=None
+    )
+    assert isinstance(GATE.decide(*case_of(removal), RULESET), Admit)
+
+
+def test_a_raise_of_a_stored_class_needs_a_token_even_from_an_operator() -> None:
+    update = Labels(
+        change=ChangeKind.UPDATE,
+        source=SourceKind.OPERATOR,
+        basis=Basis.CHANNEL,
+        stored=OWN,
+        memory_class=MemoryClass.L1,
+        class_named=True,
+    )
+    verdict = GATE.decide(*case_of(update), RULESET)
+    assert isinstance(verdict, Reject)
+    assert (verdict.reason, verdict.step) == (Reason.PROMOTION_TOKEN_MISSING, 6)
+
+
+def test_a_quarantined_memory_does_not_exist_for_the_agent() -> None:
+    hidden = msgspec.structs.replace(OWN, status=MemoryStatus.QUARANTINED)
+    candidate, facts = case_of(Labels(change=ChangeKind.DELETE, stored=hidden))
+    finding = source_class(candidate, facts, RULESET)
+    assert finding is not None
+    assert finding.reason is Reason.TARGET_MISSING
+
+
+@pytest.mark.parametrize(
+    ("state", "answers", "reason", "holds"),
+    [
+        ({"text_bytes": 65_536}, {}, None, False),
+        ({"text_bytes": 65_537}, {}, Reason.OVERSIZE, False),
+        ({"metadata_bytes": 32_769}, {}, Reason.OVERSIZE, False),
+        ({"writes_in_window_count": 99_999}, {}, None, False),
+        ({"writes_in_window_count": 100_000}, {}, Reason.RATE_LIMITED, False),
+        ({"writes_in_window_count": 100_000}, {"over_rate": "hold"}, Reason.RATE_LIMITED, True),
+        ({"topic_writes_count": 10_000}, {}, Reason.QUOTA_EXCEEDED, True),
+        ({"topic_writes_count": 10_000}, {"over_topic": "reject"}, Reason.QUOTA_EXCEEDED, False),
+        (
+            {"writes_in_window_count": 100_000, "topic_writes_count": 10_000},
+            {"over_rate": "hold", "over_topic": "reject"},
+            Reason.QUOTA_EXCEEDED,
+            False,
+        ),
+    ],
+)
+def test_budgets_answer_as_the_ruleset_says(
+    state: dict[str, int],
+    answers: dict[str, str],
+    reason: Reason | None,
+    holds: bool,  # noqa: FBT001
+) -> None:
+    quiet = BudgetState(writes_in_window_count=0, text_bytes=0, metadata_bytes=0)
+    candidate, facts = case_of(Labels())
+    facts = msgspec.structs.replace(facts, budget=msgspec.structs.replace(quiet, **state))
+    limits = {name: Answer(word) for name, word in answers.items()}
+    ruleset = msgspec.structs.replace(
+        RULESET, budgets=msgspec.structs.replace(RULESET.budgets, **limits)
+    )
+    finding = budgets(candidate, facts, ruleset)
+    assert (finding and finding.reason) is reason
+    assert finding is None or finding.holds is holds
+
+
+def test_size_is_measured_in_bytes_on_the_candidate_itself() -> None:
+    candidate, facts = case_of(Labels())
+    large = msgspec.structs.replace(candidate, text="\u20ac" * 30_000)
+    finding = budgets(large, facts, RULESET)
+    assert finding is not None
+    assert finding.reason is Reason.OVERSIZE
+
+
+@pytest.mark.parametrize("memory_class", MemoryClass)
+def test_an_untrusted_principal_writes_scratch_and_nothing_else(memory_class: MemoryClass) -> None:
+    labels = Labels(
+        source=SourceKind.OPERATOR,
+        basis=Basis.CHANNEL,
+        memory_class=memory_class,
+        trust=TrustLevel.UNTRUSTED,
+    )
+    verdict = GATE.decide(*case_of(labels), RULESET)
+    assert isinstance(verdict, Admit) is (memory_class is MemoryClass.L4)
+
+
+def test_a_bad_soft_score_holds_and_a_good_one_opens_nothing() -> None:
+    candidate, facts = case_of(Labels())
+    bad, good = TrustState(), TrustState(level=TrustLevel.UNTRUSTED)
+    for _ in range(9):
+        bad, good = after_outcome(bad, good=False), after_outcome(good, good=True)
+    held = trust_level(candidate, msgspec.structs.replace(facts, trust=bad), RULESET)
+    assert held is not None
+    assert (held.reason, held.holds) == (Reason.TRUST_SOFT_SCORE, True)
+    refused = trust_level(candidate, msgspec.structs.replace(facts, trust=good), RULESET)
+    assert refused is not None
+    assert refused.reason is Reason.TRUST_INSUFFICIENT

@@ -1,0 +1,126 @@
+"""A label comes from the channel; text and lineage may only lower it, or raise the class."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.labels import (
+    NOTHING_READ,
+    Reading,
+    derive_provenance,
+    effective_class,
+    judged_class,
+    with_lineage,
+)
+from policy.model import (
+    Basis,
+    Candidate,
+    ChangeKind,
+    Channel,
+    Claims,
+    MemoryClass,
+    MemoryId,
+    Principal,
+    PrincipalId,
+    Provenance,
+    SourceKind,
+    Tenant,
+)
+
+FLAGGED = Reading(skeleton="", directive=True, injection=False)
+SOURCES = st.sampled_from(SourceKind)
+
+
+def principal(channel: Channel, claims: Claims = Claims.IGNORED) -> Principal:
+    return Principal(
+        principal_id=PrincipalId("p"), tenant=Tenant("t"), channel=channel, claims=claims
+    )
+
+
+def candidate(
+    change: ChangeKind = ChangeKind.CREATE,
+    memory_class: MemoryClass = MemoryClass.L3,
+    claimed: SourceKind | None = None,
+    *,
+    named: bool = False,
+    derived: bool = False,
+) -> Candidate:
+    return Candidate(
+        change=change,
+        principal_id=PrincipalId("p"),
+        tenant=Tenant("t"),
+        nonce="n",
+        memory_class=memory_class,
+        class_named=named,
+        claimed_source=claimed,
+        derived_from=(MemoryId("d"),) if derived else (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("who", "claimed", "source", "basis"),
+    [
+        (principal(Channel.AGENT), None, "unknown", Basis.UNJOINED),
+        (principal(Channel.AGENT), SourceKind.OPERATOR, "unknown", Basis.UNJOINED),
+        (principal(Channel.USER), SourceKind.OPERATOR, "user_input", Basis.CHANNEL),
+        (principal(Channel.OPERATOR), SourceKind.UNKNOWN, "operator", Basis.CHANNEL),
+        (principal(Channel.AGENT, Claims.TRUSTED), None, "unknown", Basis.VOUCHED),
+        (principal(Channel.AGENT, Claims.TRUSTED), SourceKind.OPERATOR, "operator", Basis.VOUCHED),
+        (principal(Channel.USER, Claims.TRUSTED), SourceKind.OPERATOR, "user_input", Basis.VOUCHED),
+        (principal(Channel.USER, Claims.TRUSTED), None, "user_input", Basis.CHANNEL),
+        (
+            principal(Channel.OPERATOR, Claims.TRUSTED),
+            SourceKind.TOOL_RESULT,
+            "tool_result",
+            Basis.VOUCHED,
+        ),
+    ],
+)
+def test_a_label_is_what_the_channel_is_worth(
+    who: Principal, claimed: SourceKind | None, source: str, basis: Basis
+) -> None:
+    provenance = derive_provenance(who, candidate(claimed=claimed), None)
+    assert (provenance.source.value, provenance.basis) == (source, basis)
+
+
+@given(SOURCES, st.sampled_from(Basis), st.one_of(st.none(), SOURCES), st.booleans())
+def test_lineage_only_lowers(
+    source: SourceKind,
+    basis: Basis,
+    lineage: SourceKind | None,
+    derived: bool,  # noqa: FBT001
+) -> None:
+    before = Provenance(source=source, basis=basis)
+    after = with_lineage(before, candidate(derived=derived), lineage)
+    assert after.source.trust <= source.trust
+    assert (after.basis is Basis.LINEAGE) or after == before
+    assert with_lineage(after, candidate(derived=derived), lineage) == after
+    if derived and lineage is None:
+        assert after.source.trust == SourceKind.UNKNOWN.trust
+
+
+def test_a_directive_raises_the_floor_whatever_the_target_and_never_lowers_it() -> None:
+    for change in ChangeKind:
+        for memory_class in MemoryClass:
+            for stored in (None, *MemoryClass):
+                proposed = candidate(change, memory_class)
+                assert effective_class(proposed, FLAGGED, stored) is MemoryClass.L1
+                judged = judged_class(proposed, NOTHING_READ, stored)
+                assert judged.power >= effective_class(proposed, NOTHING_READ, stored).power
+                assert stored is None or judged.power >= stored.power
+
+
+def test_a_change_keeps_the_stored_class_unless_an_update_names_another() -> None:
+    for change in (ChangeKind.UPDATE, ChangeKind.DELETE, ChangeKind.PURGE):
+        kept = effective_class(candidate(change), NOTHING_READ, MemoryClass.L2)
+        assert kept is MemoryClass.L2
+        named = effective_class(candidate(change, named=True), NOTHING_READ, MemoryClass.L2)
+        assert named is (MemoryClass.L3 if change is ChangeKind.UPDATE else MemoryClass.L2)
+
+
+def test_a_policy_is_not_overwritten_by_naming_a_lower_class() -> None:
+    update = candidate(ChangeKind.UPDATE, MemoryClass.L4, named=True)
+    assert effective_class(update, NOTHING_READ, MemoryClass.L1) is MemoryClass.L4
+    assert judged_class(update, NOTHING_READ, MemoryClass.L1) is MemoryClass.L1
