@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -61,18 +62,15 @@ class StaticEmbedder:
 
         Only the first `TEXT_CHARS_MAX` characters count. A batch costs less than its parts.
         """
-        cut = [text[:TEXT_CHARS_MAX] for text in texts]
-        if len(cut) == 1:
-            # A batch of one would wake the tokenizer's thread pool, and wait for it.
-            encodings = [self._tokenizer.encode(cut[0], add_special_tokens=False)]
-        else:
-            encodings = self._tokenizer.encode_batch_fast(cut, add_special_tokens=False)
-        sums = np.empty((len(texts), self.dimension), dtype=np.float32)
-        for at, encoding in enumerate(encodings):
-            ids = encoding.ids or [_UNKNOWN_TOKEN]
-            # Row after row, so that a text's sum does not depend on its neighbours in the batch.
-            np.add.reduce(self._table.take(ids, axis=0), axis=0, out=sums[at])
-        return unit_rows(sums, self._table[_UNKNOWN_TOKEN])
+        encodings = self._tokenizer.encode_batch_fast(
+            [text[:TEXT_CHARS_MAX] for text in texts], add_special_tokens=False
+        )
+        # Row after row, so that a text's vector does not depend on its neighbours in the batch.
+        return [self._vector(encoding.ids or [_UNKNOWN_TOKEN]) for encoding in encodings]
+
+    def _vector(self, ids: list[int]) -> bytes:
+        total = np.add.reduce(self._table.take(ids, axis=0), axis=0)
+        return unit_row(total, self._table[_UNKNOWN_TOKEN])
 
 
 def resolve_embedder(name: str) -> Embedder:
@@ -89,19 +87,12 @@ def resolve_embedder(name: str) -> Embedder:
     raise EmbedderUnavailable(f"no embedder {name!r}; choose one of {', '.join(EMBEDDER_NAMES)}")
 
 
-def unit_rows(sums: NDArray[np.float32], substitute: NDArray[np.float32]) -> list[bytes]:
-    """Each row at unit norm, in the order given; a row without a direction becomes `substitute`."""
-    norms = _norms(sums)
-    lost = norms < _NORM_MIN
-    if lost.any():
-        sums[lost] = substitute
-        norms = _norms(sums)
-    if not np.isfinite(norms).all():
+def unit_row(row: NDArray[np.float32], substitute: NDArray[np.float32]) -> bytes:
+    """A row at unit norm, float32 little-endian; `substitute` where it has no direction."""
+    norm = math.sqrt(float(np.dot(row, row)))
+    if norm < _NORM_MIN:
+        row = substitute
+        norm = math.sqrt(float(np.dot(row, row)))
+    if not math.isfinite(norm):
         raise InvariantBroken("a pinned token table gave a vector that is not finite")
-    rows = (sums / norms[:, np.newaxis]).astype("<f4")
-    return [row.tobytes() for row in rows]
-
-
-def _norms(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    norms: NDArray[np.float64] = np.sqrt(np.square(rows.astype(np.float64)).sum(axis=1))
-    return norms
+    return (row / np.float32(norm)).astype("<f4", copy=False).tobytes()

@@ -14,7 +14,7 @@ from storage.embedding import (
     TEXT_CHARS_MAX,
     StaticEmbedder,
     resolve_embedder,
-    unit_rows,
+    unit_row,
 )
 from storage.faiss_index import VectorIndex, check_vectors
 from storage.weights import EmbedderUnavailable
@@ -124,12 +124,11 @@ def test_the_model_s_own_code_is_never_imported() -> None:
 
 
 def test_tokens_that_cancel_out_get_the_unknown_token_s_vector() -> None:
-    sums = np.zeros((2, 4), dtype=np.float32)
-    sums[1, 2] = 3
+    lost = np.zeros(4, dtype=np.float32)
+    kept = np.array([0, 0, 3, 0], dtype=np.float32)
     substitute = np.array([0, 2, 0, 0], dtype=np.float32)
-    lost, kept = unit_rows(sums, substitute)
-    assert np.frombuffer(lost, "<f4").tolist() == [0, 1, 0, 0]
-    assert np.frombuffer(kept, "<f4").tolist() == [0, 0, 1, 0]
+    assert np.frombuffer(unit_row(lost, substitute), "<f4").tolist() == [0, 1, 0, 0]
+    assert np.frombuffer(unit_row(kept, substitute), "<f4").tolist() == [0, 0, 1, 0]
 
 
 @pytest.mark.parametrize("field", ["weights_sha256", "tokenizer_sha256"])
