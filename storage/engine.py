@@ -15,9 +15,9 @@ import lmdb
 import msgspec
 
 from policy.model import ChangeKind
+from storage.cases import Case
 from storage.change import Change
 from storage.errors import OutcomeUnknown, StorageError, StoreCorrupt, StoreUnavailable
-from storage.judging import Case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -166,7 +166,7 @@ class Engine:
         """Whether the store's own record of the nonce tells the same as the outcome."""
         if isinstance(outcome, StorageError):
             return True
-        found = self.parts.judge.first_outcome(view, item)
+        found = self.parts.judge.first_outcomes.recorded(view, item)
         # A nonce that another request spent keeps that request's record.
         return found is None or found.leaf_index == outcome.leaf_index
 

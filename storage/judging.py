@@ -1,4 +1,4 @@
-"""Gathers the exact facts inside the write transaction, asks the gate, and applies its answer."""
+"""Asks the gate inside the write transaction, and puts what it answers into that transaction."""
 
 from __future__ import annotations
 
@@ -8,66 +8,42 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.canonical import decode_canonical, digest_of
-from policy.facts import Facts, InterceptRecord, NonceState, TargetState, TokenState
-from policy.model import Basis, ChangeKind, MemoryStatus, SourceKind, meet
-from policy.trust import NEWCOMER, TrustState, after_violation
+from policy.facts import NonceState, TokenState
+from policy.model import Basis, ChangeKind
 from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject
 from storage.audit import SALT_LEN, InterceptedLeaf, VerdictLeaf, commitment, veiled_target
+from storage.cases import Case, evidence_of, outcome_of, staged_candidate
 from storage.codec import (
     NO_ORDINAL,
     FirstOutcome,
-    HeldEvidence,
     HeldRow,
     NonceRecord,
     SealedIntercept,
-    TrustRecord,
     decode_nonce,
-    decode_trust,
     encode,
 )
 from storage.commit import Committer, Judged, Landed
 from storage.errors import StalePermit
-from storage.interfaces import Decision, Outcome, Submission
-from storage.keys import named_incarnation
-from storage.lmdb_store import CHARGES, HELD, NONCES, TOKENS, TRUST
-from storage.rows import memory_of, read_id, read_row, trust_of
+from storage.first_outcomes import FirstOutcomes
+from storage.gathering import Gatherer, Known
+from storage.interfaces import Decision, Outcome
+from storage.lmdb_store import HELD, NONCES, TOKENS
+from storage.rows import memory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.facts import Approval
     from policy.gate import Gate
     from policy.model import Candidate, CandidateId, PrincipalId
     from policy.ruleset import Ruleset
+    from policy.trust import TrustState
     from policy.verdict import Permit, Verdict
     from storage.change import Change
     from storage.keys import KeyedNames
-    from storage.lmdb_store import View
     from storage.staging import Staging
 
 _PLAIN_TARGET: Final = "memories"
 _RULESET_DIGEST_LEN: Final = 16
-
-
-class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
-    """What a held candidate brings along when it is judged again."""
-
-    row: HeldRow
-    salt: bytes
-    approval: Approval
-
-
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate before the gate: the evidence, and what staging holds of it now.
-
-    `intercept` is the interceptor's own record, kept apart from staging.
-    """
-
-    submission: Submission
-    intercept: InterceptRecord | None
-    staged: bytes | None
-    held: HeldCase | None = None
 
 
 class _Docket(msgspec.Struct, kw_only=True):
@@ -102,6 +78,8 @@ class Judge:
         self._staging = staging
         self._failpoint = failpoint
         self._committer = Committer(names, gate.required, failpoint)
+        self.gatherer = Gatherer(names)
+        self.first_outcomes = FirstOutcomes(names, self.gatherer)
 
     def judge(self, change: Change, case: Case, ruleset: Ruleset) -> Outcome:
         """The outcome of one case, with everything it changes put into the transaction.
@@ -113,18 +91,18 @@ class Judge:
         submission = case.submission
         intercepted = submission.candidate
         nonce_key = self._names.nonce(intercepted.principal_id, intercepted.nonce)
-        state, first = self._nonce_state(change, case, nonce_key)
+        state, first = self.gatherer.nonce_state(change, case, nonce_key)
         if first is not None:
             change.finished.append(submission.candidate_id)
-            return self.replayed(change.draft, first, intercepted.principal_id)
+            return self.first_outcomes.replayed(change.draft, first, intercepted.principal_id)
         docket = _Docket(
             case=case,
-            candidate=_staged_candidate(case),
+            candidate=staged_candidate(case),
             salt=case.held.salt if case.held else os.urandom(SALT_LEN),
             intercepted_index=case.held.row.intercepted_index if case.held else NO_ORDINAL,
             nonce_key=nonce_key,
             nonce_state=state,
-            trust=self.trust(change.draft, intercepted.principal_id),
+            trust=self.gatherer.trust(change.draft, intercepted.principal_id),
         )
         if case.held is None:
             docket.intercepted_index = self._log_intercepted(change, docket, ruleset)
@@ -134,7 +112,8 @@ class Judge:
 
     def _decide(self, change: Change, docket: _Docket, ruleset: Ruleset) -> Verdict:
         started = time.perf_counter_ns()
-        facts = self._facts(change, docket)
+        known = Known(nonce_state=docket.nonce_state, trust=docket.trust)
+        facts = self.gatherer.facts(change, docket.case, docket.candidate, known)
         verdict = self._gate.decide(docket.candidate, facts, ruleset)
         docket.gate_us = (time.perf_counter_ns() - started) // 1_000
         return verdict
@@ -160,106 +139,6 @@ class Judge:
                 return self._hold(change, docket, verdict, ruleset)
             case Reject():
                 return self._reject(change, docket, verdict, ruleset)
-
-    # ---- facts ---------------------------------------------------------------------------------
-
-    def _nonce_state(
-        self, change: Change, case: Case, nonce_key: bytes
-    ) -> tuple[NonceState, FirstOutcome | None]:
-        """(5) What the store knows of the nonce, and the first outcome for an equal request."""
-        if case.held is not None:
-            return NonceState.OWN, None
-        candidate = case.submission.candidate
-        incarnation = named_incarnation(candidate.nonce)
-        if incarnation is None and change.before.restores > 0:
-            # The nonces spent since the backup are not in it: an unbound one may be a replay.
-            return NonceState.FOREIGN_INCARNATION, None
-        if incarnation is not None and incarnation != change.before.incarnation_name:
-            return NonceState.FOREIGN_INCARNATION, None
-        payload = change.draft.get(NONCES, nonce_key)
-        if payload is None:
-            return NonceState.FRESH, None
-        record = decode_nonce(payload)
-        if record.binding == self._names.binding(candidate, case.submission.digest):
-            return NonceState.SPENT, record.outcome
-        return NonceState.SPENT, None
-
-    def _facts(self, change: Change, docket: _Docket) -> Facts:
-        case, submission = docket.case, docket.case.submission
-        return Facts(
-            candidate_id=submission.candidate_id,
-            now_ms=change.now_ms,
-            staged_digest=None if case.staged is None else digest_of(case.staged),
-            intercept=case.intercept,
-            provenance=submission.provenance,
-            reading=submission.reading,
-            trust=docket.trust,
-            nonce=docket.nonce_state,
-            token=self._token_state(change, submission),
-            shadow=submission.shadow,
-            budget=submission.budget,
-            drift_alarms=(),
-            stored=self._stored(change, docket.candidate),
-            lineage=self._lineage(change, docket.candidate),
-            approval=case.held.approval if case.held else None,
-        )
-
-    def _token_state(self, change: Change, submission: Submission) -> TokenState:
-        # (6) A token is single-use: its spending is in this very store, in the same transaction as
-        #     the commit that used it.
-        if submission.token is TokenState.VALID and (
-            submission.token_key is None
-            or change.draft.has(TOKENS, self._names.token(submission.token_key))
-        ):
-            return TokenState.SPENT
-        return submission.token
-
-    def _stored(self, change: Change, candidate: Candidate) -> TargetState | None:
-        if candidate.memory_id is None:
-            return None
-        known = read_id(change.draft, self._names.memory(candidate.tenant, candidate.memory_id))
-        if known is None or known.status is MemoryStatus.DELETED:
-            # A deleted memory can still be purged: its text is in the history until then.
-            if known is None or candidate.change is not ChangeKind.PURGE:
-                return None
-            if read_row(change.draft, known.ordinal).erased:
-                return None
-        row = read_row(change.draft, known.ordinal)
-        return TargetState(source=row.source, memory_class=row.memory_class, status=known.status)
-
-    def _lineage(self, change: Change, candidate: Candidate) -> SourceKind | None:
-        lowest: SourceKind | None = None
-        for memory_id in candidate.derived_from:
-            known = read_id(change.draft, self._names.memory(candidate.tenant, memory_id))
-            # What cannot be looked up was perhaps purged: nobody knows how far it was trusted.
-            source = SourceKind.UNKNOWN
-            if known is not None and known.status is MemoryStatus.LIVE:
-                source = read_row(change.draft, known.ordinal).source
-            lowest = source if lowest is None else meet(lowest, source)
-        return lowest
-
-    def trust(self, view: View, principal_id: PrincipalId) -> TrustState:
-        """The trust of one principal."""
-        payload = view.get(TRUST, self._names.principal(principal_id))
-        return NEWCOMER if payload is None else trust_of(decode_trust(payload))
-
-    def put_trust(self, change: Change, principal_id: PrincipalId, trust: TrustState) -> None:
-        """Replace the trust of one principal."""
-        record = TrustRecord(
-            principal_id, trust.level, trust.violations_count, trust.good, trust.bad
-        )
-        change.draft.put(TRUST, self._names.principal(principal_id), encode(record))
-
-    def _charge(self, change: Change, docket: _Docket) -> TrustState:
-        """Count a structural violation; one (nonce, digest) counts once."""
-        submission = docket.case.submission
-        key = self._names.charge(submission.candidate, submission.digest)
-        if change.draft.has(CHARGES, key):
-            return docket.trust
-        change.draft.put(CHARGES, key, b"")
-        trust = after_violation(docket.trust)
-        self.put_trust(change, submission.candidate.principal_id, trust)
-        return trust
 
     # ---- applying ------------------------------------------------------------------------------
 
@@ -325,7 +204,7 @@ class Judge:
         self, change: Change, docket: _Docket, verdict: Reject, ruleset: Ruleset
     ) -> Outcome:
         if verdict.structural:
-            docket.trust = self._charge(change, docket)
+            docket.trust = self.gatherer.charge(change, docket.case.submission, docket.trust)
         first = self._refusal(change, docket, verdict, ruleset, Decision.REJECT)
         return self._close(change, docket, first, None)
 
@@ -349,7 +228,7 @@ class Judge:
         )
         change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
         change.held_count += 1
-        change.kept[candidate_id] = encode(_evidence_of(submission))
+        change.kept[candidate_id] = encode(evidence_of(submission))
         return self._close(change, docket, first, None)
 
     def _refusal(
@@ -412,14 +291,12 @@ class Judge:
         if first.decision is not Decision.HOLD:
             change.finished.append(submission.candidate_id)
         return msgspec.structs.replace(
-            _outcome(first, docket.trust),
+            outcome_of(first, docket.trust),
             memory=None
             if landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
             else memory_of(landed.row, landed.status),
             gate_us=docket.gate_us,
         )
-
-    # ---- other ways to an outcome --------------------------------------------------------------
 
     def deny(
         self,
@@ -430,7 +307,7 @@ class Judge:
         by: PrincipalId,
     ) -> Outcome:
         """Refuse a held candidate without looking at it: a person said no, or it is lost."""
-        trust = self.trust(change.draft, row.principal_id)
+        trust = self.gatherer.trust(change.draft, row.principal_id)
         leaf_index = change.log(
             VerdictLeaf(
                 candidate_id=candidate_id,
@@ -470,80 +347,9 @@ class Judge:
             change.draft.put(NONCES, row.nonce_key, encode(record))
         self._unhold(change, candidate_id)
         change.finished.append(candidate_id)
-        return _outcome(first, trust)
+        return outcome_of(first, trust)
 
     def _unhold(self, change: Change, candidate_id: CandidateId) -> None:
         if not change.draft.delete(HELD, bytes.fromhex(candidate_id)):
             raise InvariantBroken("a candidate was decided that is not held")
         change.held_count -= 1
-
-    def replayed(self, view: View, first: FirstOutcome, principal_id: PrincipalId) -> Outcome:
-        """The first verdict of an equal request, given again, with the memory as it was then."""
-        outcome = _outcome(first, self.trust(view, principal_id), replayed=True)
-        if first.ordinal == NO_ORDINAL:
-            return outcome
-        row = read_row(view, first.ordinal)
-        if row.erased or row.change is ChangeKind.DELETE:
-            return outcome
-        known = read_id(view, self._names.memory(row.tenant, row.memory_id))
-        if known is None or known.status is not MemoryStatus.LIVE:
-            # Deleted or quarantined since: it does not exist for the agent any more.
-            return outcome
-        return msgspec.structs.replace(outcome, memory=memory_of(row, known.status))
-
-    def first_outcome(self, view: View, submission: Submission) -> Outcome | None:
-        """What the store recorded for this very submission; None if it never committed."""
-        candidate = submission.candidate
-        payload = view.get(NONCES, self._names.nonce(candidate.principal_id, candidate.nonce))
-        if payload is None:
-            return None
-        record = decode_nonce(payload)
-        if record.binding != self._names.binding(candidate, submission.digest):
-            return None
-        outcome = self.replayed(view, record.outcome, candidate.principal_id)
-        mine = record.outcome.candidate_id == submission.candidate_id
-        return msgspec.structs.replace(outcome, replayed=not mine)
-
-
-def _staged_candidate(case: Case) -> Candidate:
-    """What staging holds is what is judged; its digest decides whether it is what was sent."""
-    submission = case.submission
-    if case.staged is None or case.staged == submission.canonical:
-        return submission.candidate
-    try:
-        return decode_canonical(case.staged)
-    except msgspec.MsgspecError:
-        return submission.candidate
-
-
-def _evidence_of(submission: Submission) -> HeldEvidence:
-    return HeldEvidence(
-        provenance=submission.provenance,
-        intercepted_at_ms=submission.intercepted_at_ms,
-        token=submission.token,
-        token_key=submission.token_key,
-        shadow=submission.shadow,
-        budget=submission.budget,
-        vector=submission.vector,
-        embedder_id=submission.embedder_id,
-        trace_id=submission.trace_id,
-    )
-
-
-def _outcome(first: FirstOutcome, trust: TrustState, *, replayed: bool = False) -> Outcome:
-    return Outcome(
-        candidate_id=first.candidate_id,
-        decision=first.decision,
-        reason=first.reason,
-        step=first.step,
-        memory_class=first.memory_class,
-        source=first.source,
-        basis=first.basis,
-        passed=first.passed,
-        structural=first.structural,
-        version=first.version,
-        leaf_index=first.leaf_index,
-        memory=None,
-        trust=trust,
-        replayed=replayed,
-    )

@@ -16,10 +16,10 @@ from policy.labels import read_text
 from policy.model import CandidateId
 from policy.trust import after_outcome, restored
 from storage.audit import OperatorLeaf
+from storage.cases import Case, HeldCase
 from storage.codec import decode_evidence, decode_held, decode_intercept, encode
 from storage.errors import StoreCorrupt, UnknownCandidate
 from storage.interfaces import Submission
-from storage.judging import Case, HeldCase
 from storage.lmdb_store import ANCHORS, HELD, KEYS
 from storage.recovery import THE_STORE
 from storage.rows import held_key
@@ -159,12 +159,12 @@ class Operating:
         Raises:
             StorageError: As for `Engine.transact`.
         """
-        judge = self._engine.parts.judge
+        gatherer = self._engine.parts.judge.gatherer
 
         def work(change: Change) -> TrustState:
-            before = judge.trust(change.draft, principal_id)
+            before = gatherer.trust(change.draft, principal_id)
             after = restored(before)
-            judge.put_trust(change, principal_id, after)
+            gatherer.put_trust(change, principal_id, after)
             detail = f"{before.level.value} to {after.level.value}"
             self._log(change, "trust.restore", principal_id, by, detail)
             return after
@@ -177,12 +177,12 @@ class Operating:
         Raises:
             StorageError: As for `Engine.transact`.
         """
-        judge, ruleset = self._engine.parts.judge, self._engine.ruleset
+        gatherer, ruleset = self._engine.parts.judge.gatherer, self._engine.ruleset
 
         def work(change: Change) -> TrustState:
-            before = judge.trust(change.draft, principal_id)
+            before = gatherer.trust(change.draft, principal_id)
             after = after_outcome(before, good, ruleset.trust.scoring)
-            judge.put_trust(change, principal_id, after)
+            gatherer.put_trust(change, principal_id, after)
             self._log(change, "trust.outcome", principal_id, THE_STORE, "good" if good else "bad")
             return after
 

@@ -1,5 +1,7 @@
 """`check()` names every contradiction that is put into a store on purpose."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

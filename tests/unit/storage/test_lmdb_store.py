@@ -1,5 +1,7 @@
 """The environment: its settings, its readers, and what it does with damaged files."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import os

@@ -1,5 +1,7 @@
 """Staging: readable with its key, and never without."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import secrets

@@ -1,5 +1,7 @@
 """The writer: bounded, never cancelled half-way, and honest when it ends."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -164,7 +166,7 @@ def _said(store: EmbeddedStore, text: str) -> Outcome | None:
 def test_a_store_at_its_quota_refuses_writes_and_still_deletes(bench: Bench) -> None:
     options = EmbeddedOptions(quota_bytes=1 << 19, staging_quota_bytes=1 << 26)
     store = bench.open(options=options)
-    landed = []
+    landed: list[Outcome] = []
     for number in range(2_000):
         outcome = _said(store, f"{number} " + "x" * 3_000)
         if outcome is None:

@@ -1,0 +1,87 @@
+"""One candidate before the gate, and how a recorded outcome reads as an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.canonical import decode_canonical
+from storage.codec import HeldEvidence
+from storage.interfaces import Outcome
+
+if TYPE_CHECKING:
+    from policy.facts import Approval, InterceptRecord
+    from policy.model import Candidate
+    from policy.trust import TrustState
+    from storage.codec import FirstOutcome, HeldRow
+    from storage.interfaces import Submission
+
+
+class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
+    """What a held candidate brings along when it is judged again."""
+
+    row: HeldRow
+    salt: bytes
+    approval: Approval
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate before the gate: the evidence, and what staging holds of it now.
+
+    `intercept` is the interceptor's own record, kept apart from staging.
+    """
+
+    submission: Submission
+    intercept: InterceptRecord | None
+    staged: bytes | None
+    held: HeldCase | None = None
+
+
+def staged_candidate(case: Case) -> Candidate:
+    """The candidate to judge.
+
+    What staging holds is what is judged; its digest decides whether it is what was sent.
+    """
+    submission = case.submission
+    if case.staged is None or case.staged == submission.canonical:
+        return submission.candidate
+    try:
+        return decode_canonical(case.staged)
+    except msgspec.MsgspecError:
+        return submission.candidate
+
+
+def evidence_of(submission: Submission) -> HeldEvidence:
+    """What must be kept of a submission that waits for a person."""
+    return HeldEvidence(
+        provenance=submission.provenance,
+        intercepted_at_ms=submission.intercepted_at_ms,
+        token=submission.token,
+        token_key=submission.token_key,
+        shadow=submission.shadow,
+        budget=submission.budget,
+        vector=submission.vector,
+        embedder_id=submission.embedder_id,
+        trace_id=submission.trace_id,
+    )
+
+
+def outcome_of(first: FirstOutcome, trust: TrustState, *, replayed: bool = False) -> Outcome:
+    """The answer that a recorded outcome stands for, without its memory."""
+    return Outcome(
+        candidate_id=first.candidate_id,
+        decision=first.decision,
+        reason=first.reason,
+        step=first.step,
+        memory_class=first.memory_class,
+        source=first.source,
+        basis=first.basis,
+        passed=first.passed,
+        structural=first.structural,
+        version=first.version,
+        leaf_index=first.leaf_index,
+        memory=None,
+        trust=trust,
+        replayed=replayed,
+    )

@@ -1,0 +1,137 @@
+"""The facts for one decision, read inside the write transaction that would commit it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.canonical import digest_of
+from policy.facts import Facts, NonceState, TargetState, TokenState
+from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
+from policy.trust import NEWCOMER, TrustState, after_violation
+from storage.codec import TrustRecord, decode_nonce, decode_trust, encode
+from storage.keys import named_incarnation
+from storage.lmdb_store import CHARGES, NONCES, TOKENS, TRUST
+from storage.rows import read_id, read_row, trust_of
+
+if TYPE_CHECKING:
+    from policy.model import Candidate, PrincipalId
+    from storage.cases import Case
+    from storage.change import Change
+    from storage.codec import FirstOutcome
+    from storage.interfaces import Submission
+    from storage.keys import KeyedNames
+    from storage.lmdb_store import View
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store knew of the principal and the nonce before this candidate."""
+
+    nonce_state: NonceState
+    trust: TrustState
+
+
+class Gatherer:
+    """Reads what the gate must be told. Writer thread only, except `trust`."""
+
+    def __init__(self, names: KeyedNames) -> None:
+        self._names = names
+
+    def nonce_state(
+        self, change: Change, case: Case, nonce_key: bytes
+    ) -> tuple[NonceState, FirstOutcome | None]:
+        """(5) What the store knows of the nonce, and the first outcome for an equal request."""
+        if case.held is not None:
+            return NonceState.OWN, None
+        candidate = case.submission.candidate
+        incarnation = named_incarnation(candidate.nonce)
+        if incarnation is None and change.before.restores > 0:
+            # The nonces spent since the backup are not in it: an unbound one may be a replay.
+            return NonceState.FOREIGN_INCARNATION, None
+        if incarnation is not None and incarnation != change.before.incarnation_name:
+            return NonceState.FOREIGN_INCARNATION, None
+        payload = change.draft.get(NONCES, nonce_key)
+        if payload is None:
+            return NonceState.FRESH, None
+        record = decode_nonce(payload)
+        if record.binding == self._names.binding(candidate, case.submission.digest):
+            return NonceState.SPENT, record.outcome
+        return NonceState.SPENT, None
+
+    def facts(self, change: Change, case: Case, candidate: Candidate, known: Known) -> Facts:
+        """Everything the gate must be told about one candidate, as of this transaction."""
+        submission = case.submission
+        return Facts(
+            candidate_id=submission.candidate_id,
+            now_ms=change.now_ms,
+            staged_digest=None if case.staged is None else digest_of(case.staged),
+            intercept=case.intercept,
+            provenance=submission.provenance,
+            reading=submission.reading,
+            trust=known.trust,
+            nonce=known.nonce_state,
+            token=self._token_state(change, submission),
+            shadow=submission.shadow,
+            budget=submission.budget,
+            drift_alarms=(),
+            stored=self._stored(change, candidate),
+            lineage=self._lineage(change, candidate),
+            approval=case.held.approval if case.held else None,
+        )
+
+    def _token_state(self, change: Change, submission: Submission) -> TokenState:
+        # (6) A token is single-use: its spending is in this very store, in the same transaction as
+        #     the commit that used it.
+        if submission.token is TokenState.VALID and (
+            submission.token_key is None
+            or change.draft.has(TOKENS, self._names.token(submission.token_key))
+        ):
+            return TokenState.SPENT
+        return submission.token
+
+    def _stored(self, change: Change, candidate: Candidate) -> TargetState | None:
+        if candidate.memory_id is None:
+            return None
+        known = read_id(change.draft, self._names.memory(candidate.tenant, candidate.memory_id))
+        if known is None or known.status is MemoryStatus.DELETED:
+            # A deleted memory can still be purged: its text is in the history until then.
+            if known is None or candidate.change is not ChangeKind.PURGE:
+                return None
+            if read_row(change.draft, known.ordinal).erased:
+                return None
+        row = read_row(change.draft, known.ordinal)
+        return TargetState(source=row.source, memory_class=row.memory_class, status=known.status)
+
+    def _lineage(self, change: Change, candidate: Candidate) -> SourceKind | None:
+        lowest: SourceKind | None = None
+        for memory_id in candidate.derived_from:
+            known = read_id(change.draft, self._names.memory(candidate.tenant, memory_id))
+            # What cannot be looked up was perhaps purged: nobody knows how far it was trusted.
+            source = SourceKind.UNKNOWN
+            if known is not None and known.status is MemoryStatus.LIVE:
+                source = read_row(change.draft, known.ordinal).source
+            lowest = source if lowest is None else meet(lowest, source)
+        return lowest
+
+    def trust(self, view: View, principal_id: PrincipalId) -> TrustState:
+        """The trust of one principal."""
+        payload = view.get(TRUST, self._names.principal(principal_id))
+        return NEWCOMER if payload is None else trust_of(decode_trust(payload))
+
+    def put_trust(self, change: Change, principal_id: PrincipalId, trust: TrustState) -> None:
+        """Replace the trust of one principal."""
+        record = TrustRecord(
+            principal_id, trust.level, trust.violations_count, trust.good, trust.bad
+        )
+        change.draft.put(TRUST, self._names.principal(principal_id), encode(record))
+
+    def charge(self, change: Change, submission: Submission, trust: TrustState) -> TrustState:
+        """Count a structural violation; one (nonce, digest) counts once."""
+        key = self._names.charge(submission.candidate, submission.digest)
+        if change.draft.has(CHARGES, key):
+            return trust
+        change.draft.put(CHARGES, key, b"")
+        lowered = after_violation(trust)
+        self.put_trust(change, submission.candidate.principal_id, lowered)
+        return lowered
