@@ -35,7 +35,7 @@ def listening_uid(url: str) -> int | None:
         return None
     for table in ("tcp", "tcp6"):
         try:
-            lines = (Path("/proc/net") / table).read_text(encoding="ascii").splitlines()[1:]
+            lines = (Path("/proc/net") / table).read_text(encoding="utf-8").splitlines()[1:]
         except OSError:
             continue
         for line in lines:

@@ -134,7 +134,7 @@ def _limit(pid: int) -> str:
 def _capabilities() -> Finding:
     attempt = Attempt("identity.capabilities", "hold a capability that overrides users", "none")
     try:
-        status = Path("/proc/self/status").read_text(encoding="ascii")
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
     except OSError:
         return attempt.skipped("no /proc here")
     held = 0

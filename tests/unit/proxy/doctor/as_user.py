@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import traceback
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -28,6 +30,9 @@ def become(uid: int) -> None:
 
 def as_user(uid: int, act: Callable[[], _Result], form: type[_Result]) -> _Result:
     """What `act` returns when a process of `uid`, without groups or capabilities, calls it."""
+    for name in ("ascii", "idna", "latin-1"):
+        # Loaded late by the standard library, from an installation that may be root's own.
+        codecs.lookup(name)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -38,6 +43,9 @@ def as_user(uid: int, act: Callable[[], _Result], form: type[_Result]) -> _Resul
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(msgspec.msgpack.encode(act()))
             code = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
         finally:
             os._exit(code)
     os.close(writing)

@@ -1,0 +1,167 @@
+"""What a person gets who asks wrongly: one line, the next step, a documented code, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.cli.exits import Exit
+from tests.integration.cli_process import ROOT, Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("memory", "list"), Exit.UNREACHABLE, "start one with `mnemogate run`"),
+        (("audit", "verify"), Exit.UNREACHABLE, "--state"),
+        (("memory", "list", "--limit", "0"), Exit.USAGE, "limit"),
+        (("memory", "purge", "x"), Exit.USAGE, "--yes"),
+        (("policy", "check", "/nonexistent.toml"), Exit.UNREACHABLE, "cannot read"),
+        (("key", "list", "--admin", "127.0.0.1:9"), Exit.USAGE, "MNEMOGATE_OPERATOR_KEY"),
+        (("token", "mint", "--principal", "p", "--to", "L1"), Exit.USAGE, "--text"),
+        (("audit", "verify", "--vkey", "a+b+c"), Exit.USAGE, "vkey"),
+        (("run", "--listen", "nowhere"), Exit.USAGE, "HOST:PORT"),
+        (("memory", "list", "--config", "/nonexistent.toml"), Exit.USAGE, "cannot be read"),
+    ],
+)
+def test_one_line_and_the_documented_code(
+    place: Place, words: tuple[str, ...], code: Exit, said: str
+) -> None:
+    done = place.command(*words)
+
+    assert done.code == code, done.err
+    assert said in done.err
+    assert done.out == ""
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_failure_in_json_mode_is_json_on_stderr(place: Place) -> None:
+    done = place.command("memory", "list", "--json")
+
+    assert done.out == ""
+    assert set(json.loads(done.err)) == {"error", "next", "code"}
+    assert json.loads(done.err)["code"] == done.code == Exit.UNREACHABLE
+
+
+def test_an_unreachable_admin_is_said_to_be_that(place: Place) -> None:
+    done = place.command(
+        "key", "list", "--admin", "http://127.0.0.1:9", MNEMOGATE_OPERATOR_KEY="k" * 32
+    )
+
+    assert done.code == Exit.UNREACHABLE
+    assert "127.0.0.1:9" in done.err
+
+
+def test_every_exit_code_is_in_the_help(place: Place) -> None:
+    help_text = place.command("--help").out
+
+    for code in Exit:
+        assert f"{code.value:>3}  {code.meaning}" in help_text
+
+
+def test_a_second_gate_on_the_same_state_is_refused(place: Place) -> None:
+    with place.running():
+        done = place.command("run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+
+    assert done.code == Exit.UNREACHABLE
+    assert "another gate" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_taken_port_is_said_to_be_that(place: Place, tmp_path: Path) -> None:
+    with place.running() as sidecar:
+        taken = sidecar.ready["data"].removeprefix("http://")
+        other = Place(root=tmp_path / "other")
+        done = other.command("run", "--listen", taken, "--admin", "127.0.0.1:0")
+
+    assert done.code == Exit.UNREACHABLE
+    assert "port" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_ruleset_is_printed_as_a_table_and_a_broken_one_by_its_line(
+    place: Place, tmp_path: Path
+) -> None:
+    shipped = ROOT / "policy" / "default.toml"
+    good = place.command("policy", "check", str(shipped))
+    broken = tmp_path / "broken.toml"
+    broken.write_text(shipped.read_text().replace('L1 = "refuse"', 'L1 = "perhaps"', 1))
+    bad = place.command("policy", "check", str(broken), "--json")
+
+    assert good.code == Exit.OK
+    assert "tool_result" in good.out
+    assert "digest" in good.out
+    assert bad.code == Exit.FAILED
+    assert "line" in bad.data["problem"]
+
+
+def test_a_write_is_explained_offline_step_by_step(place: Place) -> None:
+    words = ("policy", "explain", "--ruleset", str(ROOT / "policy" / "default.toml"), "--json")
+    refused = place.command(
+        *words, "--source", "tool_result", "--class", "L1", "--text", "be bold"
+    ).data
+    admitted = place.command(*words, "--source", "operator", "--text", "be bold").data
+
+    assert refused["decision"] == "reject"
+    assert refused["step"] == 1
+    assert [step["step"] for step in refused["steps"]][:3] == [7, 4, 5]
+    assert admitted["decision"] == "admit"
+    assert {step["outcome"] for step in admitted["steps"]} == {"passed"}
+
+
+def test_run_says_where_it_is_and_how_to_use_it(place: Place) -> None:
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-P", "-m", "proxy", "run"),
+            *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
+        ],
+        cwd="/",
+        env=place.environment(PYTHONPATH=str(ROOT)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = ""
+        while "mnemogate doctor" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == Exit.OK
+    for part in ("MemoryClient(api_key=", "curl -H", str(place.state), "not shown again"):
+        assert part in said
+    assert "tracing        off" in said
+    assert "not protected without the model front" in said
+    assert "Traceback" not in errors
+
+
+def test_no_output_is_lost_to_a_reader_that_left(place: Place) -> None:
+    with place.running():
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{sys.executable} -P -m proxy key list | true"],
+            capture_output=True,
+            cwd="/",
+            env=place.environment(PYTHONPATH=str(ROOT)),
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert done.stderr == ""
