@@ -181,7 +181,12 @@ def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
     if named is not None:
         return named
     usual = _base(env, "XDG_CONFIG_HOME", ".config") / "mnemogate" / "mnemogate.toml"
-    return usual if usual.is_file() else None
+    try:
+        return usual if usual.is_file() else None
+    except OSError as error:
+        raise SettingsError(
+            f"{usual}: cannot be reached ({type(error).__name__}); set HOME to this user's own"
+        ) from None
 
 
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
