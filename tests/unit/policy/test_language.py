@@ -13,27 +13,10 @@ from policy.labels import read_text
 from tests.unit.policy import attack_texts
 
 
-@pytest.mark.parametrize("text", attack_texts.DIRECTIVES)
-def test_a_directive_is_read_as_one(text: str) -> None:
-    assert read_text(text, None).directive
-
-
-@pytest.mark.parametrize("text", attack_texts.INJECTIONS)
-def test_an_injection_is_read_as_one(text: str) -> None:
-    assert read_text(text, None).injection
-
-
 @pytest.mark.parametrize("text", [*attack_texts.OBFUSCATED, *attack_texts.ADOPTED_QUOTATIONS])
 def test_no_dress_hides_an_order(text: str) -> None:
     reading = read_text(text, None)
     assert reading.directive or reading.injection
-
-
-@pytest.mark.parametrize("text", attack_texts.HONEST)
-def test_an_honest_text_is_neither(text: str) -> None:
-    reading = read_text(text, None)
-    assert not reading.directive
-    assert not reading.injection
 
 
 def test_the_lists_are_as_long_as_they_claim() -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.confusables import ASCII_LOOKALIKES
 from policy.skeleton import illegal_code_point, skeleton
-from tests.unit.policy import generate_confusables
 
 
 @pytest.mark.parametrize(
@@ -75,13 +71,3 @@ def test_what_nobody_can_see_is_refused(code_point: int) -> None:
 )  # fmt: skip
 def test_what_people_write_is_legal(text: str) -> None:
     assert illegal_code_point(text) is None
-
-
-def test_the_table_of_lookalikes_is_what_its_generator_prints() -> None:
-    path = Path(__file__).resolve().parents[3] / "policy" / "confusables.py"
-    assert path.read_text() == generate_confusables.source()
-
-
-def test_no_ascii_character_is_folded_into_another() -> None:
-    assert min(ASCII_LOOKALIKES) > 0x7F
-    assert all(plain.isascii() and plain.isalnum() for plain in ASCII_LOOKALIKES.values())
