@@ -117,10 +117,19 @@ SOURCES = [path for path in PYTHON if path.parts[0] in SHIPPED and _is_code(path
 
 
 def _tests_of(source: Path) -> list[Path]:
-    """`proxy/a/b.py` is tested by `tests/unit/proxy/a/test_b.py`, or `test_b_<part>.py`."""
+    """Tests of `proxy/a/b.py`: `tests/unit/proxy/a/test_b.py` or `test_b_<part>.py`.
+
+    With the package in the name, `test_a_b.py`, it may also stand one folder up.
+    """
     folder = ROOT / "tests" / "unit" / source.parent
     stem = source.parent.name if source.stem == "__init__" else source.stem.strip("_")
-    return [*folder.glob(f"test_{stem}.py"), *folder.glob(f"test_{stem}_*.py")]
+    long = f"{source.parent.name}_{stem}"
+    return [
+        found
+        for where, name in ((folder, stem), (folder, long), (folder.parent, long))
+        for pattern in (f"test_{name}.py", f"test_{name}_*.py")
+        for found in where.glob(pattern)
+    ]
 
 
 def _elsewhere(source: Path) -> str | None:
