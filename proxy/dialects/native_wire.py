@@ -20,9 +20,10 @@ from proxy.dialects.operation import BATCH_LEN_MAX, SEARCH_LIMIT_MAX
 
 VECTOR_LEN_MAX = 8_192
 UUID_PATTERN = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 RFC3339_PATTERN = (
     r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-    r"(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9]))?$"
+    rf"(T{_CLOCK}:[0-5][0-9](\.[0-9]{{1,9}})?(Z|[+-]{_CLOCK}))?$"
 )
 
 Id = Annotated[str, Meta(pattern=UUID_PATTERN)]
