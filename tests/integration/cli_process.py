@@ -105,7 +105,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
     def key(self, channel: str) -> str:
         """A key of the first start."""
-        return next(k["key"] for k in self.ready["first_keys"] if k["channel"] == channel)
+        return str(next(k["key"] for k in self.ready["first_keys"] if k["channel"] == channel))
 
     def write(self, key: str, **body: object) -> tuple[int, Any]:
         """One native write: status and answer."""

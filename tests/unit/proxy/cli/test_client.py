@@ -1,0 +1,74 @@
+"""The operator's client against a small server that answers as told."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from proxy.admin_wire import ReviewList, StatusView
+from proxy.cli.client import Operator, part
+from proxy.cli.exits import CommandFailed, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+
+@asynccontextmanager
+async def _answering(status: int, body: bytes) -> AsyncGenerator[tuple[Operator, list[str]]]:
+    asked: list[str] = []
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        asked.append(f"{request.method} {request.raw_path}")
+        return web.Response(status=status, body=body)
+
+    server = web.Server(handle)
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Operator(session, f"http://{host}:{port}", "the test"), asked
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (401, Exit.REFUSED),
+        (403, Exit.REFUSED),
+        (404, Exit.NOT_FOUND),
+        (422, Exit.USAGE),
+        (503, Exit.UNREACHABLE),
+        (500, Exit.UNREACHABLE),
+        (302, Exit.UNREACHABLE),
+    ],
+)
+async def test_every_refusal_has_its_exit_code(status: int, code: Exit) -> None:
+    async with _answering(status, b'{"detail": "no \\u001b[2J"}') as (client, _):
+        with pytest.raises(CommandFailed) as failed:
+            await client.get("/review", ReviewList)
+
+    assert failed.value.code is code
+    assert "\x1b" not in failed.value.what
+
+
+async def test_an_answer_of_another_shape_is_no_answer() -> None:
+    async with _answering(200, b'{"incarnation": 1}') as (client, _):
+        with pytest.raises(CommandFailed) as failed:
+            await client.get("/status", StatusView)
+
+    assert failed.value.code is Exit.UNREACHABLE
+
+
+async def test_a_name_cannot_leave_its_part_of_the_path() -> None:
+    async with _answering(200, b'{"held": []}') as (client, asked):
+        await client.get(f"/review/{part('../keys?x=1#y')}", ReviewList, tenant="a&b", limit=None)
+
+    assert asked == ["GET /api/v1/review/..%2Fkeys%3Fx=1%23y?tenant=a%26b"]
