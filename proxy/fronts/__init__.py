@@ -1,0 +1,1 @@
+"""Fronts: bytes in, bytes out; each authenticates, translates and hands on, none decides."""
