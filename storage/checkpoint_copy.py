@@ -56,7 +56,7 @@ class CheckpointCopy:
             raise StoreRolledBack(
                 f"{self.path} was not signed by this store's log key: the store, or the file, was "
                 "replaced. Put the right store back; or, if it was replaced on purpose, move that "
-                "file away and start again."
+                "file away, so that the history it vouches for is not mistaken for this one's."
             ) from error
 
     def compare(self, view: View, header: StoreHeader | None) -> str | None:
@@ -70,8 +70,8 @@ class CheckpointCopy:
         if kept is None:
             return None if size == 0 else f"no checkpoint copy was found at {self.path}"
         advice = (
-            f" Restore the newest store; to go on with this one, run `restore`, or move "
-            f"{self.path} away and start again: what was committed since is lost."
+            " Put the newest store back. To go on with this one, start it once as restored: that "
+            "begins a new incarnation, so that nonces spent since cannot be used again."
         )
         if kept.size > size:
             raise StoreRolledBack(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-import uuid
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -78,7 +78,7 @@ class Committer:
         """
         self._verify(permit, judged, epoch)
         candidate = judged.candidate
-        memory_id = candidate.memory_id or MemoryId(str(uuid.uuid4()))
+        memory_id = candidate.memory_id or _minted()
         name = self._names.memory(candidate.tenant, memory_id)
         known = read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
@@ -95,9 +95,10 @@ class Committer:
             stored=stored,
         )
         leaf_index = landing.log()
-        row = landing.row(leaf_index)
+        vector, embedder_id = landing.vector()
+        row = landing.row(leaf_index, embedder_id)
         self._failpoint("before_put")
-        landed = landing.put(name, row, leaf_index)
+        landed = landing.put(name, row, vector)
         self._failpoint("after_put")
         return landed
 
@@ -154,7 +155,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             )
         )
 
-    def row(self, leaf_index: int) -> Row:
+    def row(self, leaf_index: int, embedder_id: str) -> Row:
         """The row of this candidate; contentless for a purge."""
         candidate, change = self.judged.candidate, self.change
         purge = candidate.change is ChangeKind.PURGE
@@ -177,7 +178,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             prev_ordinal=NO_ORDINAL if purge or self.known is None else self.known.ordinal,
             leaf_index=leaf_index,
             salt=b"" if purge else self.judged.salt,
-            embedder_id="",
+            embedder_id=embedder_id,
             scope=Scope() if purge else (kept.scope if kept and inherits else candidate.scope),
             expires_at=candidate.expires_at or (kept.expires_at if kept else None),
             kept=_still_kept(kept, candidate),
@@ -185,7 +186,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             erased=purge,
         )
 
-    def put(self, name: bytes, row: Row, leaf_index: int) -> Landed:
+    def put(self, name: bytes, row: Row, vector: bytes) -> Landed:
         """Store row, vector and id, and note what the derived structures must learn."""
         change, kind = self.change, self.judged.candidate.change
         ordinal = change.next_ordinal
@@ -197,10 +198,6 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         if kind is ChangeKind.PURGE:
             self._erase()
         status = self._status(kind)
-        vector = b""
-        if kind in {ChangeKind.CREATE, ChangeKind.UPDATE}:
-            vector, embedder_id = self._vector()
-            row = msgspec.structs.replace(row, embedder_id=embedder_id)
         if vector:
             change.draft.append(VECTORS, ordinal_key(ordinal), vector)
         change.draft.append(ROWS, ordinal_key(ordinal), encode(row))
@@ -208,7 +205,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         if status is MemoryStatus.LIVE:
             change.live_count += 1
             change.added.append(Added(ordinal=ordinal, row=row, vector=vector))
-        return Landed(ordinal=ordinal, leaf_index=leaf_index, row=row, status=status)
+        return Landed(ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status)
 
     def _status(self, kind: ChangeKind) -> MemoryStatus:
         if kind in {ChangeKind.DELETE, ChangeKind.PURGE}:
@@ -218,9 +215,11 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             return MemoryStatus.QUARANTINED
         return MemoryStatus.LIVE
 
-    def _vector(self) -> tuple[bytes, str]:
-        """The vector of the text as it will read: an update that leaves it keeps its vector."""
+    def vector(self) -> tuple[bytes, str]:
+        """The vector of the text as it will read, and its embedder; an update may leave both."""
         judged = self.judged
+        if judged.candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
+            return b"", ""
         if judged.vector:
             return judged.vector, judged.embedder_id
         unchanged = judged.candidate.change is ChangeKind.UPDATE and judged.candidate.text is None
@@ -241,6 +240,15 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             draft.delete(VECTORS, ordinal_key(ordinal))
             self.change.erased.append(ordinal)
             ordinal = row.prev_ordinal
+
+
+def _minted() -> MemoryId:
+    """A random UUID (RFC 9562, version 4)."""
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    digits = raw.hex()
+    return MemoryId(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
 
 
 def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:

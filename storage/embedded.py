@@ -17,7 +17,15 @@ from storage.keys import KeyedNames
 from storage.lmdb_store import LmdbStore
 from storage.operating import Operating
 from storage.reading import EmbeddedReader
-from storage.recovery import THE_STORE, derive, found, load, load_index, with_embedder
+from storage.recovery import (
+    THE_STORE,
+    derive,
+    found,
+    load,
+    load_index,
+    with_embedder,
+    with_incarnation,
+)
 from storage.segment_files import Identity, SegmentFiles
 from storage.staging import Staging
 from storage.statedir import StateDirectory
@@ -43,6 +51,9 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     staging_quota_bytes: int = _GIB // 2
     origin: str = "mnemogate"
     segment_len: int = SEGMENT_LEN
+    # The directory was put back from a backup on purpose: a new incarnation begins, nonces of the
+    # one before are refused, and the checkpoint outside is written anew.
+    restored: bool = False
     writer: WriterOptions = WriterOptions()
 
 
@@ -185,11 +196,13 @@ class _Assembly:
         copy = CheckpointCopy(opening.checkpoint, self._verifier)
         known = load(store)
         with store.reading() as view:
-            remark = copy.compare(view, view.header())
+            remark = None if opening.options.restored else copy.compare(view, view.header())
             unerased = view.unerased()
             used = view.bytes_used()
         generation = known or found(opening.embedder_id, opening.dimension, opening.clock())
         generation = with_embedder(generation, opening.embedder_id, opening.dimension)
+        if opening.options.restored and known is not None:
+            generation = with_incarnation(generation)
         engine = self._engine(directory, store, staging, generation)
         engine.unerased, engine.bytes_used = unerased, used
         if remark is not None:
@@ -252,6 +265,8 @@ class _Assembly:
         header = engine.generation.header
         if known is None:
             operating.note("store.create", header.incarnation_name, "")
+        elif known.header.restores != header.restores:
+            operating.note("store.restore", header.incarnation_name, "")
         elif known.header != header:
             operating.note("embedder.adopt", header.embedder_id, f"was {known.header.embedder_id}")
         operating.adopt_ruleset(self._opening.ruleset, THE_STORE)

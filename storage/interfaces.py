@@ -153,7 +153,8 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     bytes_used: int
     bytes_quota: int
     writable: bool
-    reason: str | None  # why not writable
+    # Why not writable; or, of a writable store, what a person should know or do.
+    reason: str | None
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -294,7 +294,7 @@ class Judge:
             outcome_of(first, docket.trust),
             memory=None
             if landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
-            else memory_of(landed.row, landed.status),
+            else memory_of(landed.row, landed.status, docket.candidate),
             gate_us=docket.gate_us,
         )
 

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from policy.model import Candidate, Digest, MemoryId, PrincipalId, Tenant
 
 _NAME_LEN: Final = 16
+_BLOCK_LEN: Final = 64
+_PRINCIPALS_MAX: Final = 4_096
 _INCARNATION: Final = re.compile(r"([0-9a-f]{16}-[0-9]{1,9}):")
 
 
 class KeyedNames:
     """Names of 16 bytes under the store's secret. Without the secret nothing can be guessed."""
 
-    __slots__ = ("_secret",)
+    __slots__ = ("_inner", "_outer", "principal")
 
     def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+        # HMAC-SHA256 (RFC 2104) with both padded keys hashed once: half the time per name.
+        padded = secret.ljust(_BLOCK_LEN, b"\0")
+        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded))
+        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded))
+        self.principal = lru_cache(maxsize=_PRINCIPALS_MAX)(self._principal)
 
     def _name(self, purpose: bytes, *parts: bytes) -> bytes:
         # Each part carries its length: no two lists of parts run together into the same bytes.
         framed = [purpose, b"\0"]
         for part in parts:
-            framed.append(len(part).to_bytes(4, "big"))
-            framed.append(part)
-        return hmac.digest(self._secret, b"".join(framed), "sha256")[:_NAME_LEN]
+            framed += (len(part).to_bytes(4, "big"), part)
+        inner = self._inner.copy()
+        inner.update(b"".join(framed))
+        outer = self._outer.copy()
+        outer.update(inner.digest())
+        return outer.digest()[:_NAME_LEN]
 
     def nonce(self, principal_id: PrincipalId, nonce: str) -> bytes:
         """Where the use of a principal's nonce is recorded."""
@@ -57,7 +67,7 @@ class KeyedNames:
         """Where the spending of a promotion token is recorded."""
         return self._name(b"token", token_key)
 
-    def principal(self, principal_id: PrincipalId) -> bytes:
+    def _principal(self, principal_id: PrincipalId) -> bytes:
         """Where a principal's trust is recorded."""
         return self._name(b"principal", principal_id.encode())
 

@@ -52,6 +52,14 @@ def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> G
     return msgspec.structs.replace(generation, header=header)
 
 
+def with_incarnation(generation: Generation) -> Generation:
+    """The same generation in a new life: nonces of the one before are refused from here on."""
+    header = generation.header
+    return msgspec.structs.replace(
+        generation, header=msgspec.structs.replace(header, restores=header.restores + 1)
+    )
+
+
 def load(store: LmdbStore) -> Generation | None:
     """The committed generation, its signed root checked; None in a store without a commit.
 

@@ -39,13 +39,13 @@ def read_row(view: View, ordinal: int) -> Row:
     return decode_row(payload)
 
 
-def text_of(row: Row) -> tuple[str | None, str | None, Candidate]:
+def text_of(row: Row, known: Candidate | None = None) -> tuple[str | None, str | None, Candidate]:
     """Text and metadata as they read after this row, and the candidate it stores.
 
     Raises:
         StoreCorrupt: The row was erased, or its canonical bytes are not a candidate's.
     """
-    candidate = candidate_of(row)
+    candidate = known or candidate_of(row)
     kept = row.kept
     text, metadata_json = candidate.text, candidate.metadata_json
     if kept is not None:
@@ -66,9 +66,12 @@ def candidate_of(row: Row) -> Candidate:
         raise StoreCorrupt("a row does not hold a candidate") from error
 
 
-def memory_of(row: Row, status: MemoryStatus) -> Memory:
-    """What a read shows of a memory whose newest row this is."""
-    text, metadata_json, candidate = text_of(row)
+def memory_of(row: Row, status: MemoryStatus, known: Candidate | None = None) -> Memory:
+    """What a read shows of a memory whose newest row this is.
+
+    `known` is the row's candidate, for a caller that has it already.
+    """
+    text, metadata_json, candidate = text_of(row, known)
     kept = row.kept
     return Memory(
         memory_id=row.memory_id,

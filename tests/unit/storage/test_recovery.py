@@ -11,6 +11,7 @@ from policy.gate import GATE
 from policy.model import CandidateId, MemoryClass
 from policy.query import EVERYTHING
 from policy.ruleset import parse_ruleset
+from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions, open_embedded
 from storage.errors import StoreCorrupt, StoreLocked, StoreRolledBack
 from tests.unit.storage.opening import (
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.ruleset import Ruleset
-    from storage.embedded import EmbeddedStore
+from storage.embedded import EmbeddedStore
 
 
 def _reopened(
@@ -65,6 +66,31 @@ def test_an_older_copy_of_the_store_is_noticed(bench: Bench, tmp_path: Path) -> 
     store = bench.open()
     assert store.reader.status().version == 3
     assert "no checkpoint copy" in (store.reader.status().reason or "")
+    store.close()
+
+
+def test_a_restored_backup_is_a_new_incarnation_that_refuses_old_and_unbound_nonces(
+    bench: Bench, tmp_path: Path
+) -> None:
+    _filled(bench, 2)
+    shutil.copytree(bench.state, tmp_path / "backup")
+    store = bench.open()
+    old = store.reader.status().incarnation
+    say(store, "spent after the backup", nonce=f"{old}:1")
+    say(store, "spent without a prefix", nonce="n-1")
+    store.close()
+    shutil.rmtree(bench.state)
+    shutil.copytree(tmp_path / "backup", bench.state)
+    store = bench.open(options=EmbeddedOptions(quota_bytes=1 << 28, restored=True))
+    new = store.reader.status().incarnation
+    assert new != old
+    for nonce in (f"{old}:1", "n-1"):
+        assert say(store, "again", nonce=nonce).reason is Reason.NONCE_INCARNATION
+    assert say(store, "of this life", nonce=f"{new}:1").version == 3
+    assert store.reader.check().problems == ()
+    store.close()
+    store = bench.open()  # the checkpoint outside is this life's now
+    assert store.reader.status().incarnation == new
     store.close()
 
 
