@@ -74,7 +74,6 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     bytes_quota: int
     writable: bool
     reason: str | None
-    observe: bool
 
 
 class MemoryView(msgspec.Struct, frozen=True, kw_only=True):

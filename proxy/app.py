@@ -28,6 +28,7 @@ from proxy.server import Listener, tls_context
 from proxy.session import Session
 from proxy.surroundings import RandomPool, Surroundings
 from proxy.tokens import TokenSigner, TokenVerifier
+from proxy.vectors import takes_client_vectors
 from proxy.writing import Gatherers, Writing
 from storage.audit_reading import EmbeddedAudit
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
@@ -215,7 +216,6 @@ class _Parts:
             ruleset=lambda: store.ruleset,
             ruleset_text=settings.ruleset_text,
             surroundings=surroundings,
-            observe=settings.observe,
         )
 
 
@@ -228,7 +228,9 @@ class _TextProbe:
 
     def __call__(
         self, tenant: Tenant, reading: Reading, text: str, margin: float
-    ) -> tuple[AnchorProbe, ...]:
+    ) -> tuple[AnchorProbe, ...] | None:
+        if takes_client_vectors(self._embedder):
+            return None
         return self._shadow.probe(tenant, reading, self._embedder.embed([text])[0], margin)
 
 

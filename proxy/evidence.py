@@ -13,6 +13,7 @@ import numpy as np
 from policy.anchors import contradicts, outranks
 from policy.facts import AnchorProbe
 from policy.skeleton import skeleton
+from proxy.vectors import takes_client_vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,11 +47,16 @@ class Shadow:
 
     def probe(
         self, tenant: Tenant, reading: Reading, vector: bytes, margin: float
-    ) -> tuple[AnchorProbe, ...]:
-        """One probe per anchor of the tenant; () where it has none or the change has no text."""
+    ) -> tuple[AnchorProbe, ...] | None:
+        """One probe per anchor of the tenant; () where it has none or the change has no text.
+
+        None where nobody can ask them: a store of client vectors has no model for the questions.
+        """
         anchors = self._reader.anchors(tenant)
         if not anchors or not vector:
             return ()
+        if takes_client_vectors(self._embedder):
+            return None
         candidate = np.frombuffer(vector, dtype="<f4")
         probes: list[AnchorProbe] = []
         for prepared in self._of(tenant, anchors):

@@ -35,7 +35,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
     """Asks the gate itself. A permit it may answer is dropped: only the writer can spend one."""
 
     gate: Gate
-    probe: Callable[[Tenant, Reading, str, float], tuple[AnchorProbe, ...]]
+    probe: Callable[[Tenant, Reading, str, float], tuple[AnchorProbe, ...] | None]
 
     def explain(self, asked: ExplainRequest, rules: Ruleset, now_ms: int) -> ExplainView:
         """Verdict and steps for a hypothetical write with a fresh nonce and an empty budget."""

@@ -93,7 +93,6 @@ class OperateParts(msgspec.Struct, frozen=True, kw_only=True):
     # The TOML text that the ruleset in force was parsed from.
     ruleset_text: Callable[[], str]
     surroundings: Surroundings
-    observe: bool
 
 
 class Operate:
@@ -111,8 +110,7 @@ class Operate:
 
     def status(self) -> StatusView:
         """The store at a glance."""
-        status = msgspec.structs.asdict(self._parts.reader.status())
-        return msgspec.convert({**status, "observe": self._parts.observe}, StatusView)
+        return msgspec.convert(msgspec.structs.asdict(self._parts.reader.status()), StatusView)
 
     async def memories(
         self, tenant: Tenant, user_id: str | None, offset: int, limit: int

@@ -31,6 +31,7 @@ from proxy.dialects.operation import (
     Write,
     Written,
 )
+from proxy.vectors import takes_client_vectors, unit_vector
 from telemetry.events import ReadServed, TraceContext
 
 if TYPE_CHECKING:
@@ -163,14 +164,11 @@ class Session:
 
     def _query_vector(self, operation: Search) -> bytes:
         if operation.vector is not None:
-            expected = 4 * self._embedder.dimension
-            if len(operation.vector) != expected:
-                raise MalformedRequest(
-                    f"vector: this store holds {self._embedder.dimension} dimensions"
-                )
-            return operation.vector
+            return unit_vector(operation.vector, self._embedder.dimension)
         if operation.query is None:
             raise MalformedRequest("query: a search needs a text or a vector")
+        if takes_client_vectors(self._embedder):
+            raise MalformedRequest("vector: this store embeds no text; send the query's vector")
         return self._embedder.embed([operation.query])[0]
 
     async def _in_thread(self, call: Callable[[*_Args], _T], *args: *_Args) -> _T:

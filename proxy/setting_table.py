@@ -22,6 +22,7 @@ _SECRET_LEN_MAX: Final = 256
 _PORT_MAX: Final = 65_535
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 EMBEDDERS: Final = ("static", "minilm")
+CLIENT_EMBEDDER: Final = "client"
 
 Raw = str | int | float | bool | list[str]
 """What a flag, an environment variable or the TOML file can hold."""
@@ -149,6 +150,18 @@ def number(low: float, high: float) -> Callable[[Raw], float]:
     return parse
 
 
+def embedder(raw: Raw) -> str:
+    """The name of an embedding model, or `client:` and a number of dimensions."""
+    if isinstance(raw, str):
+        if raw in EMBEDDERS:
+            return raw
+        kind, _, dimension = raw.partition(":")
+        if kind == CLIENT_EMBEDDER and re.fullmatch(r"[1-9][0-9]{0,3}", dimension):
+            return raw
+    names = ", ".join(EMBEDDERS)
+    raise BadValue(f"{names}, or {CLIENT_EMBEDDER}:DIMENSION (1 to 9999)")
+
+
 def one_of(*allowed: str) -> Callable[[Raw], str]:
     """One word of a closed list."""
 
@@ -247,20 +260,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="embedder",
         default="static",
-        meaning="Embedding model: " + " or ".join(EMBEDDERS) + ".",
-        parse=one_of(*EMBEDDERS),
+        meaning="Embedding model: static, minilm, or client:DIMENSION where each write and search "
+        "brings a vector of its own.",
+        parse=embedder,
     ),
     Setting(
         name="quota_bytes",
         default=8 * 1024**3,
         meaning="Bytes the store may take on disk; writes above it are refused, reads go on.",
         parse=whole(16 * 1024**2, 1024**5),
-    ),
-    Setting(
-        name="observe",
-        default=False,
-        meaning="Decide and record, and change nothing: refused writes land. For trials only.",
-        parse=boolean,
     ),
     Setting(
         name="allowed_hosts",

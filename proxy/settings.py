@@ -85,7 +85,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ruleset: Path | None
     embedder: str
     quota_bytes: int
-    observe: bool
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
     agent_key: Secret | None

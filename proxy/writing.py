@@ -19,6 +19,7 @@ from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
 from policy.verdict import Reason
 from proxy.dialects.operation import MalformedRequest, Proposal, WrittenItem
 from proxy.responses import observation_for
+from proxy.vectors import takes_client_vectors, unit_vector
 from proxy.verdict_events import Span, undecided_event, verdict_event
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.interfaces import Decision, Outcome, Submission
@@ -119,25 +120,15 @@ class Writing:
         return [task.result() for task in tasks]
 
     def _vectors(self, proposals: tuple[Proposal, ...]) -> list[bytes]:
-        texts = [p.text for p in proposals if p.text is not None and p.vector is None]
-        embedded = iter(self._gather.embedder.embed(texts) if texts else [])
-        expected = 4 * self._gather.embedder.dimension
-        vectors: list[bytes] = []
-        for proposal in proposals:
-            if proposal.text is None:
-                if proposal.vector is not None:
-                    raise MalformedRequest("vector: a vector needs the text it belongs to")
-                vectors.append(b"")
-            elif proposal.vector is None:
-                vectors.append(next(embedded))
-            elif not self._gather.embedder.embedder_id.startswith("client:"):
-                # Two models never mix in one search.
-                raise MalformedRequest("vector: this store embeds texts itself; send none")
-            elif len(proposal.vector) != expected:
-                raise MalformedRequest(f"vector: this store holds {expected // 4} dimensions")
-            else:
-                vectors.append(proposal.vector)
-        return vectors
+        embedder = self._gather.embedder
+        if takes_client_vectors(embedder):
+            return [_client_vector(proposal, embedder.dimension) for proposal in proposals]
+        if any(proposal.vector is not None for proposal in proposals):
+            # Two models never mix in one search.
+            raise MalformedRequest("vector: this store embeds texts itself; send none")
+        texts = [proposal.text for proposal in proposals if proposal.text is not None]
+        embedded = iter(embedder.embed(texts) if texts else [])
+        return [b"" if proposal.text is None else next(embedded) for proposal in proposals]
 
     def _intercept(
         self,
@@ -256,6 +247,12 @@ class Writing:
             return result
         self._out.record(verdict_event(submission, result, span))
         return _written(submission.candidate, result)
+
+
+def _client_vector(proposal: Proposal, dimension: int) -> bytes:
+    if (proposal.text is None) != (proposal.vector is None):
+        raise MalformedRequest("vector: this store takes one with each text, and none without")
+    return b"" if proposal.vector is None else unit_vector(proposal.vector, dimension)
 
 
 def _written(candidate: Candidate, outcome: Outcome) -> WrittenItem:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 STATIC: Final = "static"
 MINILM: Final = "minilm"
-EMBEDDER_NAMES: Final = (STATIC, MINILM)
+CLIENT: Final = "client"
+EMBEDDER_NAMES: Final = (STATIC, MINILM, f"{CLIENT}:DIMENSION")
 
 TEXT_CHARS_MAX: Final = 8_192
 """What comes after so many characters does not shape the vector; it bounds the cost of one text."""
@@ -95,6 +96,24 @@ class StaticEmbedder:
         return unit_row(total, self._table[_UNKNOWN_TOKEN])
 
 
+class ClientVectors:
+    """No model: every write and every search brings a vector of its own, of one dimension."""
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self.embedder_id = f"{CLIENT}:{dimension}"
+
+    def embed(self, texts: list[str]) -> list[bytes]:
+        """Nothing to embed is embedded to nothing.
+
+        Raises:
+            EmbedderUnavailable: There is a text.
+        """
+        if texts:
+            raise EmbedderUnavailable("this store takes the client's own vectors, and got a text")
+        return []
+
+
 def resolve_embedder(name: str) -> Embedder:
     """The embedder of a configured name (`EMBEDDER_NAMES`); loading it takes up to a second.
 
@@ -106,6 +125,9 @@ def resolve_embedder(name: str) -> Embedder:
         return StaticEmbedder()
     if name == MINILM:
         return MiniLmEmbedder()
+    kind, _, dimension = name.partition(":")
+    if kind == CLIENT and dimension.isascii() and dimension.isdigit() and int(dimension) > 0:
+        return ClientVectors(int(dimension))
     raise EmbedderUnavailable(f"no embedder {name!r}; choose one of {', '.join(EMBEDDER_NAMES)}")
 
 

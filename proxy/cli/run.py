@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from proxy.setting_table import Address, Raw
     from proxy.settings import Settings
 
-# `--state`, `--checkpoint` and `--admin` are everywhere; `observe` has no flag.
-_ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin", "observe"})
+# These options are everywhere.
+_ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin"})
 _FLAGS: Final = tuple(
     setting for setting in SETTINGS if setting.name not in _ELSEWHERE and not setting.secret
 )
@@ -72,8 +72,6 @@ async def _run(context: Context) -> Exit:
     shielding = shield()
     settings = settings_of(context, _flags(context), check_places=True)
     sys.setswitchinterval(SWITCH_S)
-    if settings.observe:
-        raise CommandFailed(Exit.USAGE, "observe: this version has no such mode; unset it")
     configure(sys.stderr, settings.telemetry.log_level)
     # Imported here: it brings in LMDB, FAISS and the embedder, which no other command needs.
     from proxy.app import compose  # noqa: PLC0415

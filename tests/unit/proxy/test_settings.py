@@ -43,7 +43,6 @@ def test_defaults_are_loopback_and_private(tmp_path: Path) -> None:
     assert not settings.checkpoint.is_relative_to(settings.state)
     assert settings.tls is None
     assert settings.agent_key is None
-    assert not settings.observe
     assert settings.telemetry.endpoint is None
 
 
@@ -73,14 +72,14 @@ def test_unknown_names_are_errors_that_name_them(tmp_path: Path) -> None:
         ("listen", "7077", "HOST:PORT"),
         ("listen", "127.0.0.1:70000", "HOST:PORT"),
         ("listen", "127.0.0.1:\uff17", "HOST:PORT"),
-        ("embedder", "gpt", "one of "),
+        ("embedder", "gpt", "static, minilm"),
         ("log_level", "loud", "one of debug"),
         ("quota_bytes", "many", "a whole number"),
         ("quota_bytes", "1", "a whole number"),
         ("header_seconds", "nan", "a number"),
         ("header_seconds", "0", "a number"),
         ("admit_detail_share", "2", "a number from 0 to 1"),
-        ("observe", "perhaps", "true or false"),
+        ("embedder", "client:none", "client:DIMENSION"),
         ("unix_uids", "root", "whole number"),
         ("agent_key", "short", "20 to 256"),
         ("operator_key", "with spaces in the middle of it", "20 to 256"),
