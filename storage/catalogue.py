@@ -80,11 +80,16 @@ class _Ordinals:
 
 
 class Catalogue:
-    """Writer thread changes it; any thread reads it."""
+    """Writer thread changes it; any thread reads it.
+
+    `stamp` is the header's `next_ordinal` that the catalogue agrees with, or -1 while it is being
+    changed. A reader that saw the same stamp before and after, and in its view of the store, has
+    seen one generation.
+    """
 
     def __init__(self) -> None:
+        self.stamp = -1
         self._live: Mask = np.zeros(_MARKS_CAPACITY, dtype=np.bool_)
-        self._length = 0
         self._tenants: dict[Tenant, _Ordinals] = {}
         self._named: dict[tuple[Tenant, str, str], _Ordinals] = {}
         self._expiry: dict[int, int] = {}
@@ -97,7 +102,6 @@ class Catalogue:
         if row.expires_at is not None:
             self._expiry[ordinal] = expiry_ms(row.expires_at)
         self._live[ordinal] = True
-        self._length = max(self._length, ordinal + 1)
 
     def retire(self, ordinal: int, row: Row) -> None:
         """A row is no longer the live state of its memory."""
@@ -130,12 +134,11 @@ class Catalogue:
         found = found[self._live[found]]
         return self._unexpired(found, now_ms), exact
 
-    def mask(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Mask, int, bool]:
-        """The same as a mask indexed by ordinal, with the number of marks in it."""
-        found, exact = self.candidates(tenant, where, now_ms)
-        mask: Mask = np.zeros(self._length, dtype=np.bool_)
-        mask[found[found < len(mask)]] = True
-        return mask, len(found), exact
+    def mask(self, found: Ordinals) -> Mask:
+        """Marks indexed by ordinal, set at these ordinals."""
+        mask: Mask = np.zeros(int(found[-1]) + 1 if len(found) else 0, dtype=np.bool_)
+        mask[found] = True
+        return mask
 
     def entities(self, tenant: Tenant, now_ms: int) -> Iterator[tuple[str, str, Ordinals]]:
         """Every id of a tenant with the live ordinals under it; ids without any are left out."""

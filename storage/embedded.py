@@ -236,6 +236,7 @@ class _Assembly:
             self._opening.options.segment_len,
         )
         with store.reading() as view:
+            catalogue.stamp = header.next_ordinal
             derived = derive(view, header.embedder_id, catalogue)
             loaded = load_index(view, files, derived.searchable)
         parts = Parts(

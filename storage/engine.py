@@ -278,11 +278,13 @@ class Engine:
                 if added.vector and added.row.embedder_id == embedder_id
             ]
         )
+        parts.catalogue.stamp = -1
         for added in change.added:
             parts.catalogue.add(added.ordinal, added.row)
         # After the additions: a row of this very transaction may be superseded already.
         for ordinal, row in change.superseded:
             parts.catalogue.retire(ordinal, row)
+        parts.catalogue.stamp = after.header.next_ordinal
         parts.failpoint("index_swapped")
 
     def destroy(self, candidate_ids: Sequence[CandidateId]) -> None:

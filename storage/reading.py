@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,16 +20,19 @@ from storage.lmdb_store import ANCHORS, HELD, KEYS, TRUST
 from storage.rows import chain, held_key, history_of, memory_of, read_id, read_row, trust_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from policy.model import HistoryEntry, PrincipalId, Tenant
     from policy.query import Filter
+    from storage.catalogue import Ordinals
     from storage.codec import HeldRow
     from storage.engine import Engine
     from storage.interfaces import Anchor, CheckReport, KeyRecord
     from storage.lmdb_store import View
 
 _OVERFETCH: Final = 4
+_PATIENCE: Final = 100
+_PAUSE_S: Final = 0.000_5
 
 
 class EmbeddedReader:
@@ -68,8 +73,7 @@ class EmbeddedReader:
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
         """Live memories that match, newest first."""
-        with self._store.reading() as view:
-            found, exact = self._catalogue.candidates(tenant, where, self._clock())
+        with self._moment(tenant, where) as (view, found, exact):
             newest_first = found[::-1]
             if exact:
                 wanted = newest_first[offset : offset + limit]
@@ -81,6 +85,25 @@ class EmbeddedReader:
                 if matches(where, memory)
             ]
         return Page(total=len(matching), memories=tuple(matching[offset : offset + limit]))
+
+    @contextmanager
+    def _moment(self, tenant: Tenant, where: Filter) -> Generator[tuple[View, Ordinals, bool]]:
+        """A view of the store with the candidates of the same generation.
+
+        Between a commit and the catalogue's update the two disagree, and an updated memory would be
+        in neither: wait for that moment to pass. Should the writer be stuck in it, what the store
+        confirms is shown.
+        """
+        for patience in reversed(range(_PATIENCE)):
+            stamp = self._catalogue.stamp
+            found, exact = self._catalogue.candidates(tenant, where, self._clock())
+            with self._store.reading() as view:
+                header = view.header()
+                agreed = header is None or header.next_ordinal == stamp == self._catalogue.stamp
+                if agreed or not patience:
+                    yield view, found, exact
+                    return
+            time.sleep(_PAUSE_S)
 
     def _joined(self, view: View, tenant: Tenant, ordinals: Iterable[int]) -> Iterator[Memory]:
         for ordinal in ordinals:
@@ -110,18 +133,18 @@ class EmbeddedReader:
         Raises:
             BadVector: The vector is not a finite unit vector of the index's dimension.
         """
-        mask, count, exact = self._catalogue.mask(tenant, where, self._clock())
-        wanted = limit if exact else limit * _OVERFETCH
-        while True:
-            with self._store.reading() as view:
+        with self._moment(tenant, where) as (view, allowed, exact):
+            mask = self._catalogue.mask(allowed)
+            wanted = limit if exact else limit * _OVERFETCH
+            while True:
                 found = self._engine.parts.index.search(vector, wanted, mask)
                 hits = list(self._hits(view, tenant, where, found, threshold))
-            # Fewer than asked for: everything allowed was scored. A score below the threshold:
-            # nothing further down can reach it.
-            exhausted = len(found) < wanted or wanted >= count or found[-1][1] < threshold
-            if len(hits) >= limit or exhausted:
-                return tuple(hits[:limit])
-            wanted *= _OVERFETCH
+                # Fewer than asked for: everything allowed was scored. A score below the threshold:
+                # nothing further down can reach it.
+                exhausted = len(found) < wanted or found[-1][1] < threshold
+                if len(hits) >= limit or exhausted:
+                    return tuple(hits[:limit])
+                wanted *= _OVERFETCH
 
     def _hits(
         self,
@@ -141,8 +164,10 @@ class EmbeddedReader:
     def entities(self, tenant: Tenant) -> tuple[Entity, ...]:
         """Every id that live memories of a tenant are filed under."""
         entities: list[Entity] = []
+        # Listed before the view is taken: every row that is listed is in the view.
+        listed = list(self._catalogue.entities(tenant, self._clock()))
         with self._store.reading() as view:
-            for kind, name, found in self._catalogue.entities(tenant, self._clock()):
+            for kind, name, found in listed:
                 rows = [read_row(view, ordinal) for ordinal in found.tolist()]
                 entities.append(
                     Entity(
