@@ -62,6 +62,8 @@ class Staging:
             raise StoreUnavailable(f"staging cannot be opened: {error}") from error
         self._env.reader_check()
         fsync_directory(self._directory)
+        for path in self._key_directory.glob(".*.unfinished"):
+            self._shred(path)
         for path in self._key_directory.glob("*.key"):
             candidate_id = CandidateId(path.stem)
             self._keys[candidate_id] = path.read_bytes()

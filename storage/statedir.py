@@ -51,7 +51,8 @@ def fsync_directory(directory: Path) -> None:
 
 def write_durably(path: Path, data: bytes) -> None:
     """Put a file in place whole or not at all, mode 0600, durable when this returns."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}.unfinished")
+    temporary.unlink(missing_ok=True)  # a crash left it; nobody else writes here
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -197,7 +197,14 @@ class StoreMachine(RuleBasedStateMachine):
         # What a killed process leaves is what is on disk now, without anything a close would do.
         self._lives += 1
         after = Bench(self._root / f"life-{self._lives}")
-        shutil.copytree(self._bench.state.parent, self._root / f"life-{self._lives}")
+        # The checkpoint first: it may be behind the store, never ahead. Unfinished files are what
+        # the writer is renaming at this moment.
+        for before, there in (
+            (self._bench.checkpoint.parent, after.checkpoint.parent),
+            (self._bench.state, after.state),
+        ):
+            if before.exists():
+                shutil.copytree(before, there, ignore=shutil.ignore_patterns(".*"))
         self._store.close()
         self._bench = after
         self._store = after.open(self._failpoint)

@@ -83,6 +83,16 @@ def test_candidates_without_a_key_file_do_not_survive_a_restart(tmp_path: Path) 
     staging.close()
 
 
+def test_a_key_whose_writing_was_cut_short_is_shredded_at_the_next_start(tmp_path: Path) -> None:
+    _opened(tmp_path).close()
+    unfinished = tmp_path / "staging" / "keys" / f".{_id()}.key.unfinished"
+    unfinished.write_bytes(b"k" * 32)
+    staging = _opened(tmp_path)
+    assert not unfinished.exists()
+    assert staging.held_ids() == frozenset()
+    staging.close()
+
+
 def test_what_is_sealed_perishes_with_the_key(staging: Staging) -> None:
     candidate_id = _id()
     staging.put([(candidate_id, b"text")])
