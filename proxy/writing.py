@@ -215,7 +215,7 @@ class Writing:
 
     def _shadow(
         self, candidate: Candidate, reading: Reading, vector: bytes, rules: Ruleset
-    ) -> tuple[AnchorProbe, ...]:
+    ) -> tuple[AnchorProbe, ...] | None:
         return self._gather.shadow.probe(
             candidate.tenant, reading, vector, rules.anchors.outrank_margin
         )
