@@ -41,6 +41,14 @@ class Topics:
         return int(side @ self._weights)
 
 
+class RateLimited(Exception):  # noqa: N818 - a state of the principal, not a fault
+    """The principal wrote too much lately; nothing of the request was staged or logged."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__("rate limited")
+        self.retry_after_s = retry_after_s
+
+
 class _Account:
     __slots__ = ("cells", "window")
 
@@ -57,12 +65,29 @@ class Budgets:
         self._window_ms = window_ms
         self._accounts: OrderedDict[PrincipalId, _Account] = OrderedDict()
 
+    def require_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
+        """Let `count` more writes pass, or stop the whole request before it leaves a trace.
+
+        A flood that reached the gate would be refused there as well, at the price of two leaves
+        for each write of it: the log would be the thing that is flooded.
+
+        Raises:
+            RateLimited: The window has no room for them.
+        """
+        window = self._current(principal_id, now_ms)
+        if len(window) + count > limit:
+            raise RateLimited(retry_after_s=max(1, self._window_ms // 1_000))
+
+    def _current(self, principal_id: PrincipalId, now_ms: int) -> deque[int]:
+        window = self._account(principal_id).window
+        while window and window[0] <= now_ms - self._window_ms:
+            window.popleft()
+        return window
+
     def measure(self, candidate: Candidate, vector: bytes, now_ms: int) -> BudgetState:
         """Count this candidate in, and tell how things stood before it."""
         account = self._account(candidate.principal_id)
-        window = account.window
-        while window and window[0] <= now_ms - self._window_ms:
-            window.popleft()
+        window = self._current(candidate.principal_id, now_ms)
         before = len(window)
         window.append(now_ms)
         return BudgetState(

@@ -13,6 +13,7 @@ import msgspec
 
 from policy.verdict import InvariantBroken
 from proxy.auth import NotOperator, Unauthenticated
+from proxy.budgets import RateLimited
 from proxy.dialects.operation import MalformedRequest, Refusal, UnknownWrite
 from proxy.dialects.problem import PROBLEM_TYPE, problem
 from proxy.observations import observation_for
@@ -94,13 +95,19 @@ def refuse(
     )
 
 
-def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911 - it is the table
+def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - it is the table
     """The answer for a failure, content-free."""
     match error:
         case MalformedRequest():
             return refuse(error.status, error.detail)
         case UnknownWrite():
             return refuse(403, "unknown_write: this route would change memory and is not known")
+        case RateLimited():
+            return refuse(
+                429,
+                "rate_limited: too many writes in a short time; nothing was staged",
+                retry_after_s=error.retry_after_s,
+            )
         case Unauthenticated(throttled=True):
             return refuse(429, "too many failed attempts", retry_after_s=THROTTLE_S)
         case Unauthenticated():

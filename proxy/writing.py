@@ -16,6 +16,7 @@ import msgspec
 from policy.canonical import canonical_bytes, digest_of
 from policy.labels import derive_provenance, read_text
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
+from policy.ruleset import Answer
 from policy.verdict import Reason
 from proxy.dialects.operation import MalformedRequest, Proposal, WrittenItem
 from proxy.responses import observation_for
@@ -87,7 +88,16 @@ class Writing:
             MalformedRequest: A proposal cannot become a candidate; none of them was staged.
             StoreUnavailable: Not one item could be judged.
             OutcomeUnknown: Not one item has a known outcome.
+            RateLimited: The principal's window has no room for all of them; none was staged.
         """
+        limits = self._gather.ruleset().budgets
+        if limits.over_rate is Answer.REJECT:
+            self._gather.budgets.require_room(
+                principal.principal_id,
+                len(proposals),
+                limits.writes_per_window_max,
+                self._out.now_ms(),
+            )
         vectors = self._vectors(proposals)
         items: list[WrittenItem | StorageError] = []
         for start in range(0, len(proposals), CHUNK_LEN):

@@ -80,7 +80,9 @@ async def test_attack_texts_as_everyday_memories_keep_the_lowest_label(
                 bodies = [{"text": text, "class": target, **claim} for text in texts]
                 answers = await _write_all(live, key, bodies)
                 landed = [body for status, body in answers if status == 201]
-                assert {(item["source"], item["memory_class"]) for item in landed} <= {(label, target)}
+                assert {(item["source"], item["memory_class"]) for item in landed} <= {
+                    (label, target)
+                }
                 counts = collections.Counter(
                     body.get("reason", "landed") if status != 201 else "landed"
                     for status, body in answers
