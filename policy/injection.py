@@ -152,7 +152,8 @@ _ELSEWHERE = Group(
         r"\b(?:ignora|olvida|descarta)\b[^.!?\n]{0,30}\binstrucciones\b",
         r"\b(?:ignorez|ignore|oubliez|oublie)\b[^.!?\n]{0,30}\b(?:les|tes|vos) "
         r"[^.!?\n]{0,30}?(?:instructions|consignes)\b",
-        r"\b(?:ignoriere|vergiss|missachte)\b[^.!?\n]{0,40}\b(?:anweisungen|instruktionen|regeln)\b",
+        r"\b(?:ignoriere|vergiss|missachte)\b[^.!?\n]{0,40}"
+        r"\b(?:anweisungen|instruktionen|regeln)\b",
         r"\b(?:ignora|dimentica)\b[^.!?\n]{0,30}\bistruzioni\b",
         r"\b(?:ignore|esqueca)\b[^.!?\n]{0,30}\binstrucoes\b",
     ),

@@ -37,7 +37,7 @@ from telemetry.events import StoreGauges
 from telemetry.facade import Telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from policy.facts import AnchorProbe
     from policy.labels import Reading
@@ -88,7 +88,9 @@ SHIPPED: Final = Composition()
 
 
 @asynccontextmanager
-async def compose(settings: Settings, composition: Composition = SHIPPED) -> AsyncIterator[Sidecar]:
+async def compose(
+    settings: Settings, composition: Composition = SHIPPED
+) -> AsyncGenerator[Sidecar]:
     """Open the store, start every listener, and yield; close all in the opposite order.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Where memories, verdicts and trust become durable. LMDB is the truth, FAISS is derived from it."""
+"""Where memories, verdicts and trust become durable. LMDB is the truth, FAISS follows from it."""

@@ -64,7 +64,9 @@ class EmbeddedAudit:
         if note is None:
             raise StoreCorrupt("the audit log has no checkpoint")
         checkpoint = open_checkpoint(note, self._verifier)
-        head = AuditHead(size=checkpoint.size, note=note.decode(), verifier_key=self._verifier.text())
+        head = AuditHead(
+            size=checkpoint.size, note=note.decode(), verifier_key=self._verifier.text()
+        )
         return head, checkpoint
 
 

@@ -23,8 +23,8 @@ _TRACE_ID_BYTES: Final = 16
 _SPAN_ID_BYTES: Final = 8
 _SAMPLED: Final = 0x01
 _PARENT = re.compile(
-    r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})"
-    r"(?P<more>-.*)?",
+    r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-"
+    r"(?P<flags>[0-9a-f]{2})(?P<more>-.*)?",
     re.ASCII,
 )
 _PARENT_LEN_MAX: Final = 512

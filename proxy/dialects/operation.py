@@ -24,7 +24,7 @@ from policy.model import (
     SourceKind,
 )
 from policy.query import EVERYTHING, Filter
-from policy.verdict import Reason
+from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
 
 BATCH_LEN_MAX = 1_000
 PAGE_LEN_MAX = 1_000

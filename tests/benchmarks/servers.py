@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -52,7 +52,7 @@ def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _running(name: str, command: list[str], environment: dict[str, str]) -> Iterator[Server]:
+def _running(name: str, command: list[str], environment: dict[str, str]) -> Generator[Server]:
     port = int(command[command.index("--port") + 1]) if "--port" in command else 0
     if not port:
         port = int(command[command.index("--listen") + 1].rsplit(":", 1)[1])
@@ -72,7 +72,7 @@ def _running(name: str, command: list[str], environment: dict[str, str]) -> Iter
 
 
 @contextmanager
-def bare(directory: Path) -> Iterator[Server]:
+def bare(directory: Path) -> Generator[Server]:
     """The bare baseline of `bare.py`."""
     directory.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", str(HERE / "bare.py"), "--port", str(free_port())]
@@ -82,7 +82,7 @@ def bare(directory: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def sidecar(base: Path, *flags: str, collector: str | None = None) -> Iterator[Server]:
+def sidecar(base: Path, *flags: str, collector: str | None = None) -> Generator[Server]:
     """`mnemogate run` as shipped; with `collector`, spans go there."""
     environment = {
         "HOME": str(base),

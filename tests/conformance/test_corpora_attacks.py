@@ -14,6 +14,7 @@ from policy.model import Claims
 from tests.integration.running import OPERATOR_KEY, running
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.integration.running import Json, Running
@@ -66,7 +67,7 @@ async def test_no_attack_text_reaches_policy_or_identity_from_an_agent(
 
 @pytest.mark.corpora
 async def test_attack_texts_as_everyday_memories_keep_the_lowest_label(
-    corpora: Path, tmp_path: Path, record_property: pytest.RecordProperty
+    corpora: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     texts = attack_texts(corpora)
     async with running(tmp_path) as live:

@@ -13,7 +13,7 @@ from proxy.auth import bound, mint_key
 from proxy.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from pathlib import Path
 
     from policy.model import Principal
@@ -91,7 +91,7 @@ async def running(
     base: Path,
     composition: Composition | None = None,
     flags: Mapping[str, Raw] | None = None,
-) -> AsyncIterator[Running]:
+) -> AsyncGenerator[Running]:
     """Compose and serve on free ports, with the state below `base`."""
     state = base / "state"
     environment = {

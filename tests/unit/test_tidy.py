@@ -25,10 +25,13 @@ FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 6
 COLUMNS_MAX = 100
+# A linter reads its pragma on the line itself; it cannot be wrapped.
+PRAGMA = re.compile(r"\s+# (?:noqa|type: ignore|pyright: ignore)\b.*")
 
 # Function -> why it may take more parameters than the rest.
 MANY_PARAMETERS = {
     "policy/verdict.py:__init__": "a permit is exactly these facts",
+    "storage/embedded.py:open_embedded": "the seam where all the parts come together",
 }
 
 # Module, or folder with its slash -> the test that runs it, where a file of its own name would
@@ -88,7 +91,7 @@ def test_no_line_of_code_is_wider_than_100_columns() -> None:
         f"{path}:{number}"
         for path in PYTHON
         for number, line in enumerate(_text(path).splitlines(), start=1)
-        if len(line) > COLUMNS_MAX
+        if len(PRAGMA.sub("", line)) > COLUMNS_MAX
     ]
     assert wide == []
 

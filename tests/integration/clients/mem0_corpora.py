@@ -29,7 +29,7 @@ def _store(client: MemoryClient, texts: list[str], user_id: str) -> list[str]:
         try:
             answer = client.add([{"role": "user", "content": text}], user_id=user_id)
             added = [item for item in answer["results"] if item["event"] == "ADD"]
-        except Exception as error:  # the client's own exception classes differ by version
+        except Exception as error:  # noqa: BLE001 - the client's own exception classes differ by version
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
             added = []
         if len(added) != 1 or added[0]["memory"] != text:
