@@ -58,6 +58,7 @@ _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
 _MAP_PER_QUOTA: Final = 1.25
 _READERS_MAX: Final = 512
+_LOCK_ATTEMPTS: Final = 8
 
 
 class View:
@@ -253,16 +254,7 @@ class LmdbStore:
             raise StoreUnavailable(f"the store cannot be created: {error}") from error
 
     def _open_environment(self) -> None:
-        env = lmdb.open(
-            str(self.directory),
-            map_size=self._map_bytes,
-            max_dbs=len(TABLES),
-            max_readers=_READERS_MAX,
-            mode=FILE_MODE,
-            sync=True,
-            metasync=True,
-            writemap=False,
-        )
+        env = self._agreeing_environment()
         try:
             self._tables = {name: env.open_db(name) for name in TABLES}
             env.reader_check()
@@ -271,6 +263,33 @@ class LmdbStore:
             raise
         self._env = env
         fsync_directory(self.directory)
+
+    def _agreeing_environment(self) -> lmdb.Environment:
+        """The environment, once its lock file and its data file mean the same generation.
+
+        The lock file holds the number of the last transaction, and outlives a replaced data file
+        for as long as any other process (an `audit verify`, a backup) has it open. A writer that
+        believes it then takes the wrong one of the two meta pages, which in a compacted copy is
+        an empty store. Nobody but that old reader needs the old lock file: it reads the old file.
+        """
+        for _ in range(_LOCK_ATTEMPTS):
+            env = lmdb.open(
+                str(self.directory),
+                map_size=self._map_bytes,
+                max_dbs=len(TABLES),
+                max_readers=_READERS_MAX,
+                mode=FILE_MODE,
+                sync=True,
+                metasync=True,
+                writemap=False,
+            )
+            with env.begin() as txn:
+                believed = txn.id()
+            if believed == env.info()["last_txnid"]:
+                return env
+            env.close()
+            (self.directory / "lock.mdb").unlink(missing_ok=True)
+        raise lmdb.LockError("the lock file is of another data file")
 
     def _environment(self) -> lmdb.Environment:
         if os.getpid() != self._pid:

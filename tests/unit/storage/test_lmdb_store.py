@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -82,6 +84,36 @@ def test_a_store_in_use_that_lost_its_file_is_not_made_anew(tmp_path: Path) -> N
     with pytest.raises(StoreCorrupt, match="gone"):
         LmdbStore(tmp_path / "store", QUOTA).open(bootstrapped=True)
     assert list((tmp_path / "store").iterdir()) == []
+
+
+_READS_UNTIL_TOLD = (
+    "import lmdb, sys; env = lmdb.open(sys.argv[1], readonly=True, map_size=0, max_dbs=13);"
+    "txn = env.begin(); print('reads', flush=True); sys.stdin.read()"
+)
+
+
+@pytest.mark.parametrize("commits", [4, 5])
+def test_a_compaction_beside_another_processs_reader_loses_nothing(
+    store: LmdbStore, commits: int
+) -> None:
+    # The last transaction's number is odd or even: one of the two took the empty meta page.
+    for number in range(commits):
+        _put(store, number.to_bytes(8, "big"), b"payload")
+    with subprocess.Popen(
+        [sys.executable, "-c", _READS_UNTIL_TOLD, str(store.directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"reads\n"
+        store.compact()
+        with store.reading() as view:
+            assert view.count(ROWS) == commits
+        _put(store, b"k" * 8, b"after it")
+        store.reopen()
+        with store.reading() as view:
+            assert view.count(ROWS) == commits + 1
+        reader.communicate(timeout=10)
 
 
 def test_a_forked_child_cannot_use_the_store(store: LmdbStore) -> None:
