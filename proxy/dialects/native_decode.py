@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 import struct
-from datetime import datetime
 from typing import Any, Final
 
 from policy.model import METADATA_LEN_MAX, NONCE_LEN_MAX, ChangeKind, MemoryClass, MemoryId, Scope
 from policy.query import AllOf, Compare, Field, Filter, Test
+from proxy.dialects.expiry import expiry
 from proxy.dialects.native_wire import (
     UUID_PATTERN,
     Batch,
@@ -195,7 +195,7 @@ def _proposal(
         role=body.role,
         actor=body.actor,
         derived_from=tuple(MemoryId(parent) for parent in body.derived_from),
-        expires_at=_moment(body.expires_at),
+        expires_at=None if body.expires_at is None else expiry(body.expires_at, "expires_at"),
         nonce=nonce,
         promotion_token=body.promotion_token,
         vector=_vector(body.vector),
@@ -215,16 +215,6 @@ def _metadata(given: dict[str, Any] | None) -> str | None:
     if len(text) > METADATA_LEN_MAX:
         raise MalformedRequest("metadata: too large")
     return text
-
-
-def _moment(given: str | None) -> str | None:
-    """The date or date-time, if the calendar has it: the pattern lets 30 February through."""
-    if given is not None:
-        try:
-            datetime.fromisoformat(given)
-        except ValueError:
-            raise MalformedRequest("expires_at: no such day or time") from None
-    return given
 
 
 def _vector(given: list[float] | None) -> bytes | None:

@@ -16,15 +16,11 @@ from policy.model import (
     SourceKind,
 )
 from policy.tokens import TOKEN_LEN_MAX
+from proxy.dialects.expiry import EXPIRY_LEN_MAX, RFC3339_PATTERN
 from proxy.dialects.operation import BATCH_LEN_MAX, SEARCH_LIMIT_MAX
 
 VECTOR_LEN_MAX = 8_192
 UUID_PATTERN = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
-_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]"
-RFC3339_PATTERN = (
-    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-    rf"(T{_CLOCK}:[0-5][0-9](\.[0-9]{{1,9}})?(Z|[+-]{_CLOCK}))?$"
-)
 
 Id = Annotated[str, Meta(pattern=UUID_PATTERN)]
 Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
@@ -33,7 +29,7 @@ Nonce = Annotated[str, Meta(min_length=1, max_length=NONCE_LEN_MAX)]
 Token = Annotated[str, Meta(min_length=1, max_length=TOKEN_LEN_MAX)]
 Vector = Annotated[list[float], Meta(min_length=1, max_length=VECTOR_LEN_MAX)]
 Lineage = Annotated[tuple[Id, ...], Meta(max_length=LINEAGE_LEN_MAX)]
-Moment = Annotated[str, Meta(pattern=RFC3339_PATTERN, max_length=40)]
+Moment = Annotated[str, Meta(pattern=RFC3339_PATTERN, max_length=EXPIRY_LEN_MAX)]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

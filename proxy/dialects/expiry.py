@@ -1,0 +1,44 @@
+"""The one reading of an expiry that every dialect shares: what one accepts, each can show."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Final
+
+from proxy.dialects.operation import MalformedRequest
+
+_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+RFC3339_PATTERN: Final = (
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+    rf"(T{_CLOCK}:[0-5][0-9](\.[0-9]{{1,9}})?(Z|[+-]{_CLOCK}))?$"
+)
+EXPIRY_LEN_MAX: Final = 40
+_MOMENT: Final = re.compile(RFC3339_PATTERN, re.ASCII)
+
+
+def expiry(text: str, where: str) -> str:
+    """An RFC 3339 date or date-time as it came, once the calendar has it.
+
+    A date lasts until its end, which only holds while a date has one spelling: the basic form
+    (20300131) and week dates are therefore refused, though Python reads them.
+
+    Raises:
+        MalformedRequest: Another shape, or no such day or time (the pattern passes 30 February).
+    """
+    if len(text) > EXPIRY_LEN_MAX or _MOMENT.fullmatch(text) is None:
+        raise MalformedRequest(f"{where}: not an RFC 3339 date or date-time")
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise MalformedRequest(f"{where}: no such day or time") from None
+    return text
+
+
+def expiry_or_utc(text: str, where: str) -> str:
+    """The same, where a date-time without an offset is UTC and is told to be.
+
+    Raises:
+        MalformedRequest: As `expiry`.
+    """
+    return expiry(f"{text}Z" if _MOMENT.fullmatch(f"{text}Z") else text, where)
