@@ -70,7 +70,7 @@ class AnchorRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ClassChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory class, and whether the client named it or a rule mapped it."""
+    """A memory class, and whether the client named this very class or a rule mapped to it."""
 
     memory_class: MemoryClass
     named: bool
@@ -94,24 +94,30 @@ class ClassMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ) -> ClassChoice | None:
         """The class a write is aimed at; None where `memory_type` is a word nobody mapped.
 
-        Of several names the most powerful counts: a client cannot hide one behind another. A
-        metadata value that names no class is ordinary metadata.
+        Of several words the most powerful counts: a client cannot hide one behind another. Only a
+        word for a class in the metadata names one. `memory_type` is the dialect's own word, which
+        the operator's table maps: whoever sends it cannot know what it stands for here. A metadata
+        value that names no class is ordinary metadata.
         """
-        named: list[MemoryClass] = []
+        mapped: MemoryClass | None = None
         if memory_type is not None:
             mapped = self.memory_type.get(memory_type)
             if mapped is None:
                 return None
-            named.append(mapped)
-        for key in self.metadata_keys if metadata else ():
-            value = (metadata or {}).get(key)
-            if isinstance(value, str) and (found := self.names.get(value.strip().casefold())):
-                named.append(found)
+        given = metadata or {}
+        words = [self.named(given[key]) for key in self.metadata_keys if key in given]
+        named = [word for word in words if word is not None]
         if named:
             most = max(named, key=lambda memory_class: memory_class.power)
-            return ClassChoice(memory_class=most, named=True)
-        mapped = self.agent_scoped if agent_scoped else self.default
+            if mapped is None or most.power >= mapped.power:
+                return ClassChoice(memory_class=most, named=True)
+        if mapped is None:
+            mapped = self.agent_scoped if agent_scoped else self.default
         return ClassChoice(memory_class=mapped, named=False)
+
+    def named(self, word: object) -> MemoryClass | None:
+        """The class that a metadata value names; None where it names none."""
+        return self.names.get(word.strip().casefold()) if isinstance(word, str) else None
 
 
 Matrix = dict[SourceKind, dict[MemoryClass, Cell]]
@@ -157,9 +163,13 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
         RulesetError: Syntax, an unknown key, a missing pair or key, a wrong word or type.
     """
     try:
+        digest = hashlib.sha256(text.encode()).hexdigest()
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RulesetError(f"not TOML: {error}") from None
+    except (ValueError, RecursionError):
+        # The reader's own limits: thousands of digits, a thousand brackets, lone surrogates.
+        raise RulesetError("not TOML: a number too long, or nested too deeply") from None
     try:
         document = msgspec.convert(tables, _Document)
     except msgspec.ValidationError as error:
@@ -171,7 +181,7 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
         trust=document.trust,
         anchors=document.anchors,
         classes=document.classes,
-        digest=hashlib.sha256(text.encode()).hexdigest(),
+        digest=digest,
         epoch=epoch,
     )
 

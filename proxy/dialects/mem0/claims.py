@@ -54,7 +54,7 @@ def claims_of(
         raise MalformedRequest("memory_type: not mapped to a memory class here")
     own = {key for key in classes.metadata_keys if key.startswith(OWN_PREFIX)}
     given = {} if metadata is None else metadata
-    if not choice.named and own & given.keys():
+    if any(classes.named(given[key]) is None for key in own & given.keys()):
         raise MalformedRequest("metadata: the class it names is not one of this store")
     source = given.get(SOURCE_KEY)
     if SOURCE_KEY in given and (not isinstance(source, str) or source not in _SOURCES):

@@ -86,8 +86,10 @@ def test_a_pair_that_is_nowhere_is_refused() -> None:
     [
         (None, None, False, ("L3", False)),
         (None, None, True, ("L2", False)),
-        ("procedural_memory", None, False, ("L2", True)),
-        ("episodic_memory", {}, False, ("L4", True)),
+        ("procedural_memory", None, False, ("L2", False)),
+        ("episodic_memory", {}, True, ("L4", False)),
+        ("procedural_memory", {"memory_class": "L4"}, False, ("L2", False)),
+        ("procedural_memory", {"memory_class": "L2"}, False, ("L2", True)),
         (None, {"memory_class": "policy"}, False, ("L1", True)),
         (None, {"memory_class": " L1 "}, True, ("L1", True)),
         (None, {"memory_class": "premium"}, False, ("L3", False)),

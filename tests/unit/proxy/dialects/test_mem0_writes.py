@@ -146,7 +146,7 @@ def test_a_bare_tool_call_beside_text_is_skipped_and_not_stored() -> None:
     ("extra", "expected"),
     [
         ({}, (MemoryClass.L3, False)),
-        ({"memory_type": "procedural_memory"}, (MemoryClass.L2, True)),
+        ({"memory_type": "procedural_memory"}, (MemoryClass.L2, False)),
         ({"metadata": {"mnemogate_class": "L1"}}, (MemoryClass.L1, True)),
         ({"metadata": {"memory_class": "episode"}}, (MemoryClass.L4, True)),
         (
@@ -181,7 +181,14 @@ def test_claim_keys_are_claims_and_never_stored_as_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata", [{"mnemogate_source": "king"}, {"mnemogate_class": "L9"}, {"mnemogate_class": 1}]
+    "metadata",
+    [
+        {"mnemogate_source": "king"},
+        {"mnemogate_class": "L9"},
+        {"mnemogate_class": 1},
+        # Another key that does name one is no excuse.
+        {"mnemogate_class": "L9", "memory_class": "L4"},
+    ],
 )
 def test_a_claim_in_words_nobody_mapped_is_refused(metadata: dict[str, object]) -> None:
     body = {"messages": "tea", "user_id": "a", "metadata": metadata}
@@ -199,7 +206,7 @@ def test_one_client_nonce_is_spread_over_the_messages() -> None:
 def test_an_expiry_is_kept_as_it_came_and_must_be_a_date() -> None:
     (proposal,) = added({"messages": "t", "user_id": "a", "expiration_date": "2030-01-31"})
     assert proposal.expires_at == "2030-01-31"
-    for wrong in ("soon", "", "9999-12-31", "0001-01-01", "2030-01-01T00:00:00.0000000000+00:00"):
+    for wrong in ("soon", "", "20300131", "2030-W05-4", "2030-02-30", "2030-01-31 10:00"):
         body = {"messages": "t", "user_id": "a", "expiration_date": wrong}
         assert "expiration_date" in refusal("POST", ADD, body).detail
 
