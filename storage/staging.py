@@ -1,12 +1,18 @@
-"""Candidates before a verdict, and held ones: an environment of its own, every value encrypted.
+"""Candidates before a verdict, and held ones: environments of their own, every value encrypted.
 
 LMDB leaves deleted bytes in free pages, so deletion alone erases nothing. Each candidate has a key
 of its own; what makes a rejected candidate unreadable is that its key is gone. The key of one that
 awaits its verdict lives in memory only, the key of a held one in a file beside.
+
+Those that await their verdict are never synced, so a power cut may leave any mixture of their pages
+on disk: LMDB would read past the end of such a file, and die of it. Nothing in it outlives its
+process anyway, so every start begins with an empty one. Held ones are copied to an environment that
+is synced, before their hold commits.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from typing import TYPE_CHECKING, Final
@@ -16,8 +22,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from policy.model import CandidateId
+from policy.verdict import InvariantBroken
 from storage.errors import StoreLocked, StoreUnavailable
-from storage.statedir import FILE_MODE, fsync_directory, write_durably
+from storage.statedir import DIRECTORY_MODE, FILE_MODE, fsync_directory, write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,32 +49,49 @@ class Staging:
         self._held: set[CandidateId] = set()
         # Ciphertexts whose key is gone already; removed together with the next batch.
         self._litter: list[CandidateId] = []
+        self._held_litter: list[CandidateId] = []
         self._open()
 
     def _open(self) -> None:
+        held = self._directory / "held"
+        for left in ("data.mdb", "lock.mdb"):
+            (self._directory / left).unlink(missing_ok=True)
+        held.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        self._env = self._environment(self._directory, sync=False)
         try:
-            self._env = lmdb.open(
-                str(self._directory),
-                map_size=self._quota_bytes * _MAP_PER_QUOTA,
-                mode=FILE_MODE,
-                # A candidate that is lost in a crash before its verdict was never a memory. Held
-                # ones are synced by hand before their verdict commits.
-                sync=False,
-                metasync=False,
-                writemap=False,
-            )
-        except lmdb.InvalidError as error:
-            raise StoreUnavailable("staging/data.mdb is damaged") from error
+            self._held_env = self._environment(held, sync=True)
+            # LMDB does not sync its very first pages, and a torn one would never open again.
+            self._held_env.sync(True)  # noqa: FBT003 - positional only in py-lmdb
+            fsync_directory(held)
+            fsync_directory(self._directory)
         except lmdb.Error as error:
-            raise StoreUnavailable(f"staging cannot be opened: {error}") from error
-        self._env.reader_check()
-        fsync_directory(self._directory)
+            self._env.close()
+            raise StoreUnavailable(f"staging/held cannot be synced: {error}") from error
+        except StoreUnavailable:
+            self._env.close()
+            raise
         for path in self._key_directory.glob(".*.unfinished"):
             self._shred(path)
         for path in self._key_directory.glob("*.key"):
             candidate_id = CandidateId(path.stem)
             self._keys[candidate_id] = path.read_bytes()
             self._held.add(candidate_id)
+
+    def _environment(self, directory: Path, *, sync: bool) -> lmdb.Environment:
+        try:
+            env = lmdb.open(
+                str(directory),
+                map_size=self._quota_bytes * _MAP_PER_QUOTA,
+                mode=FILE_MODE,
+                sync=sync,
+                metasync=sync,
+                writemap=False,
+            )
+        except lmdb.Error as error:
+            name = directory.relative_to(self._directory.parent)
+            raise StoreUnavailable(f"{name}/data.mdb cannot be opened: {error}") from error
+        env.reader_check()
+        return env
 
     def put(self, items: Iterable[tuple[CandidateId, bytes]]) -> None:
         """Stage canonical bytes, each under a fresh key. One transaction, not synced.
@@ -82,7 +106,6 @@ class Staging:
             with self._env.begin(write=True) as txn:
                 for candidate_id in litter:
                     txn.delete(_key(candidate_id, _CANONICAL))
-                    txn.delete(_key(candidate_id, _EVIDENCE))
                 for candidate_id, canonical in items:
                     key = secrets.token_bytes(_KEY_LEN)
                     self._keys[candidate_id] = key
@@ -94,12 +117,15 @@ class Staging:
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[bytes | None]:
         """Canonical bytes as staging has them now; None where they cannot be decrypted."""
-        with self._env.begin() as txn:
-            return [self._decrypted(txn, item, _CANONICAL) for item in candidate_ids]
+        with self._env.begin() as txn, self._held_env.begin() as held:
+            return [
+                self._decrypted(held if item in self._held else txn, item, _CANONICAL)
+                for item in candidate_ids
+            ]
 
     def read_evidence(self, candidate_id: CandidateId) -> bytes | None:
         """What `hold` was given; None where it cannot be decrypted."""
-        with self._env.begin() as txn:
+        with self._held_env.begin() as txn:
             return self._decrypted(txn, candidate_id, _EVIDENCE)
 
     def _decrypted(
@@ -128,14 +154,21 @@ class Staging:
             StoreUnavailable: The disk refused; the caller must not commit the hold.
         """
         try:
-            with self._env.begin(write=True) as txn:
+            with self._env.begin() as staged, self._held_env.begin(write=True) as txn:
+                self._remove_litter(txn)
                 for candidate_id, data in evidence.items():
+                    canonical = _key(candidate_id, _CANONICAL)
+                    sealed = staged.get(canonical)
+                    if sealed is None:
+                        raise InvariantBroken("a candidate was held that is not staged")
+                    txn.put(canonical, sealed)
                     name = _key(candidate_id, _EVIDENCE)
                     txn.put(name, _seal(self._keys[candidate_id], name, data))
+            self._held_litter.clear()
             for candidate_id in evidence:
                 write_durably(self._key_path(candidate_id), self._keys[candidate_id])
                 self._held.add(candidate_id)
-            self._env.sync(True)  # noqa: FBT003 - positional only in py-lmdb
+            self._litter.extend(evidence)
         except (lmdb.Error, OSError) as error:
             raise StoreUnavailable(f"a held candidate cannot be kept: {error}") from error
 
@@ -151,14 +184,40 @@ class Staging:
             self._litter.append(candidate_id)
             if candidate_id in self._held:
                 self._held.discard(candidate_id)
+                self._held_litter.append(candidate_id)
                 self._shred(self._key_path(candidate_id))
                 touched = True
         if touched:
             fsync_directory(self._key_directory)
+            with contextlib.suppress(StoreUnavailable):
+                # Unreadable already; only the room is not back yet.
+                self._sweep_held()
 
     def sweep(self) -> None:
-        """Remove the ciphertexts of destroyed candidates now rather than with the next batch."""
+        """Remove the ciphertexts of destroyed candidates now rather than with the next batch.
+
+        Raises:
+            StoreUnavailable: The disk refused; they are there, and cannot be read.
+        """
         self.put(())
+        # Those that a crash left without a key are known to nobody else.
+        self._held_litter.extend(self._ids(self._held_env) - self._held)
+        self._sweep_held()
+
+    def _sweep_held(self) -> None:
+        if not self._held_litter:
+            return
+        try:
+            with self._held_env.begin(write=True) as txn:
+                self._remove_litter(txn)
+        except lmdb.Error as error:
+            raise StoreUnavailable(f"staging/held cannot be written: {error}") from error
+        self._held_litter.clear()
+
+    def _remove_litter(self, txn: lmdb.Transaction) -> None:
+        for candidate_id in self._held_litter:
+            txn.delete(_key(candidate_id, _CANONICAL))
+            txn.delete(_key(candidate_id, _EVIDENCE))
 
     def held_ids(self) -> frozenset[CandidateId]:
         """Candidates that have a key file."""
@@ -166,21 +225,29 @@ class Staging:
 
     def staged_ids(self) -> frozenset[CandidateId]:
         """Candidates that have a ciphertext."""
-        with self._env.begin() as txn, txn.cursor() as cursor:
+        return self._ids(self._env) | self._ids(self._held_env)
+
+    @staticmethod
+    def _ids(env: lmdb.Environment) -> frozenset[CandidateId]:
+        with env.begin() as txn, txn.cursor() as cursor:
             names = list(cursor.iternext(keys=True, values=False))
         return frozenset(CandidateId(name[:-1].hex()) for name in names)
 
     def bytes_free(self) -> int:
         """Bytes left before `put` would be refused, freed pages included."""
-        stat = self._env.stat()
-        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-        return self._quota_bytes - pages * stat["psize"]
+        used = 0
+        for env in (self._env, self._held_env):
+            stat = env.stat()
+            pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+            used += pages * stat["psize"]
+        return self._quota_bytes - used
 
     def close(self) -> None:
         """Close the environment and drop every key from memory."""
         self._keys.clear()
         if os.getpid() == self._pid:
             self._env.close()
+            self._held_env.close()
 
     def _key_path(self, candidate_id: CandidateId) -> Path:
         return self._key_directory / f"{candidate_id}.key"

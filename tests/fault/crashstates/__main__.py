@@ -1,0 +1,68 @@
+"""`python -m tests.fault.crashstates [--states N] [--seed N] [--controls] [--json]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.fault.crashstates.planting import BUGS
+from tests.fault.crashstates.recording import missing
+from tests.fault.crashstates.searching import Result, memory_directory, recorded, search
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SHOWN: Final = 10
+
+
+def main() -> int:
+    """Search; 0 where the store kept every promise and every planted bug was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fault.crashstates")
+    parser.add_argument("--states", type=int, default=5_000, help="about how many (default 5000)")
+    parser.add_argument("--seed", type=int, default=1, help="for another choice of states")
+    parser.add_argument(
+        "--controls", type=int, default=600, help="states per planted bug; 0 leaves them out"
+    )
+    given = parser.parse_args()
+    if reason := missing():
+        sys.stderr.write(f"{reason}\n")
+        return 2
+    ok = _search("the store as it is", "", given.states, given.seed)
+    found = ok.broken_states == 0
+    if given.controls:
+        for bug in BUGS:
+            found = _search(f"planted: {bug}", bug, given.controls, given.seed).broken_states > 0 and found
+    return 0 if found else 1
+
+
+def _search(name: str, bug: str, states: int, seed: int) -> Result:
+    with tempfile.TemporaryDirectory(prefix="crash-", dir=memory_directory()) as directory:
+        run = recorded(Path(directory), bug)
+        result = search(run, states, seed, _progress(states))
+    sys.stdout.write(
+        f"{name}: {result.operations} operations, {result.states} states in "
+        f"{result.seconds:.0f} s ({result.states / max(result.seconds, 0.001):.0f}/s), "
+        f"{result.broken_states} of them broken\n"
+    )
+    for kind, count in result.kinds().most_common(_SHOWN):
+        sys.stdout.write(f"  {count} x {kind}\n")
+    if not bug:
+        for one in result.violations[:_SHOWN]:
+            sys.stdout.write(f"  after operation {one.boundary} ({one.choice}): {one.problem}\n")
+    sys.stdout.flush()
+    return result
+
+
+def _progress(wanted: int) -> Callable[[Result], None]:
+    def told(result: Result) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{result.states} of about {wanted}, {result.broken_states} broken ")
+
+    return told
+
+
+if __name__ == "__main__":
+    sys.exit(main())

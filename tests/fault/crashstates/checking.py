@@ -1,0 +1,192 @@
+"""Opens one crash state with the shipped recovery, and holds it against what was acknowledged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lmdb
+import msgspec
+
+from policy.canonical import digest_of
+from storage.errors import StorageError
+from tests.fault.crashstates.disk import Said
+from tests.fault.crashstates.workload import OPTIONS, Answer, Line, Picture, answer_of, picture_of
+from tests.unit.storage.opening import Bench, submission_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from storage.embedded import EmbeddedStore
+    from tests.fault.crashstates.disk import Operation, State
+    from tests.fault.crashstates.workload import Script
+
+_LINES = msgspec.json.Decoder(Line)
+
+
+class Promised(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be believed at one moment: the last step answered, and the one that had begun.
+
+    `answers` are those of all steps answered so far, `late` those that the step under way will give
+    if it happened; `gone` are texts and keys that no file may hold any more.
+    """
+
+    answered: int
+    begun: int
+    answers: dict[str, Answer]
+    late: dict[str, Answer]
+    gone: tuple[bytes, ...]
+
+
+class Journal:
+    """Everything the workload said, and the picture after each step."""
+
+    def __init__(self, operations: Sequence[Operation], script: Script) -> None:
+        self._script = script
+        self._lines = [
+            _LINES.decode(one.data) for one in operations if isinstance(one, Said)
+        ]
+        self.pictures: dict[int, Picture] = {
+            line.step: line.picture for line in self._lines if line.picture is not None
+        }
+        self._answers = {line.step: line.answers for line in self._lines if line.picture}
+        if len(self.pictures) != len(script.steps):
+            raise ValueError("the workload did not answer every step")
+
+    def after(self, lines: int) -> Promised:
+        """What is promised once the first `lines` lines were said."""
+        answers: dict[str, Answer] = {}
+        keys: dict[str, str] = {}
+        held: set[str] = set()
+        gone = [text.encode() for text in self._script.refused]
+        answered = begun = -1
+        for line in self._lines[:lines]:
+            begun = line.step
+            if line.picture is None:
+                continue
+            answered = line.step
+            answers |= line.answers
+            keys |= line.keys
+            held = {one.candidate_id for one in line.picture.held}
+            if self._script.steps[line.step].erases:
+                gone.append(self._script.steps[line.step].erases.encode())
+            # Released now, and so an ordinary memory.
+            gone = [text for text in gone if not self._readable(text, line.picture)]
+        gone.extend(bytes.fromhex(key) for one, key in keys.items() if one not in held)
+        late = {} if begun == answered else self._answers[begun]
+        return Promised(
+            answered=answered, begun=begun, answers=answers, late=late, gone=tuple(gone)
+        )
+
+    @staticmethod
+    def _readable(text: bytes, picture: Picture) -> bool:
+        return any(text.decode() in (shown or "") for shown in picture.texts.values())
+
+
+class Checker:
+    """Checks states in one directory, one after the other."""
+
+    def __init__(self, directory: Path, script: Script, journal: Journal) -> None:
+        self._directory = directory
+        self._script = script
+        self._journal = journal
+
+    def problems(self, state: State, promised: Promised, root: str) -> list[str]:
+        """Every promise that this state breaks."""
+        self._lay_out(state, root)
+        found = list(_found(state, promised.gone))
+        try:
+            store = Bench(self._directory).open(options=OPTIONS)
+        except (StorageError, lmdb.Error, OSError) as error:
+            return [*found, f"it does not open: {type(error).__name__}: {error}"]
+        try:
+            found.extend(self._opened(store, promised))
+        except (StorageError, BaseExceptionGroup) as error:
+            found.append(f"it fails: {type(error).__name__}: {error}")
+        finally:
+            store.close()
+        found.extend(f"after recovery: {one}" for one in self._left(promised.gone))
+        return found
+
+    def _lay_out(self, state: State, root: str) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+        for path in state.directories:
+            (self._directory / path[len(root) + 1 :]).mkdir(parents=True)
+        for path, data in state.files.items():
+            (self._directory / path[len(root) + 1 :]).write_bytes(data)
+
+    def _left(self, gone: Sequence[bytes]) -> Iterator[str]:
+        files = {
+            str(path): path.read_bytes()
+            for path in self._directory.rglob("*")
+            if path.is_file() and path.name != "lock.mdb"
+        }
+        yield from _named(files, gone)
+
+    def _opened(self, store: EmbeddedStore, promised: Promised) -> Iterator[str]:
+        yield from store.reader.check().problems
+        status = store.reader.status()
+        if not status.writable:
+            yield f"it is not writable: {status.reason}"
+        if promised.answered < 0:
+            if picture_of(store).texts:
+                yield "there are memories that nobody wrote"
+            return
+        picture = picture_of(store)
+        before = self._journal.pictures[promised.answered]
+        after = self._journal.pictures[promised.begun]
+        if picture not in (before, after):
+            yield f"the state is neither before nor after the step: {_difference(before, picture)}"
+            return
+        yield from self._asked_again(store, promised, happened=picture == after)
+        if store.reader.check().problems:
+            yield f"after the retries: {store.reader.check().problems}"
+
+    def _asked_again(
+        self, store: EmbeddedStore, promised: Promised, *, happened: bool
+    ) -> Iterator[str]:
+        """A client that got its answer asks again; one that got none asks for the first time."""
+        steps = self._script.steps[: promised.begun + 1]
+        asked = [one for step in steps for one in step.writes]
+        before = picture_of(store)
+        outcomes = write(store, *(submission_of(*one) for one in asked))
+        known = promised.answers | (promised.late if happened else {})
+        for (candidate, _), outcome in zip(asked, outcomes, strict=True):
+            first = known.get(candidate.nonce)
+            if first is not None and (not outcome.replayed or answer_of(outcome) != first):
+                yield (
+                    f"{candidate.nonce} was answered {first}, "
+                    f"and now {answer_of(outcome)} (replayed: {outcome.replayed})"
+                )
+        last = steps[-1]
+        if not last.writes:
+            return
+        late = [one.replayed for one in outcomes[-len(last.writes) :]]
+        if len(set(late)) != 1 or (late[0] and not happened):
+            yield f"the transaction under way is there in part: {late}"
+        after = picture_of(store)
+        if late[0] and after != before:
+            yield "a retry changed the store"
+        if after.texts != self._journal.pictures[promised.begun].texts:
+            yield "a retry of the step under way did not do what the step would have done"
+
+
+def _found(state: State, gone: Sequence[bytes]) -> Iterator[str]:
+    yield from _named(state.files, gone)
+
+
+def _named(files: dict[str, bytes], gone: Sequence[bytes]) -> Iterator[str]:
+    for path, data in files.items():
+        for text in gone:
+            if text in data:
+                shown = digest_of(text).hex()[:8] if len(text) == 32 else text.decode()  # noqa: PLR2004
+                yield f"{Path(path).name} holds {shown}, which is gone"
+
+
+def _difference(before: Picture, now: Picture) -> str:
+    return ", ".join(
+        f"{name} {getattr(before, name)!r} became {getattr(now, name)!r}"
+        for name in Picture.__struct_fields__
+        if getattr(before, name) != getattr(now, name)
+    )[:500]
