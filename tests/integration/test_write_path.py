@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import Channel, Claims
+from policy.model import Channel, Claims, PrincipalId
 from proxy.app import Composition
 from storage.errors import StoreRolledBack
 from tests.conformance.canary import new_canary, traces
@@ -196,6 +196,32 @@ async def test_an_older_copy_of_the_store_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.txt").unlink()
     async with running(tmp_path) as live:
         assert live.version() == 1, "control: without the copy outside nothing is noticed"
+
+
+async def test_a_procedure_by_a_clients_own_word_is_held_and_costs_no_trust(
+    tmp_path: Path,
+) -> None:
+    memory: Json = {"messages": "Tea is at four.", "user_id": "ana"}
+    async with running(tmp_path) as live:
+        agent = await live.key("honest")
+        trust = live.sidecar.store.reader.trust
+
+        async def add(extra: Json) -> None:
+            async with live.client.post(
+                f"{live.url}/v3/memories/add/",
+                json={**memory, **extra},
+                headers={"Authorization": f"Token {agent}"},
+            ) as response:
+                assert response.status < 500, await response.text()
+
+        await add({"memory_type": "procedural_memory"})
+        (held,) = live.sidecar.store.reader.held()
+        assert held.memory_class.value == "L2"
+        assert trust(PrincipalId("honest")).violations_count == 0
+        # Control: to name the class itself is to ask for what an agent may not have.
+        await add({"metadata": {"mnemogate_class": "L2"}})
+        assert trust(PrincipalId("honest")).violations_count == 1
+        assert live.version() == 0
 
 
 async def test_ids_never_cross_tenants(tmp_path: Path) -> None:
