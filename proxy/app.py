@@ -21,6 +21,7 @@ from proxy.dialects.native import Native
 from proxy.evidence import Shadow
 from proxy.explain import Explainer
 from proxy.fronts.admin import AdminFront, admin_routes
+from proxy.fronts.health import Health, HealthFront, HealthHosts
 from proxy.fronts.memory import MemoryFront, routes_of
 from proxy.intake import HostRules
 from proxy.operate import Operate, OperateParts
@@ -75,6 +76,7 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
 
     data: Address | None
     admin: Address | None
+    health: Address | None
     shown_keys: tuple[NewKey, ...]
     store: EmbeddedStore
     telemetry: Telemetry
@@ -118,14 +120,15 @@ async def compose(
         )
         parts = _Parts(settings, composition, store, embedder, surroundings, executor)
         memory_front = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
-        admin_front = AdminFront(
-            Operate(parts.operate), parts.authenticator, _Scrape(store, telemetry), halted.set
-        )
+        health = Health(store.reader.status, _Scrape(store, telemetry))
+        admin_front = AdminFront(Operate(parts.operate), parts.authenticator, health, halted.set)
         listening = _Listening(settings, surroundings, halted)
         data, admin = await listening.open(stack, memory_front, admin_front, composition)
+        health_address = await listening.open_health(stack, health, composition)
         yield Sidecar(
             data=data,
             admin=admin,
+            health=health_address,
             shown_keys=keys,
             store=store,
             telemetry=telemetry,
@@ -265,7 +268,7 @@ class _Scrape:
 
 
 class _Listening:
-    """Opens the sockets, data last: nobody is served before everything stands."""
+    """Opens the sockets, data late and health last: it tells that everything else stands."""
 
     def __init__(
         self, settings: Settings, surroundings: Surroundings, halted: asyncio.Event
@@ -295,12 +298,29 @@ class _Listening:
             await data.open_unix(settings.unix_socket, uids, private=False)
         return await data.open_tcp(settings.listen, tls), admin_address
 
-    async def _listener(self, stack: AsyncExitStack, front: Front, address: Address) -> Listener:
+    async def open_health(
+        self, stack: AsyncExitStack, health: Health, composition: Composition
+    ) -> Address | None:
+        address = self._settings.health
+        if address is None or not composition.listen:
+            return None
+        front = HealthFront(health, self._halted.set)
+        listener = await self._listener(stack, front, address, HealthHosts)
+        # Never TLS: a kubelet has no client certificate, and there is nothing to keep secret.
+        return await listener.open_tcp(address)
+
+    async def _listener(
+        self,
+        stack: AsyncExitStack,
+        front: Front,
+        address: Address,
+        rules: type[HostRules] = HostRules,
+    ) -> Listener:
         settings = self._settings
         listener = Listener(
             front,
             limits=settings.limits,
-            rules=HostRules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
+            rules=rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
             surroundings=self._surroundings,
             halt=self._halted.set,
         )

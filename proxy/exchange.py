@@ -51,7 +51,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 class Front(Protocol):
     """Answers every request of one listener, failures included."""
 
-    name: str  # "data" | "admin"
+    name: str  # "data" | "admin" | "health"
     routes: frozenset[str]  # every `Answered.route` it can give
 
     async def answer(self, incoming: Incoming) -> Answered:

@@ -211,6 +211,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         parse=address,
     ),
     Setting(
+        name="health",
+        default=None,
+        meaning="Health listener for an orchestrator: /healthz, /readyz, /metrics and nothing "
+        "else, without a key; unset: none.",
+        parse=address,
+    ),
+    Setting(
         name="unix_socket",
         default=None,
         meaning="Path of a Unix socket that serves the data fronts as well.",
@@ -225,7 +232,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="tls_cert",
         default=None,
-        meaning="PEM file with the server's certificate chain; turns TLS on for both listeners.",
+        meaning="PEM file with the server's certificate chain: TLS on data and admin listener.",
         parse=path,
     ),
     Setting(
@@ -290,11 +297,23 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         secret=True,
     ),
     Setting(
+        name="agent_key_file",
+        default=None,
+        meaning="File with that key instead, closed to strangers: mode 0400, 0440 or 0600.",
+        parse=path,
+    ),
+    Setting(
         name="operator_key",
         default=None,
         meaning="API key of the first operator, instead of a random one; at least 20 characters.",
         parse=secret,
         secret=True,
+    ),
+    Setting(
+        name="operator_key_file",
+        default=None,
+        meaning="File with that key instead, closed to strangers: mode 0400, 0440 or 0600.",
+        parse=path,
     ),
     Setting(
         name="otel_endpoint",

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
+from proxy.secret_files import secret_from
 from proxy.setting_table import (
     ENVIRONMENT_PREFIX,
     SETTINGS,
@@ -77,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     listen: Address
     admin: Address
+    health: Address | None
     unix_socket: Path | None
     unix_uids: tuple[int, ...]
     tls: Tls | None
@@ -206,7 +208,8 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object]]:
         table = cast("dict[str, object]", tomllib.loads(data.decode("utf-8")))
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read ({type(error).__name__})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
+        # Besides syntax and encoding, the reader's own limits: thousands of digits or brackets.
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
     principals = table.pop("principals", [])
     if not isinstance(principals, list):
@@ -293,6 +296,8 @@ def _assemble(
     state = values.pop("state") or _base(env, "XDG_STATE_HOME", ".local/state") / "mnemogate"
     state = cast("Path", state).absolute()
     checkpoint = values.pop("checkpoint") or state.parent / "mnemogate-checkpoint" / "mnemogate.txt"
+    for role in ("agent", "operator"):
+        values[f"{role}_key"] = _key(role, values[f"{role}_key"], values.pop(f"{role}_key_file"))
     uids = values.pop("unix_uids")
     if uids is None:
         uids = tuple(bound.uid for bound in bindings if bound.uid is not None)
@@ -306,6 +311,18 @@ def _assemble(
         bindings=bindings,
         **values,  # type: ignore[arg-type]
     )
+
+
+def _key(role: str, given: object, file: object) -> object:
+    """The key of a role, from its variable or its file."""
+    if not isinstance(file, Path):
+        return given
+    if given is not None:
+        raise SettingsError(f"{role}_key_file: set it or {role}_key, not both")
+    try:
+        return secret_from(file)
+    except BadValue as error:
+        raise SettingsError(f"{role}_key_file: must be {error}") from None
 
 
 def _optional_text(value: object) -> str | None:

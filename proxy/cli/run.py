@@ -58,6 +58,7 @@ class _Ready(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     data: str | None
     admin: str | None
+    health: str | None
     unix_socket: str | None
     admin_socket: str
     state: str
@@ -137,6 +138,7 @@ def _announce(
             ("  data socket", ready.unix_socket or "-"),
             ("  admin", ready.admin or "-"),
             ("  admin socket", ready.admin_socket),
+            *([("  health", ready.health)] if ready.health else []),
             ("  state", ready.state),
             ("  checkpoint", ready.checkpoint),
             ("  tracing", ready.tracing or "off; set OTEL_EXPORTER_OTLP_ENDPOINT to switch it on"),
@@ -174,6 +176,7 @@ def _ready(settings: Settings, sidecar: Sidecar, shielding: Shielding) -> _Ready
         pid=os.getpid(),
         data=_url(scheme, sidecar.data),
         admin=_url(scheme, sidecar.admin),
+        health=_url("http", sidecar.health),
         unix_socket=None if settings.unix_socket is None else str(settings.unix_socket),
         admin_socket=str(settings.state / "admin.sock"),
         state=str(settings.state),

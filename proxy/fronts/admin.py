@@ -13,6 +13,7 @@ from proxy.auth import Unauthenticated, operator_of
 from proxy.dialects.operation import HttpReply, HttpRequest, UnknownWrite
 from proxy.dialects.problem import problem
 from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE
 from proxy.fronts.operator_routes import API, ROUTES, Call, Route
 from proxy.openapi import document
 from proxy.responses import Failure, NotFound, attempt
@@ -21,25 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.auth import Authenticator, Peer
+    from proxy.fronts.health import Health
     from proxy.operate import Operate
 
-UNKNOWN_ROUTE: Final = "unknown"
 OPENAPI: Final = f"{API}/openapi.json"
-_PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAFE: Final = READING | {"OPTIONS"}
 _ENCODER: Final = msgspec.json.Encoder()
-
-
-class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `/readyz`: reads work while the process lives; writes may be off."""
-
-    status: str  # "ready" | "degraded"
-    reason: str | None
 
 
 def admin_routes() -> frozenset[str]:
     """Every route that telemetry may name."""
-    fixed = {"/healthz", "/readyz", "/metrics", OPENAPI, UNKNOWN_ROUTE, REFUSED_ROUTE}
+    fixed = HEALTH_PATHS | {OPENAPI, UNKNOWN_ROUTE, REFUSED_ROUTE}
     return frozenset(fixed | {API + route.template for route in ROUTES})
 
 
@@ -52,12 +45,12 @@ class AdminFront:
         self,
         operate: Operate,
         authenticator: Authenticator,
-        render_metrics: Callable[[], bytes],
+        health: Health,
         halt: Callable[[], None],
     ) -> None:
         self._operate = operate
         self._authenticator = authenticator
-        self._render_metrics = render_metrics
+        self._health = health
         self._halt = halt
         self.routes = admin_routes()
 
@@ -90,22 +83,12 @@ class AdminFront:
         self, incoming: Incoming, route: Route | None, argument: str, who: list[str]
     ) -> HttpReply:
         head = incoming.head
-        if head.method in {"GET", "HEAD"}:
-            match head.path:
-                case "/healthz":
-                    # No dependencies: it says that the process answers, and nothing else.
-                    return HttpReply(status=200, body=b"ok\n", content_type="text/plain")
-                case "/readyz":
-                    return self._readiness()
-                case "/metrics":
-                    return HttpReply(
-                        status=200, body=self._render_metrics(), content_type=_PROMETHEUS
-                    )
-                case _:
-                    pass
+        healthy = self._health.answer(head)
+        if healthy is not None:
+            return healthy
         by = operator_of(self._principal(head, incoming.peer))
         who[0] = by.principal_id
-        if head.path == OPENAPI and head.method in {"GET", "HEAD"}:
+        if head.path == OPENAPI and head.method in READING:
             return HttpReply(status=200, body=document(API, ROUTES))
         if route is None:
             raise NotFound if head.method in _SAFE else UnknownWrite
@@ -129,8 +112,3 @@ class AdminFront:
         if scheme.lower() != "bearer":
             raise Unauthenticated
         return self._authenticator.require(credential.strip(" "), peer)
-
-    def _readiness(self) -> HttpReply:
-        status = self._operate.status()
-        body = _Readiness(status="ready" if status.writable else "degraded", reason=status.reason)
-        return HttpReply(status=200 if status.writable else 503, body=_ENCODER.encode(body))

@@ -106,6 +106,23 @@ def test_secret_is_in_no_message_and_no_repr(tmp_path: Path) -> None:
         assert SECRET not in str(caught.value)
 
 
+def test_key_may_come_from_a_file_of_its_own_but_not_twice(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(SECRET + "\n")
+    file.chmod(0o440)
+    env = {"MNEMOGATE_OPERATOR_KEY_FILE": str(file)}
+    key = load(tmp_path, env=env).operator_key
+    assert key is not None
+    assert key.reveal() == SECRET
+    assert load(tmp_path, env=env).agent_key is None
+    with pytest.raises(SettingsError, match=r"operator_key_file: .* not both"):
+        load(tmp_path, env={**env, "MNEMOGATE_OPERATOR_KEY": SECRET})
+    file.chmod(0o444)
+    with pytest.raises(SettingsError, match="operator_key_file: must be") as caught:
+        load(tmp_path, env=env)
+    assert SECRET not in str(caught.value)
+
+
 def test_secret_does_not_belong_in_the_file(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="MNEMOGATE_AGENT_KEY"):
         load(tmp_path, f'agent_key = "{SECRET}"')

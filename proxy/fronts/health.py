@@ -1,0 +1,138 @@
+"""Health and metrics: what an orchestrator asks without a key, on the admin listener or its own."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.operation import HttpReply, HttpRequest, MalformedRequest, UnknownWrite
+from proxy.dialects.problem import problem
+from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.intake import HostRules
+from proxy.responses import Failure, NotFound, attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.interfaces import StoreStatus
+
+HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+UNKNOWN_ROUTE: Final = "unknown"
+READING: Final = frozenset({"GET", "HEAD"})
+_SAFE: Final = READING | {"OPTIONS"}
+_STRICT: Final = (("strict", "true"),)
+_PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+_ADDRESS: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+))(?::[0-9]{1,5})?")
+_FULL: Final = "the store has reached its quota"
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of `/readyz`: reads work while the process lives; writes may be off."""
+
+    status: str  # "ready" | "degraded"
+    reason: str | None
+
+
+class Health:
+    """The answers, none of which needs a principal. Event loop only."""
+
+    def __init__(
+        self, status: Callable[[], StoreStatus], render_metrics: Callable[[], bytes]
+    ) -> None:
+        self._status = status
+        self._render_metrics = render_metrics
+
+    def answer(self, head: HttpRequest) -> HttpReply | None:
+        """The answer to a GET or HEAD of one of `HEALTH_PATHS`; None to anything else.
+
+        Raises:
+            MalformedRequest: A question that `/readyz` does not know.
+        """
+        if head.method not in READING:
+            return None
+        match head.path:
+            case "/healthz":
+                # No dependencies: it says that the process answers, and nothing else.
+                return HttpReply(status=200, body=b"ok\n", content_type="text/plain")
+            case "/readyz":
+                return self._readiness(head.query)
+            case "/metrics":
+                return HttpReply(status=200, body=self._render_metrics(), content_type=_PROMETHEUS)
+            case _:
+                return None
+
+    def _readiness(self, query: tuple[tuple[str, str], ...]) -> HttpReply:
+        """Degraded is ready, unless asked strictly (decision 008).
+
+        A 503 takes the pod out of its service: on a full disk that would end the reads as well,
+        which work, and turn an honest refusal of a write into a dead address.
+        """
+        if query not in {(), _STRICT}:
+            # Passing over a misspelt question would answer another one.
+            raise MalformedRequest("query: only strict=true is known here", status=400)
+        status = self._status()
+        full = status.bytes_used > status.bytes_quota
+        writable = status.writable and not full
+        reason = _FULL if full and status.writable else status.reason
+        body = _Readiness(status="ready" if writable else "degraded", reason=reason)
+        return HttpReply(status=200 if writable or not query else 503, body=_ENCODER.encode(body))
+
+
+class HealthHosts(HostRules, frozen=True, kw_only=True):
+    """The same names, and every bare address: a kubelet and Prometheus ask by the pod's own.
+
+    A page that made its name resolve to this address still sends that name.
+    """
+
+    def check(self, headers: dict[str, str]) -> None:
+        """Refuse a foreign name.
+
+        Raises:
+            MalformedRequest: 421 for a foreign `Host`, 403 for a foreign `Origin`.
+        """
+        if _is_address(headers.get("host", "")):
+            headers = {**headers, "host": "localhost"}
+        HostRules.check(self, headers)
+
+
+def _is_address(host: str) -> bool:
+    found = _ADDRESS.fullmatch(host)
+    if found is None:
+        return False
+    try:
+        ip_address(found[1] or found[2])
+    except ValueError:
+        return False
+    return True
+
+
+class HealthFront:
+    """Serves the health listener: those three paths, and no way to the operator API."""
+
+    name = "health"
+
+    def __init__(self, health: Health, halt: Callable[[], None]) -> None:
+        self._health = health
+        self._halt = halt
+        self.routes = HEALTH_PATHS | {UNKNOWN_ROUTE, REFUSED_ROUTE}
+
+    async def answer(self, incoming: Incoming) -> Answered:
+        """The answer; failures as problem details."""
+        done = await attempt(self._serve(incoming.head), self._halt)
+        error_type = ""
+        if isinstance(done, Failure):
+            error_type = done.error_type
+            done = problem(done.refusal, incoming.answering)
+        path = incoming.head.path
+        route = path if path in HEALTH_PATHS else UNKNOWN_ROUTE
+        return Answered(reply=done, route=route, error_type=error_type)
+
+    async def _serve(self, head: HttpRequest) -> HttpReply:
+        answer = self._health.answer(head)
+        if answer is None:
+            raise NotFound if head.method in _SAFE else UnknownWrite
+        return answer
