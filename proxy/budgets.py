@@ -33,12 +33,11 @@ class Topics:
     def __init__(self, dimension: int) -> None:
         planes = np.random.default_rng(20_260).standard_normal((CELL_BITS, dimension))
         self._planes: NDArray[np.float32] = planes.astype(np.float32)
-        self._weights: NDArray[np.int64] = 1 << np.arange(CELL_BITS, dtype=np.int64)
 
     def cell(self, vector: bytes) -> int:
         """The cell of one vector, in [0, 2**16)."""
         side = self._planes @ np.frombuffer(vector, dtype="<f4") > 0
-        return int(side @ self._weights)
+        return int.from_bytes(np.packbits(side).tobytes(), "big")
 
 
 class RateLimited(Exception):  # noqa: N818 - a state of the principal, not a fault
@@ -47,6 +46,10 @@ class RateLimited(Exception):  # noqa: N818 - a state of the principal, not a fa
     def __init__(self, retry_after_s: int) -> None:
         super().__init__("rate limited")
         self.retry_after_s = retry_after_s
+
+
+def _utf8_len(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 class _Account:
@@ -92,8 +95,8 @@ class Budgets:
         window.append(now_ms)
         return BudgetState(
             writes_in_window_count=before,
-            text_bytes=len((candidate.text or "").encode()),
-            metadata_bytes=len((candidate.metadata_json or "").encode()),
+            text_bytes=_utf8_len(candidate.text or ""),
+            metadata_bytes=_utf8_len(candidate.metadata_json or ""),
             topic_writes_count=self._topic(account, vector, now_ms) if vector else 0,
         )
 

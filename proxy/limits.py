@@ -7,7 +7,6 @@ subclass here puts a deadline or a fixed text around each.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,12 +16,14 @@ from aiohttp.web_protocol import RequestHandler
 from proxy.responses import PROBLEM_TYPE
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from aiohttp.streams import StreamReader
     from aiohttp.web_request import BaseRequest
     from aiohttp.web_response import StreamResponse
 
+    from proxy.auth import Peer
     from proxy.settings import Limits
 
 _LOG: Final = logging.getLogger("mnemogate.http")
@@ -68,10 +69,14 @@ class GuardedConnection(RequestHandler):
             max_headers=HEADERS_MAX,
             lingering_time=LINGER_S,
         )
+        # What the listener found out about the other end; it stays the same for the connection.
+        self.peer: Peer | None = None
         self._server = server
         self._limits = limits
         self._welcome = welcome
         self._deadline: asyncio.TimerHandle | None = None
+        # Runs while an answer waits for its peer to read; no answer that is read costs a timer.
+        self._unread: asyncio.TimerHandle | None = None
         self._newest: StreamReader | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,8 +91,9 @@ class GuardedConnection(RequestHandler):
             self._start_clock()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop the clock."""
+        """Stop both clocks."""
         self._stop_clock()
+        self._heed()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -102,17 +108,15 @@ class GuardedConnection(RequestHandler):
             # Bytes that completed no request and belong to no body: the start of a next one.
             self._start_clock()
 
-    async def finish_response(
-        self, request: BaseRequest, resp: StreamResponse, start_time: float | None
-    ) -> tuple[StreamResponse, bool]:
-        """Send the answer; a peer that does not read it loses the connection."""
-        try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                return await super().finish_response(request, resp, start_time)
-        except TimeoutError:
-            if self.transport is not None:
-                self.transport.abort()
-            return resp, True
+    def pause_writing(self) -> None:
+        """The peer does not read its answer: it has so long to do so, or loses the connection."""
+        super().pause_writing()
+        self._unread = self._loop.call_later(self._limits.body_seconds, self._abort)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._heed()
+        super().resume_writing()
 
     def handle_error(
         self,
@@ -149,6 +153,16 @@ class GuardedConnection(RequestHandler):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _heed(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _abort(self) -> None:
+        self._unread = None
+        if self.transport is not None:
+            self.transport.abort()
 
     def _late(self) -> None:
         self._deadline = None

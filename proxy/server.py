@@ -16,7 +16,7 @@ from proxy.auth import Peer
 from proxy.dialects.operation import Answering, HttpReply, HttpRequest, MalformedRequest
 from proxy.exchange import REFUSED_ROUTE, Answered, Front, Incoming
 from proxy.intake import HostRules, body_of, head_of
-from proxy.limits import GuardedServer
+from proxy.limits import GuardedConnection, GuardedServer
 from proxy.responses import Failure, attempt, problem, refuse
 from proxy.settings import Address, Tls
 from telemetry import propagation
@@ -225,7 +225,7 @@ class Listener:
             )
         incoming = Incoming(
             head=head,
-            peer=peer_of(request.transport),
+            peer=_peer(request),
             trace=trace,
             answering=answering,
             read_body=lambda: body_of(request, head, self._limits, lambda: _say_continue(request)),
@@ -238,6 +238,8 @@ class Listener:
         return head
 
     def _trace(self, request: BaseRequest) -> TraceContext:
+        if "traceparent" not in request.headers:
+            return propagation.start_hex(self._out.random_hex)
         return propagation.accept(
             request.headers.getall("traceparent", []),
             request.headers.getall("tracestate", []),
@@ -250,18 +252,28 @@ class Listener:
         return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
 
 
+def _peer(request: BaseRequest) -> Peer:
+    """The other end of the request's connection, asked for once per connection."""
+    connection = request.protocol
+    if not isinstance(connection, GuardedConnection):
+        return peer_of(request.transport)
+    if connection.peer is None and request.transport is not None:
+        connection.peer = peer_of(request.transport)
+    return connection.peer or peer_of(None)
+
+
 def _response(reply: HttpReply, trace: TraceContext, answering: Answering) -> web.Response:
-    response = web.Response(status=reply.status, body=reply.body, reason=reply.phrase)
-    for name, value in reply.headers:
-        response.headers[name] = value
-    response.headers["Content-Type"] = reply.content_type
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["traceparent"] = propagation.format_traceparent(trace)
-    response.headers["Mnemogate-Trace-Id"] = trace.trace_id
-    response.headers["X-Request-ID"] = answering.request_id
-    response.headers["Server"] = "mnemogate"
-    return response
+    headers = {
+        **dict(reply.headers),
+        "Content-Type": reply.content_type,
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "traceparent": propagation.format_traceparent(trace),
+        "Mnemogate-Trace-Id": trace.trace_id,
+        "X-Request-ID": answering.request_id,
+        "Server": "mnemogate",
+    }
+    return web.Response(status=reply.status, body=reply.body, reason=reply.phrase, headers=headers)
 
 
 def _say_continue(request: BaseRequest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -93,15 +94,16 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Span) -> Verdi
         leaf_index=outcome.leaf_index,
         replayed=outcome.replayed,
         ruleset_epoch=span.epoch,
-        steps=_steps(outcome),
+        steps=_steps(outcome.passed, outcome.step),
         queued_us=outcome.queued_us,
         gate_us=outcome.gate_us,
         commit_us=outcome.commit_us,
     )
 
 
-def _steps(outcome: Outcome) -> tuple[StepOutcome, ...]:
-    passed = frozenset(outcome.passed)
+@lru_cache(maxsize=256)
+def _steps(reached: tuple[int, ...], ended_at: int | None) -> tuple[StepOutcome, ...]:
+    passed = frozenset(reached)
     return tuple(
         StepOutcome(
             step=step.number,
@@ -110,7 +112,7 @@ def _steps(outcome: Outcome) -> tuple[StepOutcome, ...]:
                 "passed"
                 if step.number in passed
                 else "failed"
-                if step.number == outcome.step
+                if step.number == ended_at
                 else "not_reached"
             ),
         )

@@ -78,6 +78,8 @@ class Engine:
         self.remarks: dict[str, str] = {}
         # Whether purged bytes wait for the file to be rewritten.
         self.unerased = False
+        # Moves before a change of anchors is answered: what was read under another count is old.
+        self.anchor_changes = 0
         # What the interceptor wrote down, kept apart from staging (MWP 3.2, check 7).
         self.register: dict[CandidateId, InterceptRecord] = {}
         # Purged ordinals whose vectors may still be in the index and in its files.

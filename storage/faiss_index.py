@@ -93,6 +93,17 @@ def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
     return rows
 
 
+def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
+    """`check_vectors` of separate vectors, none of which may make up for another's length.
+
+    Raises:
+        BadVector: As there.
+    """
+    if any(len(vector) != 4 * dimension for vector in vectors):
+        raise BadVector("a vector of another dimension")
+    return check_vectors(b"".join(vectors), len(vectors), dimension)
+
+
 def seal(ordinals: Ordinals, vectors: Floats) -> Segment:
     """An immutable segment of these rows, which must have been checked; copies both."""
     count, dimension = vectors.shape
@@ -160,11 +171,7 @@ class VectorIndex:
         ordinals = np.array([ordinal for ordinal, _ in items], dtype=np.int64)
         if ordinals[0] <= self.last_ordinal or (np.diff(ordinals) <= 0).any():
             raise BadVector("ordinals must ascend, each used once")
-        if any(len(vector) != 4 * self._dimension for _, vector in items):
-            raise BadVector("a vector of another dimension")
-        vectors = check_vectors(
-            b"".join(vector for _, vector in items), len(items), self._dimension
-        )
+        vectors = check_each([vector for _, vector in items], self._dimension)
         start = 0
         while start < len(items):
             start += self._fill(ordinals[start:], vectors[start:])

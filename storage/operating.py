@@ -217,7 +217,11 @@ class Operating:
             change.draft.put(ANCHORS, name, encode(anchor))
             self._log(change, "anchor.put", anchor.anchor_id, by, anchor.tenant)
 
-        self._engine.transact(work)
+        try:
+            self._engine.transact(work)
+        finally:
+            # Also when it failed: what the store holds then is for the next read to find out.
+            self._engine.anchor_changes += 1
 
     def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
         """Put other rules in force: another digest is another epoch. The ruleset as adopted.

@@ -44,6 +44,8 @@ class EmbeddedReader:
         self._names = engine.parts.names
         self._catalogue = engine.parts.catalogue
         self._clock = engine.parts.clock
+        # The count of changes they were read under, and the anchors of every tenant.
+        self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
 
     # ---- memories ------------------------------------------------------------------------------
 
@@ -213,11 +215,25 @@ class EmbeddedReader:
         return tuple(sorted(found, key=lambda record: (record.created_at_ms, record.key_id)))
 
     def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
-        """The anchors of a tenant, oldest first."""
+        """The anchors of a tenant, oldest first.
+
+        Every write asks, and they change by an operator's hand: read once per change.
+        """
+        # Counted before they are read: a change in between makes this reading an old one.
+        changes = self._engine.anchor_changes
+        known, by_tenant = self._anchors
+        if known != changes:
+            by_tenant = self._anchors_by_tenant()
+            self._anchors = (changes, by_tenant)
+        return by_tenant.get(tenant, ())
+
+    def _anchors_by_tenant(self) -> dict[Tenant, tuple[Anchor, ...]]:
         with self._store.reading() as view:
             found = [decode_anchor(payload) for _, payload in view.scan(ANCHORS)]
-        mine = [anchor for anchor in found if anchor.tenant == tenant]
-        return tuple(sorted(mine, key=lambda anchor: (anchor.created_at_ms, anchor.anchor_id)))
+        by_tenant: dict[Tenant, tuple[Anchor, ...]] = {}
+        for anchor in sorted(found, key=lambda one: (one.created_at_ms, one.anchor_id)):
+            by_tenant[anchor.tenant] = (*by_tenant.get(anchor.tenant, ()), anchor)
+        return by_tenant
 
     def trust(self, principal_id: PrincipalId) -> TrustState:
         """The trust of one principal; that of a newcomer where it never wrote."""

@@ -14,7 +14,7 @@ import msgspec
 from policy.facts import InterceptRecord
 from policy.verdict import InvariantBroken
 from storage.errors import OutcomeUnknown, StorageError, StoreLocked, StoreUnavailable
-from storage.faiss_index import check_vectors
+from storage.faiss_index import BadVector, check_each
 from storage.interfaces import Outcome, Submission
 from storage.recovery import THE_STORE
 
@@ -81,6 +81,7 @@ class EmbeddedWriter:
         self._checkpoint = checkpoint
         self._options = options
         self._pid = os.getpid()
+        self._embedder_id = engine.generation.header.embedder_id
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closing = False
         self._dead = False
@@ -121,7 +122,8 @@ class EmbeddedWriter:
             OutcomeUnknown: The disk failed mid-commit and the store could not be reopened.
             BadVector: The vector is not a finite unit vector of the store's embedder.
         """
-        self._check_vector(submission)
+        if submission.vector and submission.embedder_id != self._embedder_id:
+            raise StoreUnavailable("the vector is of another embedder than the store's")
         job = _Job(asyncio.get_running_loop(), submission=submission)
         candidate = submission.candidate
         # (7) The interceptor's own record, kept apart from what is staged.
@@ -191,14 +193,6 @@ class EmbeddedWriter:
             raise StoreUnavailable("the writer's queue is full")
         self._queue.put(job)
 
-    def _check_vector(self, submission: Submission) -> None:
-        header = self._engine.generation.header
-        if not submission.vector:
-            return
-        if submission.embedder_id != header.embedder_id:
-            raise StoreUnavailable("the vector is of another embedder than the store's")
-        check_vectors(submission.vector, 1, header.dimension)
-
     # ---- the thread ----------------------------------------------------------------------------
 
     def _work(self) -> None:
@@ -251,7 +245,11 @@ class EmbeddedWriter:
             size += _weight(job)
         return batch, None, False
 
-    def _run_batch(self, batch: list[_Job]) -> None:
+    def _run_batch(self, waiting: list[_Job]) -> None:
+        self._in_flight = waiting
+        batch = self._with_good_vectors(waiting)
+        if not batch:
+            return
         self._in_flight = batch
         started_ns = time.perf_counter_ns()
         submissions = [job.submission for job in batch if job.submission is not None]
@@ -266,6 +264,20 @@ class EmbeddedWriter:
                 )
             answers.append((job, answer))
         self._answer(answers)
+
+    def _with_good_vectors(self, waiting: list[_Job]) -> list[_Job]:
+        """The jobs whose vectors fit; the others are answered, before anything is staged."""
+        dimension = self._engine.generation.header.dimension
+        vectors = [job.submission.vector for job in waiting if job.submission is not None]
+        sent = [vector for vector in vectors if vector]
+        try:
+            check_each(sent, dimension)
+        except BadVector as error:
+            if len(waiting) == 1:
+                self._answer([(waiting[0], error)])
+                return []
+            return [one for job in waiting for one in self._with_good_vectors([job])]
+        return waiting
 
     def _run_task(self, job: _Job) -> None:
         if job.task is None:

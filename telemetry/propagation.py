@@ -43,6 +43,14 @@ def start(random: RandomBytes) -> TraceContext:
     )
 
 
+def start_hex(random_hex: Callable[[int], str]) -> TraceContext:
+    """As `start`, from a source of hex digits (`n -> 2n` digits)."""
+    trace_id, span_id = random_hex(_TRACE_ID_BYTES), random_hex(_SPAN_ID_BYTES)
+    if not trace_id.strip("0") or not span_id.strip("0"):
+        return start_hex(random_hex)
+    return TraceContext(trace_id=trace_id, span_id=span_id)
+
+
 def accept(
     traceparents: Sequence[str], tracestates: Sequence[str], random: RandomBytes
 ) -> TraceContext:
