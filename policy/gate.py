@@ -42,6 +42,11 @@ class Gate:
         self._required = frozenset(step.number for step in steps)
 
     @property
+    def observing(self) -> bool:
+        """Whether this gate admits what it objects to."""
+        return False
+
+    @property
     def required(self) -> frozenset[int]:
         """The steps that every permit of this gate has passed."""
         return self._required
@@ -134,6 +139,50 @@ def _landing_source(candidate: Candidate, facts: Facts, source: SourceKind) -> S
 
 
 GATE: Final = Gate(STEPS)
+
+
+INTEGRITY: Final = frozenset({4, 5, 7})
+"""Digest, nonce and audit cross-check: what no gate may leave out, observing or not."""
+
+
+class UnsafeObservingGate(Gate):
+    """Admits what `enforcing` would refuse or hold, and says what that would have been.
+
+    For a trial in front of an agent that nothing may change for. What it admits is a memory like
+    any other: promise 1 does not hold while it runs. Only composition makes one, at start; there
+    is no way to exchange the gate of a running process.
+
+    Still refused: what is not what was intercepted (steps 4, 5 and 7), what cannot be judged, and
+    a change of a memory that is not there.
+    """
+
+    __slots__ = ("_enforcing",)
+
+    def __init__(self, enforcing: Gate) -> None:
+        super().__init__(())
+        self._enforcing = enforcing
+        self._required = INTEGRITY
+
+    @property
+    def observing(self) -> bool:
+        """Whether this gate admits what it objects to: yes."""
+        return True
+
+    def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
+        """Judge one candidate, and let it in unless it cannot be."""
+        verdict = self._enforcing.decide(candidate, facts, ruleset)
+        if isinstance(verdict, Admit) or verdict.reason in _NEVER_OBSERVED:
+            return verdict
+        passed = frozenset(verdict.passed)
+        if not passed >= INTEGRITY:
+            return verdict
+        admitted = _admit(candidate, facts, ruleset, verdict.memory_class, passed)
+        if isinstance(admitted, Admit):
+            return Admit(permit=admitted.permit, objection=verdict)
+        return admitted
+
+
+_NEVER_OBSERVED: Final = frozenset({Reason.GATE_UNAVAILABLE, Reason.TARGET_MISSING})
 
 
 def unsafe_gate_without(numbers: frozenset[int]) -> Gate:

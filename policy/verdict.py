@@ -119,9 +119,13 @@ class Permit:
 
 
 class Admit(msgspec.Struct, frozen=True, kw_only=True, tag="admit"):
-    """The candidate may become a memory, under the class and label the permit names."""
+    """The candidate may become a memory, under the class and label the permit names.
+
+    `objection` is what an enforcing gate would have answered; only an observing one admits over it.
+    """
 
     permit: Permit
+    objection: Hold | Reject | None = None
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):

@@ -85,6 +85,8 @@ class Change:
         self.held_count = generation.header.held_count
         self.epoch = generation.header.epoch
         self.ruleset_digest = generation.header.ruleset_digest
+        self.format = generation.header.format
+        self.observing = generation.header.observing
         # What the derived structures must learn after the commit.
         self.added: list[Added] = []
         self.superseded: list[tuple[int, Row]] = []
@@ -118,6 +120,8 @@ class Change:
             leaf_count=self._tree.size,
             live_count=self.live_count,
             held_count=self.held_count,
+            format=self.format,
+            observing=self.observing,
         )
         self.draft.put_header(header)
         if self.erased:

@@ -34,6 +34,8 @@ from storage.errors import StoreCorrupt
 from storage.interfaces import Anchor, Decision, KeyRecord
 
 FORMAT: Final = b"\x01"
+STORE_FORMAT: Final = 1
+"""Format of the store as a whole: of its tables, their keys and what their values mean."""
 _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN
 KEY_LEN_MAX: Final = 16
@@ -66,7 +68,10 @@ def ordinal_key(ordinal: int) -> bytes:
 
 
 class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
-    """The generation of the whole store; rewritten by every transaction."""
+    """The generation of the whole store; rewritten by every transaction.
+
+    Its frame and the order of its fields never change: by it, any version tells any store's format.
+    """
 
     incarnation: str  # 16 hex digits, random
     restores: int
@@ -80,6 +85,8 @@ class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     live_count: int
     held_count: int
     created_at_ms: int
+    format: int = 0  # the stores before the number was written down
+    observing: bool = False  # whether the last gate that ran here refused nothing (decision 010)
 
     @property
     def incarnation_name(self) -> str:

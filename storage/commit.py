@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, Scope, meet
-from policy.verdict import InvariantBroken
-from storage.audit import VerdictLeaf
+from policy.verdict import Hold, InvariantBroken, Reject
+from storage.audit import OBSERVED_HOLD, OBSERVED_REJECT, VerdictLeaf
 from storage.change import Added
 from storage.codec import NO_ORDINAL, IdRecord, Kept, Row, encode, ordinal_key
 from storage.errors import StalePermit
@@ -42,6 +42,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     vector: bytes
     embedder_id: str
     approved_by: PrincipalId | None = None
+    # What an enforcing gate would have answered, where an observing one admitted over it.
+    objection: Hold | Reject | None = None
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,16 +143,16 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 at_ms=self.change.now_ms,
                 intercepted_index=judged.intercepted_index,
                 decision=Decision.ADMIT,
-                reason=None,
-                step=None,
+                reason=None if judged.objection is None else judged.objection.reason,
+                step=None if judged.objection is None else judged.objection.step,
                 memory_class=self.permit.memory_class,
                 source=self.source,
                 basis=judged.basis,
                 version=self.change.version,
                 memory_id=self.memory_id if plain else None,
-                approved_by=judged.approved_by,
+                approved_by=_approver(judged),
                 ruleset_epoch=self.permit.epoch,
-                structural=False,
+                structural=isinstance(judged.objection, Reject) and judged.objection.structural,
                 trust_level=judged.trust_level,
             )
         )
@@ -240,6 +242,13 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             draft.delete(VECTORS, ordinal_key(ordinal))
             self.change.erased.append(ordinal)
             ordinal = row.prev_ordinal
+
+
+def _approver(judged: Judged) -> PrincipalId | None:
+    objection = judged.objection
+    if objection is None:
+        return judged.approved_by
+    return OBSERVED_HOLD if isinstance(objection, Hold) else OBSERVED_REJECT
 
 
 def _minted() -> MemoryId:

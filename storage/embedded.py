@@ -12,6 +12,7 @@ from storage.checkpoint_copy import CheckpointCopy
 from storage.engine import Engine, Parts
 from storage.errors import StoreUnavailable
 from storage.faiss_index import SEGMENT_LEN
+from storage.formats import Upgrade
 from storage.judging import Judge
 from storage.keys import KeyedNames
 from storage.lmdb_store import LmdbStore
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.gate import Gate
+    from policy.model import PrincipalId
     from policy.ruleset import Ruleset
     from storage.change import Generation
     from storage.interfaces import Failpoint
@@ -54,6 +56,11 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     # The directory was put back from a backup on purpose: a new incarnation begins, nonces of the
     # one before are refused, and the checkpoint outside is written anew.
     restored: bool = False
+    # What the leaf of the restoring says, and who did it.
+    restore_detail: str = ""
+    restored_by: PrincipalId = THE_STORE
+    # False for a command on a stopped state: it is no change of mode.
+    adopts_mode: bool = True
     writer: WriterOptions = WriterOptions()
 
 
@@ -166,6 +173,7 @@ def _open(opening: _Opening) -> EmbeddedStore:
     try:
         secrets = directory.secrets()
         store.open(bootstrapped=directory.bootstrapped)
+        Upgrade(store, secrets.log_signer(), options.origin, opening.clock).run()
         staging = Staging(directory.staging, directory.held_keys, options.staging_quota_bytes)
         opened = _Assembly(opening, secrets).assemble(directory, store, staging)
         complete = True
@@ -267,9 +275,17 @@ class _Assembly:
         if known is None:
             operating.note("store.create", header.incarnation_name, "")
         elif known.header.restores != header.restores:
-            operating.note("store.restore", header.incarnation_name, "")
+            options = self._opening.options
+            operating.note(
+                "store.restore",
+                header.incarnation_name,
+                options.restore_detail,
+                options.restored_by,
+            )
         elif known.header != header:
             operating.note("embedder.adopt", header.embedder_id, f"was {known.header.embedder_id}")
+        if self._opening.options.adopts_mode:
+            operating.adopt_mode(observing=self._opening.gate.observing)
         operating.adopt_ruleset(self._opening.ruleset, THE_STORE)
         for finding in operating.reconcile():
             engine.remarks["held"] = finding

@@ -296,6 +296,11 @@ class Engine:
         except OSError as error:
             self.broken = f"a held candidate's key could not be destroyed: {error.strerror}"
 
+    @property
+    def observing(self) -> bool:
+        """Whether the gate admits what it objects to."""
+        return self.parts.judge.observing
+
     def notice(self) -> str | None:
         """What a person should know: why nothing may be written, or what is still to be done."""
         if self.broken is not None:

@@ -19,6 +19,10 @@ class StoreCorrupt(StorageError):
     """A value on disk does not match its digest, or two tables contradict each other."""
 
 
+class StoreTooNew(StorageError):
+    """A newer version of this program wrote the store; this one would misread it."""
+
+
 class StoreRolledBack(StorageError):
     """The checkpoint kept outside the store is ahead of it: an older copy was put in place."""
 

@@ -29,7 +29,7 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
+from policy.verdict import Hold, Reason, Reject  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from policy.facts import AnchorProbe, BudgetState, TokenState
@@ -90,6 +90,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     leaf_index: int  # of the verdict leaf
     memory: Memory | None
     trust: TrustState
+    # What an enforcing gate would have answered, where an observing one admitted over it.
+    objection: Hold | Reject | None = None
     # True when this is the first verdict of an earlier identical request, given again.
     replayed: bool = False
     # Monotonic durations in microseconds.
@@ -155,6 +157,8 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     writable: bool
     # Why not writable; or, of a writable store, what a person should know or do.
     reason: str | None
+    # Whether the gate admits what it objects to (observe mode).
+    observing: bool = False
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from policy.model import Candidate, CandidateId, PrincipalId
     from policy.ruleset import Ruleset
     from policy.trust import TrustState
-    from policy.verdict import Permit, Verdict
+    from policy.verdict import Verdict
     from storage.change import Change
     from storage.keys import KeyedNames
     from storage.staging import Staging
@@ -74,6 +74,7 @@ class Judge:
         failpoint: Callable[[str], None],
     ) -> None:
         self._gate = gate
+        self.observing = gate.observing
         self._names = names
         self._staging = staging
         self._failpoint = failpoint
@@ -122,9 +123,9 @@ class Judge:
         self, change: Change, docket: _Docket, verdict: Verdict, ruleset: Ruleset
     ) -> Outcome:
         match verdict:
-            case Admit(permit=permit):
+            case Admit():
                 try:
-                    return self._admit(change, docket, permit, ruleset)
+                    return self._admit(change, docket, verdict, ruleset)
                 except StalePermit:
                     # Nothing was put: a permit that does not fit is a gate that could not decide.
                     refusal = Reject(
@@ -164,7 +165,8 @@ class Judge:
             )
         )
 
-    def _admit(self, change: Change, docket: _Docket, permit: Permit, ruleset: Ruleset) -> Outcome:
+    def _admit(self, change: Change, docket: _Docket, verdict: Admit, ruleset: Ruleset) -> Outcome:
+        permit = verdict.permit
         submission = docket.case.submission
         if docket.case.staged is None or permit.candidate_id != submission.candidate_id:
             raise StalePermit("the permit is another candidate's")
@@ -180,6 +182,7 @@ class Judge:
             vector=submission.vector,
             embedder_id=submission.embedder_id,
             approved_by=docket.by,
+            objection=verdict.objection,
         )
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)
         if submission.token is TokenState.VALID and submission.token_key is not None:
@@ -198,7 +201,10 @@ class Judge:
             leaf_index=landed.leaf_index,
             ordinal=landed.ordinal,
         )
-        return self._close(change, docket, first, landed)
+        outcome = self._close(change, docket, first, landed)
+        if verdict.objection is None:
+            return outcome
+        return msgspec.structs.replace(outcome, objection=verdict.objection)
 
     def _reject(
         self, change: Change, docket: _Docket, verdict: Reject, ruleset: Ruleset

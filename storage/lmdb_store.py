@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import lmdb
 
 from storage.codec import decode_header, encode, frame, unframe
+from storage.copying import copy_compactly
 from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
 from storage.statedir import FILE_MODE, fsync_directory
 
@@ -53,6 +54,7 @@ TABLES: Final = (
     ANCHORS,
 )
 
+KEPT_BEFORE: Final = "store.before-format-"
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
@@ -350,24 +352,28 @@ class LmdbStore:
         beside = self.directory.with_name("store.compacting")
         data = self.directory / "data.mdb"
         before = data.stat().st_size
-        try:
-            shutil.rmtree(beside, ignore_errors=True)
-            beside.mkdir(mode=0o700)
-            self._environment().copy(str(beside), compact=True)
-            _fsync_file(beside / "data.mdb")
-            fsync_directory(beside)
-        except (lmdb.Error, OSError) as error:
-            shutil.rmtree(beside, ignore_errors=True)
-            raise StoreUnavailable(f"no compacted copy: {error}") from error
+        copy_compactly(self._environment(), beside)
+        # What was kept of the file before a change of format holds what is to be erased as well.
+        for kept in self.directory.parent.glob(f"{KEPT_BEFORE}*"):
+            shutil.rmtree(kept)
         with self._lease.exclusive():
             self.close()
-            (beside / "data.mdb").chmod(FILE_MODE)
             (beside / "data.mdb").replace(data)
             fsync_directory(self.directory)
             self.open(bootstrapped=True)
         shutil.rmtree(beside, ignore_errors=True)
         fsync_directory(self.directory.parent)
         return max(0, before - data.stat().st_size)
+
+    def keep_before(self, format_number: int) -> None:
+        """Keep a copy of the file as it is, until the next compaction.
+
+        Raises:
+            StoreUnavailable: No room for it.
+        """
+        beside = self.directory.with_name(f"{KEPT_BEFORE}{format_number}")
+        copy_compactly(self._environment(), beside)
+        fsync_directory(self.directory.parent)
 
     def close(self) -> None:
         """Close the environment. Readers must be gone; `reopen` and `compact` see to that."""
@@ -379,11 +385,3 @@ class LmdbStore:
         """Close for good, waiting for readers."""
         with self._lease.exclusive():
             self.close()
-
-
-def _fsync_file(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

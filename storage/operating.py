@@ -6,7 +6,7 @@ ends admitted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from storage.codec import HeldRow
     from storage.engine import Engine
     from storage.interfaces import Anchor, KeyRecord, Outcome
+
+MODE_OBSERVE: Final = "mode.observe"
+MODE_ENFORCE: Final = "mode.enforce"
 
 
 class Operating:
@@ -257,15 +260,31 @@ class Operating:
         self._engine.transact(work)
         return self._engine.erase()
 
-    def note(self, action: str, subject: str, detail: str) -> None:
-        """Log something that the store did by itself.
+    def adopt_mode(self, *, observing: bool) -> None:
+        """Remember, with a leaf, whether the gate that runs from now on refuses anything.
+
+        Raises:
+            StorageError: As for `Engine.transact`.
+        """
+        if self._engine.generation.header.observing is observing:
+            return
+        action = MODE_OBSERVE if observing else MODE_ENFORCE
+
+        def work(change: Change) -> None:
+            change.observing = observing
+            self._log(change, action, "store", THE_STORE, "")
+
+        self._engine.transact(work)
+
+    def note(self, action: str, subject: str, detail: str, by: PrincipalId = THE_STORE) -> None:
+        """Log something that was done to the store as a whole.
 
         Raises:
             StorageError: As for `Engine.transact`.
         """
 
         def work(change: Change) -> None:
-            self._log(change, action, subject, THE_STORE, detail)
+            self._log(change, action, subject, by, detail)
 
         self._engine.transact(work)
 

@@ -264,6 +264,7 @@ class EmbeddedReader:
             bytes_used=engine.bytes_used,
             bytes_quota=self._store.quota_bytes,
             writable=engine.broken is None,
+            observing=engine.observing,
             reason=engine.notice(),
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from policy.model import MemoryStatus, PrincipalId
 from storage.audit import Tree
 from storage.change import Generation, load_generation
-from storage.codec import StoreHeader, decode_id, decode_row, ordinal_key
+from storage.codec import STORE_FORMAT, StoreHeader, decode_id, decode_row, ordinal_key
 from storage.errors import StoreCorrupt
 from storage.lmdb_store import IDS, ROWS, VECTORS
 
@@ -40,6 +40,7 @@ def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
         live_count=0,
         held_count=0,
         created_at_ms=now_ms,
+        format=STORE_FORMAT,
     )
     return Generation(header=header, tree=Tree())
 
@@ -53,11 +54,18 @@ def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> G
 
 
 def with_incarnation(generation: Generation) -> Generation:
-    """The same generation in a new life: nonces of the one before are refused from here on."""
+    """The same generation in a new life: nonces of the one before are refused from here on.
+
+    The random part is new as well. By the counter alone, a backup that is restored a second time
+    would begin the same life again, and every nonce spent in the first one could be replayed.
+    """
     header = generation.header
-    return msgspec.structs.replace(
-        generation, header=msgspec.structs.replace(header, restores=header.restores + 1)
+    renewed = msgspec.structs.replace(
+        header,
+        incarnation=secrets.token_hex(_INCARNATION_LEN),
+        restores=header.restores + 1,
     )
+    return msgspec.structs.replace(generation, header=renewed)
 
 
 def load(store: LmdbStore) -> Generation | None:

@@ -10,6 +10,8 @@ from storage.audit.checkpoint import (
     sign_note,
 )
 from storage.audit.leaves import (
+    OBSERVED_HOLD,
+    OBSERVED_REJECT,
     SALT_LEN,
     InterceptedLeaf,
     Leaf,
@@ -35,6 +37,8 @@ from storage.audit.merkle import (
 
 __all__ = [
     "HASH_LEN",
+    "OBSERVED_HOLD",
+    "OBSERVED_REJECT",
     "SALT_LEN",
     "BadCheckpoint",
     "Checkpoint",

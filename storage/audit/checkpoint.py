@@ -188,8 +188,10 @@ def _check(verifier: VerifierKey, signature: bytes, text: str) -> None:
 
 
 def _is_key_name(name: str) -> bool:
-    spaced = any(char.isspace() for char in name)
-    return bool(name) and "+" not in name and not spaced and not _has_control(name)
+    if not name or "+" in name or _has_control(name):
+        return False
+    # A lone surrogate (a command line's byte that is no UTF-8) has no bytes that could be hashed.
+    return not any(char.isspace() or "\ud800" <= char <= "\udfff" for char in name)
 
 
 def _has_control(text: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from policy.model import (  # noqa: TC001 - msgspec reads the annotations
+from policy.model import (
     Basis,
     CandidateId,
     ChangeKind,
@@ -75,6 +75,17 @@ class VerdictLeaf(
     structural: bool
     trust_level: Annotated[str, Meta(max_length=16)]
 
+    @property
+    def objection(self) -> str | None:
+        """`hold` or `reject`: what an enforcing gate would have answered; None where it agreed."""
+        return _OBJECTIONS.get(self.approved_by) if self.approved_by else None
+
+
+# Who approved an admission over an objection: not a person, but the mode that refuses nothing. No
+# principal can be called so: names have no colon, and `uid:` is all that we make ourselves.
+OBSERVED_HOLD: Final = PrincipalId("observe:hold")
+OBSERVED_REJECT: Final = PrincipalId("observe:reject")
+
 
 class OperatorLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=3
@@ -87,6 +98,8 @@ class OperatorLeaf(
     by: PrincipalId
     detail: _Short = ""  # short machine text, never content
 
+
+_OBJECTIONS: Final = {OBSERVED_HOLD: "hold", OBSERVED_REJECT: "reject"}
 
 Leaf = InterceptedLeaf | VerdictLeaf | OperatorLeaf
 
