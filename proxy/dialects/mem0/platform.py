@@ -116,6 +116,8 @@ class Mem0Platform:
             ("PUT", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("DELETE", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("GET", "v1/entities"): lambda _: ListEntities(note=Note(route="entities").text()),
+            # The npm client's `deleteUser`, deprecated and still there.
+            ("DELETE", "v1/entities/*/*"): _delete_entity,
             ("DELETE", "v2/entities/*/*"): _delete_entity,
             ("POST", "v1/exports"): _export,
             ("POST", "v1/exports/get"): _exported,

@@ -298,11 +298,12 @@ def test_delete_all_never_drops_a_condition(query: str, body: object, status: in
     assert refusal("DELETE", f"/v1/memories/?{query}", body).status == status
 
 
-def test_deleting_an_entity_deletes_what_is_filed_under_it() -> None:
-    operation = PLATFORM.decode(request("DELETE", "/v2/entities/app/shop/"))
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_deleting_an_entity_deletes_what_is_filed_under_it(version: str) -> None:
+    operation = PLATFORM.decode(request("DELETE", f"/{version}/entities/app/shop/"))
     assert isinstance(operation, DeleteWhere)
     assert operation.where == same(Field.APP_ID, "shop")
-    assert refusal("DELETE", "/v2/entities/galaxy/x/").status == 400
+    assert refusal("DELETE", f"/{version}/entities/galaxy/x/").status == 400
 
 
 @pytest.mark.parametrize(

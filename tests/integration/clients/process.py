@@ -1,0 +1,55 @@
+"""Runs a client as a process with an environment and a home of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+# Port 9 is "discard": what a client wants from the internet fails at once and is never sent.
+OFFLINE = {
+    "HTTP_PROXY": "http://127.0.0.1:9",
+    "HTTPS_PROXY": "http://127.0.0.1:9",
+    "NO_PROXY": "127.0.0.1,localhost",
+}
+
+
+async def run_client(
+    *command: str | Path,
+    home: Path,
+    environment: Mapping[str, str] | None = None,
+    limit_s: float = 120.0,
+) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error. Nothing of our environment is passed on."""
+    await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
+    process = await asyncio.create_subprocess_exec(
+        *(str(part) for part in command),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=home,
+        env={"PATH": PATH, "HOME": str(home), **OFFLINE, **(environment or {})},
+    )
+    try:
+        async with asyncio.timeout(limit_s):
+            out, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, out.decode(), errors.decode()
+
+
+async def drive_client(
+    *command: str | Path, home: Path, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What each step of a driver saw: the JSON object it prints."""
+    code, out, errors = await run_client(*command, home=home, environment=environment)
+    assert code == 0, errors[-2_000:]
+    return msgspec.json.decode(out, type=dict[str, Any])
