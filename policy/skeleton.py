@@ -80,6 +80,9 @@ def skeleton(text: str) -> str:
         text = _SPACED_OUT.sub(_joined, text)
     if "  " in text or not text.isprintable():
         text = _SPACES.sub(_one_space, text)
+        # And once more: in "i g n  o r e" neither half is long enough until the gap is closed.
+        if _SEPARATED.search(text):
+            text = _SPACED_OUT.sub(_joined, text)
     return text.strip()
 
 

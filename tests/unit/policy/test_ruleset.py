@@ -17,6 +17,12 @@ def test_the_default_ruleset_has_the_digest_of_its_text_and_the_epoch_it_was_giv
     assert RULESET.epoch == 7
 
 
+@pytest.mark.parametrize("value", ["[" * 2_000, "{a=" * 1_500, "9" * 5_000, '"\udcff"'])
+def test_a_text_beyond_the_limits_of_the_toml_reader_is_no_ruleset(value: str) -> None:
+    with pytest.raises(RulesetError):
+        parse_ruleset(f"matrix = {value}")
+
+
 def line_of(text: str, part: str) -> int:
     return next(at for at, line in enumerate(text.splitlines(), 1) if part in line)
 

@@ -20,6 +20,7 @@ from policy.skeleton import illegal_code_point, skeleton
         "\U0001d422\U0001d420\U0001d427\U0001d428\U0001d42b\U0001d41e previous",
         "i g n o r e  previous",
         "i.g.n.o.r.e previous",
+        "i g n  o r e previous",
         "ignore\u00a0\u2003previous",
         "\u24d8gn\u24dere previous",
         "ig\ufe0fnore\u2800 previous\u3164",

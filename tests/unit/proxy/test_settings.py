@@ -123,6 +123,14 @@ def test_key_may_come_from_a_file_of_its_own_but_not_twice(tmp_path: Path) -> No
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["[" * 2_000, "9" * 5_000])
+def test_file_beyond_the_limits_of_the_toml_reader_is_an_error_that_names_it(
+    tmp_path: Path, value: str
+) -> None:
+    with pytest.raises(SettingsError, match=r"mnemogate\.toml: not a TOML file"):
+        load(tmp_path, f"unix_uids = {value}")
+
+
 def test_secret_does_not_belong_in_the_file(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="MNEMOGATE_AGENT_KEY"):
         load(tmp_path, f'agent_key = "{SECRET}"')

@@ -154,6 +154,8 @@ def test_every_mangled_verifier_key_is_refused() -> None:
     for bad in (
         "PeterNeumann+cc469956+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TWBADKEY==",
         "PeterNeumann+173116ae+ZRpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW",
+        # A byte of the command line that is no UTF-8.
+        GO_VKEY.replace("Peter", "Pet\udce9r"),
     ):
         with pytest.raises(BadCheckpoint):
             VerifierKey.parse(bad)

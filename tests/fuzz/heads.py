@@ -1,0 +1,58 @@
+"""A request as our intake gets it from aiohttp, built from text that a fuzzer can change.
+
+The text is a request as one would write it down: `POST /v1/memories?x=1`, headers, an empty line,
+the body.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from proxy.dialects.operation import HttpRequest, MalformedRequest
+from proxy.intake import METHODS, head_of
+
+if TYPE_CHECKING:
+    from aiohttp.web_request import BaseRequest
+
+
+class SentHead(msgspec.Struct, frozen=True):
+    """What `head_of` looks at of a parsed request."""
+
+    method: str
+    raw_path: str
+    headers: CIMultiDictProxy[str]
+
+
+def taken(method: str, raw_path: str, headers: CIMultiDict[str]) -> HttpRequest:
+    """What the intake makes of a head.
+
+    Raises:
+        MalformedRequest: It refuses it.
+    """
+    sent = SentHead(method, raw_path, CIMultiDictProxy(headers))
+    return head_of(cast("BaseRequest", sent))
+
+
+def written_down(data: bytes) -> HttpRequest | None:
+    """The request that a text describes; None where the intake does not let it through.
+
+    Everything behind the intake may rely on what the intake promises, so it stands in front here
+    as it does in the process.
+    """
+    head, _, body = data.partition(b"\n\n")
+    first, *rest = head.decode("utf-8", "replace").split("\n")
+    method, _, target = first.partition(" ")
+    headers: CIMultiDict[str] = CIMultiDict()
+    for line in rest[:16]:
+        name, _, value = line.partition(":")
+        headers.add(name, value)
+    try:
+        asked = taken(method, target, headers)
+    except MalformedRequest:
+        return None
+    if asked.method not in METHODS:
+        raise AssertionError(f"the intake let {method!r} through")
+    return msgspec.structs.replace(asked, body=body)

@@ -1,0 +1,80 @@
+"""Segment files: whatever stands in one, the index holds exactly the store's vectors."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from storage.faiss_index import VectorIndex
+from storage.segment_files import Identity, SegmentFiles
+from tests.fuzz.choices import Choices
+
+DIMENSION, COUNT = 4, 4
+IDENTITY = Identity(incarnation="0a", embedder_id="fuzz", dimension=DIMENSION)
+STORED = np.arange(COUNT, dtype=np.int64)
+_UNIT = np.eye(DIMENSION, dtype="<f4")
+WORDS = (b"incarnation", b"embedder_id", b"dimension", b"first", b"last", b"count", b"body_sha256")
+
+# In memory where the system has such a place: a target runs many thousand times a minute.
+_MEMORY = Path("/dev/shm")  # noqa: S108 - the directory made in it is our own
+_DIRECTORY = Path(tempfile.mkdtemp(dir=_MEMORY if _MEMORY.is_dir() else None))
+atexit.register(shutil.rmtree, _DIRECTORY, ignore_errors=True)
+
+
+def fetch(ordinal: int) -> bytes:
+    row: bytes = _UNIT[ordinal % DIMENSION].tobytes()
+    return row
+
+
+def sealed_file() -> tuple[str, bytes]:
+    """Name and bytes of the file that the store itself writes."""
+    index = VectorIndex(DIMENSION, segment_len=COUNT)
+    index.extend([(at, fetch(at)) for at in range(COUNT)])
+    SegmentFiles(_DIRECTORY, IDENTITY, segment_len=COUNT).save(index)
+    (path,) = _DIRECTORY.iterdir()
+    return path.name, path.read_bytes()
+
+
+_NAME, _GOOD = sealed_file()
+
+
+def check(data: bytes) -> None:
+    choices = Choices(data)
+    mode = choices.byte() % 3
+    rest = choices.rest()
+    body = rest if mode != 1 else _with_checksums(rest)
+    if mode == 2:  # the good file, with one stretch exchanged
+        at = int.from_bytes(rest[:2], "big") % len(_GOOD)
+        body = _GOOD[:at] + rest[2:] + _GOOD[at + len(rest[2:]) :]
+    (_DIRECTORY / _NAME).write_bytes(body)
+    loaded = SegmentFiles(_DIRECTORY, IDENTITY, segment_len=COUNT).load(STORED, fetch)
+    assert loaded.index.count == COUNT
+    found = loaded.index.search(fetch(1), COUNT, None)
+    assert sorted(ordinal for ordinal, _ in found) == list(range(COUNT))
+    if loaded.rejected:
+        assert [name.name for name in _DIRECTORY.iterdir()] == []
+        assert found[0] == (1, 1.0)
+
+
+def _with_checksums(rest: bytes) -> bytes:
+    """A file whose checksums fit its ordinals and vectors, whatever those are."""
+    names, rows = rest[: 8 * COUNT], rest[8 * COUNT :]
+    header = msgspec.json.encode(
+        {
+            "incarnation": IDENTITY.incarnation,
+            "embedder_id": IDENTITY.embedder_id,
+            "dimension": DIMENSION,
+            "first": 0,
+            "last": COUNT - 1,
+            "count": COUNT,
+            "ordinals_sha256": hashlib.sha256(names).hexdigest(),
+            "body_sha256": hashlib.sha256(rows).hexdigest(),
+        }
+    )
+    return b"\x01" + len(header).to_bytes(4, "big") + header + names + rows

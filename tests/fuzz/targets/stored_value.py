@@ -1,0 +1,70 @@
+"""Stored values: framed, or refused; a payload is a record of its table, or no msgpack of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from policy.model import MemoryStatus
+from storage import codec
+from storage.errors import StoreCorrupt
+from storage.rows import history_of, memory_of
+from tests.fuzz.choices import Choices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORDS = (
+    b"\x01",
+    b"\x94",
+    b"\xdc\x00\x14",
+    b"create",
+    b"update",
+    b"L3",
+    b"unknown",
+    b"unjoined",
+    b"live",
+)
+TABLE, KEY = b"rows", b"\0" * 8
+_DECODERS: tuple[Callable[[bytes], Any], ...] = (
+    codec.decode_row,
+    codec.decode_header,
+    codec.decode_id,
+    codec.decode_nonce,
+    codec.decode_trust,
+    codec.decode_held,
+    codec.decode_intercept,
+    codec.decode_evidence,
+    codec.decode_key,
+    codec.decode_anchor,
+)
+
+
+def check(data: bytes) -> None:
+    choices = Choices(data)
+    if choices.byte() % 2:
+        value = choices.rest()
+        try:
+            payload = codec.unframe(TABLE, KEY, value)
+        except StoreCorrupt:
+            return
+        assert codec.frame(TABLE, KEY, payload) == value
+        return
+    decode = choices.pick(_DECODERS)
+    try:
+        record = decode(choices.rest())
+    except (msgspec.MsgspecError, UnicodeError):
+        return
+    encoded = codec.encode(record)
+    assert codec.encode(decode(encoded)) == encoded
+    if isinstance(record, codec.Row):
+        _check_row(record)
+
+
+def _check_row(row: codec.Row) -> None:
+    try:
+        memory_of(row, MemoryStatus.LIVE)
+        history_of([row])
+    except StoreCorrupt:
+        return
