@@ -26,6 +26,7 @@ FAILURES_LEN_MAX: Final = 1_000
 _PRINTABLE_FIRST, _PRINTABLE_LAST = " ", "~"
 
 _UNAUTHORIZED: Final = 401
+_DECIDED: Final = frozenset({"admit", "hold", "reject"})
 _Result = TypeVar("_Result")
 
 
@@ -96,6 +97,26 @@ def none_landed(
         "results": [item_shape(item) for item in items[:FAILURES_LEN_MAX]],
     }
     return reply(body, 422, phrase=phrase(f"{head}; {tail}; do not retry"))
+
+
+def captured(items: tuple[WrittenItem, ...]) -> Shape | None:
+    """What came of a conversation that was to be looked through; None where that is not known.
+
+    Nobody reads this answer: the agent sent the turn in the background. Mem0 answers 200 with what
+    it took from it, which may be nothing. A failure here would count towards an agent's decision
+    that its memory is down, so that a text which is refused would cost it the memory as well. What
+    is not stored is therefore not in `results`, where agents count, and stands beside it.
+    """
+    if any(item.decision not in _DECIDED for item in items):
+        return None
+    refusals = [item_shape(item) for item in items if item.decision != "admit"]
+    if not refusals:
+        return None
+    done = len(items) - len(refusals)
+    return {
+        "message": f"Stored {done} of {len(items)} messages, see refused",
+        "refused": refusals[:FAILURES_LEN_MAX],
+    }
 
 
 def added_extras(note: Note) -> Shape:

@@ -41,6 +41,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reference: str = ""
     # True where the client asked for extraction by a model, which this store does not run.
     inferred: bool = False
+    # True where it asked for that in so many words, of what a person and an assistant said.
+    conversation: bool = False
 
     def text(self) -> str:
         """The form in which an operation carries it."""

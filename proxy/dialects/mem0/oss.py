@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 from proxy.dialects.mem0 import reads, writes
 from proxy.dialects.mem0.answers import (
     added_extras,
+    captured,
     counted,
     expect,
     item_shape,
+    landed,
     none_landed,
     refused,
     written,
@@ -161,6 +163,10 @@ def _delete_entity(call: Call) -> Operation:
 
 
 def _encode_written(note: Note, items: tuple[WrittenItem, ...], answering: Answering) -> HttpReply:
+    refusals = captured(items) if note.conversation else None
+    if refusals is not None:
+        results = [_added(item) for item in landed(items)]
+        return reply({"results": results, **refusals, **added_extras(note)})
     refusal = none_landed(items, answering, NOT_FOUND)
     if refusal is not None:
         return refusal

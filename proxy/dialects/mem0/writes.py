@@ -81,7 +81,13 @@ def add(call: Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_ID) 
     if not proposals:
         raise MalformedRequest("messages: none of them holds text")
     skipped = tuple(where for where, text in enumerate(texts) if text is None)
-    note = Note(route=route, skipped=skipped, inferred=body.infer is not False)
+    note = Note(
+        route=route,
+        skipped=skipped,
+        inferred=body.infer is not False,
+        conversation=body.infer is True
+        and {"user", "assistant"} <= {message.role for message in messages},
+    )
     return Write(proposals=_with_nonces(proposals, nonce_of(call)), note=note.text())
 
 

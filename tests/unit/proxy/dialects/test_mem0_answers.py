@@ -89,6 +89,60 @@ def test_the_status_tells_what_became_of_a_batch(decisions: list[str], status: i
     assert answer_to_add(*items).status == status
 
 
+SPOKEN = ({"role": "user", "content": CANARY}, {"role": "assistant", "content": CANARY})
+HELD = not_admitted("hold", Reason.CLASS_FLOOR)
+REJECTED = not_admitted("reject", Reason.OVERSIZE)
+
+
+def answer_to_hermes(
+    *items: WrittenItem, infer: object = True, messages: object = SPOKEN
+) -> HttpReply:
+    body = {"messages": messages, "user_id": "alice", "infer": infer}
+    asked = request("POST", "/memories", body, API_KEY)
+    return OSS.encode(asked, OSS.decode(asked), Written(items=items), ANSWERING)
+
+
+@pytest.mark.parametrize("items", [(HELD, HELD), (REJECTED, HELD), (REJECTED, REJECTED)])
+def test_a_refused_conversation_is_answered_with_nothing_taken_from_it(
+    items: tuple[WrittenItem, ...],
+) -> None:
+    reply = answer_to_hermes(*items)
+    body = object_of(reply)
+    assert (reply.status, body["results"]) == (200, [])
+    assert body["message"] == "Stored 0 of 2 messages, see refused"
+    refused = msgspec.convert(body["refused"], type=list[dict[str, object]])
+    assert [one["decision"] for one in refused] == [item.decision for item in items]
+    assert CANARY not in reply.body.decode()
+
+
+def test_of_a_conversation_only_what_landed_counts_as_a_result() -> None:
+    reply = answer_to_hermes(admitted(memory(text="kept")), HELD)
+    assert reply.status == 200
+    assert [one["memory"] for one in results_of(reply)] == ["kept"]
+    assert object_of(reply)["message"] == "Stored 1 of 2 messages, see refused"
+    assert "refused" not in object_of(answer_to_hermes(admitted(memory()), admitted(memory())))
+
+
+@pytest.mark.parametrize("infer", [False, None])
+def test_a_write_that_names_its_text_is_never_quiet(infer: object) -> None:
+    assert answer_to_hermes(HELD, HELD, infer=infer).status == 422
+    assert answer_to_hermes(HELD, infer=True, messages=SPOKEN[:1]).status == 422
+    assert answer_to_hermes(HELD, infer=True, messages=CANARY).status == 422
+
+
+def test_a_conversation_that_could_not_be_decided_is_a_failure() -> None:
+    undecided = not_admitted("error", Reason.GATE_UNAVAILABLE)
+    assert answer_to_hermes(undecided, undecided).status == 503
+    assert answer_to_hermes(undecided, HELD).status == 422
+
+
+def test_the_platform_answers_a_refused_conversation_with_the_reason() -> None:
+    body = {"messages": SPOKEN, "user_id": "alice", "infer": True}
+    asked = request("POST", "/v3/memories/add/", body)
+    items = Written(items=(HELD, HELD))
+    assert PLATFORM.encode(asked, PLATFORM.decode(asked), items, ANSWERING).status == 422
+
+
 def test_a_mixed_refusal_is_told_as_rejected_and_not_as_held() -> None:
     hold = not_admitted("hold", Reason.CLASS_FLOOR)
     reply = answer_to_add(hold, not_admitted("reject", Reason.OVERSIZE))

@@ -313,7 +313,7 @@ def test_deleting_an_entity_deletes_what_is_filed_under_it(version: str) -> None
         ("PATCH", f"/v1/memories/{FIRST_ID}/"),
         ("PUT", "/v3/memories/add/"),
         ("POST", "/v2/profiles/settings/"),
-        ("DELETE", "/v1/entities/user/alice/"),
+        ("DELETE", "/v3/entities/user/alice/"),
         ("PURGE", "/v1/memories/"),
     ],
 )
