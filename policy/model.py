@@ -34,8 +34,14 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
 
 
+# `object.__hash__` in the three enums below: members are single objects, and the hash that `Enum`
+# computes in Python was asked for two dozen times per verdict.
+
+
 class SourceKind(enum.Enum):
     """Who is accountable for a text, most trusted first (design section 3)."""
+
+    __hash__ = object.__hash__
 
     OPERATOR = "operator"
     USER_INPUT = "user_input"
@@ -63,6 +69,8 @@ _TRUST = {
 class MemoryClass(enum.Enum):
     """What a memory is able to do to the agent, most powerful first."""
 
+    __hash__ = object.__hash__
+
     L1 = "L1"  # policy: directives that steer the agent
     L2 = "L2"  # identity, preference, procedure
     L3 = "L3"  # knowledge
@@ -79,6 +87,8 @@ _POWER = {MemoryClass.L1: 4, MemoryClass.L2: 3, MemoryClass.L3: 2, MemoryClass.L
 
 class ChangeKind(enum.Enum):
     """What a candidate would do to memory."""
+
+    __hash__ = object.__hash__
 
     CREATE = "create"
     UPDATE = "update"

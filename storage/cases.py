@@ -12,7 +12,7 @@ from storage.interfaces import Outcome
 
 if TYPE_CHECKING:
     from policy.facts import Approval, InterceptRecord
-    from policy.model import Candidate
+    from policy.model import Candidate, Memory
     from policy.trust import TrustState
     from storage.codec import FirstOutcome, HeldRow
     from storage.interfaces import Submission
@@ -67,8 +67,15 @@ def evidence_of(submission: Submission) -> HeldEvidence:
     )
 
 
-def outcome_of(first: FirstOutcome, trust: TrustState, *, replayed: bool = False) -> Outcome:
-    """The answer that a recorded outcome stands for, without its memory."""
+def outcome_of(
+    first: FirstOutcome,
+    trust: TrustState,
+    *,
+    memory: Memory | None = None,
+    replayed: bool = False,
+    gate_us: int = 0,
+) -> Outcome:
+    """The answer that a recorded outcome stands for."""
     return Outcome(
         candidate_id=first.candidate_id,
         decision=first.decision,
@@ -81,7 +88,8 @@ def outcome_of(first: FirstOutcome, trust: TrustState, *, replayed: bool = False
         structural=first.structural,
         version=first.version,
         leaf_index=first.leaf_index,
-        memory=None,
+        memory=memory,
         trust=trust,
         replayed=replayed,
+        gate_us=gate_us,
     )

@@ -8,6 +8,7 @@ msgpack arrays; a field is only ever appended, with a default.
 
 from __future__ import annotations
 
+import struct
 from hashlib import blake2b
 from typing import Final
 
@@ -40,6 +41,7 @@ _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN
 KEY_LEN_MAX: Final = 16
 NO_ORDINAL: Final = -1
+_ORDINAL: Final = struct.Struct(">Q").pack
 
 
 def frame(table: bytes, key: bytes, payload: bytes) -> bytes:
@@ -64,7 +66,7 @@ def unframe(table: bytes, key: bytes, value: bytes) -> bytes:
 
 def ordinal_key(ordinal: int) -> bytes:
     """Big-endian, so that LMDB's byte order is the numeric one."""
-    return ordinal.to_bytes(8, "big")
+    return _ORDINAL(ordinal)
 
 
 class StoreHeader(msgspec.Struct, frozen=True, array_like=True):

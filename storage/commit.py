@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from storage.codec import NO_ORDINAL, IdRecord, Kept, Row, encode, ordinal_key
 from storage.errors import StalePermit
 from storage.interfaces import Decision
 from storage.lmdb_store import IDS, ROWS, VECTORS
+from storage.randomness import random_bytes
 from storage.rows import read_id, read_row, text_of
 
 if TYPE_CHECKING:
@@ -80,9 +80,11 @@ class Committer:
         """
         self._verify(permit, judged, epoch)
         candidate = judged.candidate
+        minted = candidate.memory_id is None
         memory_id = candidate.memory_id or _minted()
         name = self._names.memory(candidate.tenant, memory_id)
-        known = read_id(change.draft, name)
+        # Nothing is stored under 122 random bits that were drawn a moment ago.
+        known = None if minted else read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
         if not _reachable(candidate.change, known, stored):
             raise StalePermit("the memory to change is gone")
@@ -253,7 +255,7 @@ def _approver(judged: Judged) -> PrincipalId | None:
 
 def _minted() -> MemoryId:
     """A random UUID (RFC 9562, version 4)."""
-    raw = bytearray(os.urandom(16))
+    raw = bytearray(random_bytes(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
     digits = raw.hex()

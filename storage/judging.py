@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +27,7 @@ from storage.first_outcomes import FirstOutcomes
 from storage.gathering import Gatherer, Known
 from storage.interfaces import Decision, Outcome
 from storage.lmdb_store import HELD, NONCES, TOKENS
+from storage.randomness import random_bytes
 from storage.rows import memory_of
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Judge:
         docket = _Docket(
             case=case,
             candidate=staged_candidate(case),
-            salt=case.held.salt if case.held else os.urandom(SALT_LEN),
+            salt=case.held.salt if case.held else random_bytes(SALT_LEN),
             intercepted_index=case.held.row.intercepted_index if case.held else NO_ORDINAL,
             nonce_key=nonce_key,
             nonce_state=state,
@@ -296,13 +296,11 @@ class Judge:
             self._unhold(change, submission.candidate_id)
         if first.decision is not Decision.HOLD:
             change.finished.append(submission.candidate_id)
-        return msgspec.structs.replace(
-            outcome_of(first, docket.trust),
-            memory=None
-            if landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
-            else memory_of(landed.row, landed.status, docket.candidate),
-            gate_us=docket.gate_us,
-        )
+        gone = landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
+        memory = None
+        if landed is not None and not gone:
+            memory = memory_of(landed.row, landed.status, docket.candidate)
+        return outcome_of(first, docket.trust, memory=memory, gate_us=docket.gate_us)
 
     def deny(
         self,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from typing import TYPE_CHECKING, Final
 
 import lmdb
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from policy.model import CandidateId
 from policy.verdict import InvariantBroken
 from storage.errors import StoreLocked, StoreUnavailable
+from storage.randomness import random_bytes
 from storage.statedir import DIRECTORY_MODE, FILE_MODE, fsync_directory, write_durably
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Staging:
                 for candidate_id in litter:
                     txn.delete(_key(candidate_id, _CANONICAL))
                 for candidate_id, canonical in items:
-                    key = secrets.token_bytes(_KEY_LEN)
+                    key = random_bytes(_KEY_LEN)
                     self._keys[candidate_id] = key
                     sealed = _seal(key, _key(candidate_id, _CANONICAL), canonical)
                     txn.put(_key(candidate_id, _CANONICAL), sealed)
@@ -272,7 +272,7 @@ def _key(candidate_id: CandidateId, part: bytes) -> bytes:
 
 
 def _seal(key: bytes, name: bytes, data: bytes) -> bytes:
-    nonce = os.urandom(_NONCE_LEN)
+    nonce = random_bytes(_NONCE_LEN)
     return nonce + AESGCM(key).encrypt(nonce, data, name)
 
 

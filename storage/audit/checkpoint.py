@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -92,13 +93,18 @@ class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}+{self.key_id.hex()}+{_encoded(_ED25519 + self.public_key)}"
 
 
+@lru_cache(maxsize=4)
+def _key_of(name: str, private_key: Ed25519PrivateKey) -> VerifierKey:
+    return VerifierKey.of(name, private_key)
+
+
 def sign_note(text: str, name: str, private_key: Ed25519PrivateKey) -> bytes:
     """A note with one signature. Ed25519 is deterministic, so equal input gives equal bytes.
 
     Raises:
         ValueError: The text cannot be a note's, or the name a key's.
     """
-    key = VerifierKey.of(name, private_key)
+    key = _key_of(name, private_key)
     if not text.endswith("\n") or _has_control(text):
         raise ValueError("a note's text ends in a newline and has no control characters")
     body = text.encode()

@@ -109,6 +109,8 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 # Ids are hex text in memory and raw bytes on disk: half the size, and most of a leaf is ids.
 # Position 0 is the tag.
 _HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1,), 3: ()}
+_RAW: Final = (bytes,)
+_FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
 _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: ()}
 
 
@@ -138,13 +140,13 @@ def encode_leaf(leaf: Leaf) -> bytes:
     Raises:
         InvariantBroken: The leaf is longer than any leaf may be.
     """
-    fields: list[Any] = msgspec.to_builtins(leaf, builtin_types=(bytes,))
+    fields: list[Any] = msgspec.to_builtins(leaf, builtin_types=_RAW)
     tag = fields[0]
     for at in _HEX_AT[tag]:
         fields[at] = _packed_hex(fields[at])
     for at in _UUID_AT[tag]:
         fields[at] = _packed_uuid(fields[at])
-    data = bytes((LEAF_FORMAT,)) + _ENCODER.encode(fields)
+    data = _FORMAT_BYTE + _ENCODER.encode(fields)
     if len(data) > LEAF_LEN_MAX:
         raise InvariantBroken("an audit leaf is bounded; content has no place in it")
     return data
