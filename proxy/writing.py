@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from policy.facts import AnchorProbe
     from policy.labels import Reading
-    from policy.model import Principal, SourceKind
+    from policy.model import Principal, SourceKind, Tenant
     from policy.ruleset import Ruleset
     from proxy.budgets import Budgets
     from proxy.evidence import Shadow
@@ -57,6 +57,14 @@ class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
     submission: Submission
     trace: TraceContext
     started_ns: int
+
+
+class _Prepared(NamedTuple):
+    """A proposal that can become a candidate, with the lowest label of its sources."""
+
+    proposal: Proposal
+    vector: bytes
+    lineage: SourceKind | None
 
 
 class Writing:
@@ -98,16 +106,16 @@ class Writing:
                 limits.writes_per_window_max,
                 self._out.now_ms(),
             )
-        vectors = self._vectors(proposals)
+        # Whatever is malformed shows here: once a chunk is judged, its writes cannot be taken back.
+        prepared = [
+            _Prepared(proposal, vector, self._lineage(principal.tenant, proposal))
+            for proposal, vector in zip(proposals, self._vectors(proposals), strict=True)
+        ]
         items: list[WrittenItem | StorageError] = []
-        for start in range(0, len(proposals), CHUNK_LEN):
+        for start in range(0, len(prepared), CHUNK_LEN):
             chunk = [
-                self._intercept(principal, proposal, vector, trace, alone=len(proposals) == 1)
-                for proposal, vector in zip(
-                    proposals[start : start + CHUNK_LEN],
-                    vectors[start : start + CHUNK_LEN],
-                    strict=True,
-                )
+                self._intercept(principal, one, trace, alone=len(prepared) == 1)
+                for one in prepared[start : start + CHUNK_LEN]
             ]
             items.extend(await self._verdicts(chunk, dialect))
         failures = [item for item in items if isinstance(item, StorageError)]
@@ -143,12 +151,12 @@ class Writing:
     def _intercept(
         self,
         principal: Principal,
-        proposal: Proposal,
-        vector: bytes,
+        prepared: _Prepared,
         trace: TraceContext,
         *,
         alone: bool,
     ) -> _Intercepted | WrittenItem:
+        proposal, vector, lineage = prepared
         started_ns = self._out.clock_ns()
         if self._absent(principal, proposal):
             return _missing(proposal)
@@ -163,7 +171,7 @@ class Writing:
             candidate=candidate,
             canonical=canonical,
             digest=digest_of(canonical),
-            provenance=derive_provenance(principal, candidate, self._lineage(candidate)),
+            provenance=derive_provenance(principal, candidate, lineage),
             intercepted_at_ms=now_ms,
             reading=reading,
             token=token.state,
@@ -212,11 +220,11 @@ class Writing:
             vector_sha256=hashlib.sha256(proposal.vector).hexdigest() if proposal.vector else None,
         )
 
-    def _lineage(self, candidate: Candidate) -> SourceKind | None:
+    def _lineage(self, tenant: Tenant, proposal: Proposal) -> SourceKind | None:
         """The lowest label among the memories this one says it derives from."""
         lowest: SourceKind | None = None
-        for memory_id in candidate.derived_from:
-            memory = self._reader.get(candidate.tenant, MemoryId(memory_id))
+        for memory_id in proposal.derived_from:
+            memory = self._reader.get(tenant, MemoryId(memory_id))
             if memory is None:
                 raise MalformedRequest("derived_from: names a memory that is not there")
             if lowest is None or memory.source.trust < lowest.trust:

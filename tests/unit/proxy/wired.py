@@ -1,0 +1,73 @@
+"""The interceptor over a real store and embedder, with clock and ids in the test's hands."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from proxy.budgets import Budgets, Topics
+from proxy.evidence import Shadow
+from proxy.surroundings import Surroundings
+from proxy.tokens import TokenVerifier
+from proxy.writing import Gatherers, Writing
+from storage.embedded import EmbeddedStore, open_embedded
+from storage.embedding import resolve_embedder
+from telemetry.events import Event, TraceContext
+from tests.unit.storage.opening import RULESET, Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from policy.gate import Gate
+    from storage.interfaces import Embedder
+
+NOW_MS = 1_750_000_000_000
+TRACE = TraceContext(trace_id="0a" * 16, span_id="0b" * 8)
+
+
+class Wired(NamedTuple):
+    """The parts that a request passes, and what they told."""
+
+    store: EmbeddedStore
+    embedder: Embedder
+    surroundings: Surroundings
+    writing: Writing
+    events: list[Event]
+
+
+@contextmanager
+def wired(root: Path, gate: Gate, embedder: str = "static") -> Generator[Wired]:
+    """An interceptor in front of an open store."""
+    bench = Bench(root)
+    model = resolve_embedder(embedder)
+    store = open_embedded(
+        state=bench.state,
+        checkpoint=bench.checkpoint,
+        gate=gate,
+        ruleset=RULESET,
+        embedder_id=model.embedder_id,
+        dimension=model.dimension,
+        clock=bench.clock,
+    )
+    numbers = itertools.count(1)
+    events: list[Event] = []
+    surroundings = Surroundings(
+        clock_ns=lambda: NOW_MS * 1_000_000,
+        random_hex=lambda count: f"{next(numbers):0{2 * count}x}",
+        record=events.append,
+    )
+    public = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
+    gatherers = Gatherers(
+        embedder=model,
+        shadow=Shadow(store.reader, model),
+        budgets=Budgets(Topics(model.dimension), RULESET.budgets.window_s * 1_000),
+        tokens=TokenVerifier(public, store.reader),
+        ruleset=lambda: store.ruleset,
+    )
+    writing = Writing(store.writer, store.reader, gatherers, surroundings)
+    yield Wired(store, model, surroundings, writing, events)
+    store.close()
