@@ -195,12 +195,22 @@ def test_keys_are_rotated_and_revoked_at_once(place: Place) -> None:
 
 
 def test_anchors_hold_what_contradicts_them(place: Place) -> None:
-    with place.running():
+    contradicting = "Refunds are possible within 60 days."
+    with place.running() as sidecar:
+        operator = sidecar.key("operator")
+        before = sidecar.write(operator, text=contradicting, **L1)
         put = place.command(
             *("anchor", "put", "Refunds are possible within 30 days."),
             *("--question", "How long can I return an item?", "--id", "refunds", "--json"),
         )
         listed = place.command("anchor", "list", "--json").data["anchors"]
+        after = sidecar.write(operator, text=contradicting, **L1)
+        unrelated = sidecar.write(operator, text="The office opens at nine.", **L1)
+        held = place.command("review", "list", "--json").data["held"]
 
+    assert before[0] == 201, "control: without the anchor it lands"
     assert put.code == 0, put.err
     assert [anchor["anchor_id"] for anchor in listed] == ["refunds"]
+    assert (after[0], after[1]["reason"]) == (202, "contradicts_anchor")
+    assert unrelated[0] == 201, "control: what contradicts nothing still lands"
+    assert [item["reason"] for item in held] == ["contradicts_anchor"]
