@@ -26,7 +26,7 @@ Routes, all under `/api/v1`, operators only. Errors are problem details (RFC 945
     GET  /audit/checkpoint                         -> CheckpointView
     GET  /policy                                   -> PolicyView
     POST /policy/explain         ExplainRequest    -> ExplainView
-    POST /check -> CheckView;  POST /compact -> CompactView
+    POST /check -> CheckView;  POST /compact -> CompactView; more in `proxy.upkeep_wire`
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     bytes_quota: int
     writable: bool
     reason: str | None
+    observing: bool
 
 
 class MemoryView(msgspec.Struct, frozen=True, kw_only=True):

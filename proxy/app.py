@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.gate import GATE, Gate
+from policy.gate import GATE, Gate, UnsafeObservingGate
 from policy.model import PrincipalId
-from policy.ruleset import RulesetError, parse_ruleset
 from proxy.auth import Authenticator, NewKey, first_keys
 from proxy.budgets import Budgets, Topics
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
@@ -24,7 +23,9 @@ from proxy.fronts.admin import AdminFront, admin_routes
 from proxy.fronts.health import Health, HealthFront, HealthHosts
 from proxy.fronts.memory import MemoryFront, routes_of
 from proxy.intake import HostRules
+from proxy.observing import HEADER, warned
 from proxy.operate import Operate, OperateParts
+from proxy.rules import MEM0, Rules, parse_rules
 from proxy.server import Listener, tls_context
 from proxy.session import Session
 from proxy.surroundings import RandomPool, Surroundings
@@ -34,6 +35,7 @@ from proxy.writing import Gatherers, Writing
 from storage.audit_reading import EmbeddedAudit
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.embedding import resolve_embedder
+from storage.objections import Objections
 from telemetry.events import StoreGauges
 from telemetry.facade import Telemetry
 
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 START: Final = PrincipalId("mnemogate:start")
 READ_THREADS: Final = 2
 ADMIN_SOCKET: Final = "admin.sock"
-MEM0: Final = "mem0"
 
 
 def no_failpoint(_name: str) -> None:
@@ -84,6 +85,7 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     halted: asyncio.Event
     # To be called after a change of keys that did not go through the operator API.
     keys_changed: Callable[[], None]
+    rules: Rules
 
 
 SHIPPED: Final = Composition()
@@ -101,7 +103,8 @@ async def compose(
         StorageError: The state directory cannot be opened.
         OSError: An address cannot be bound.
     """
-    ruleset = _ruleset(settings)
+    text = settings.ruleset_text()
+    ruleset = parse_rules(text)
     embedder = resolve_embedder(settings.embedder)
     async with AsyncExitStack() as stack:
         store = await asyncio.to_thread(_open_store, settings, composition, ruleset, embedder)
@@ -118,10 +121,18 @@ async def compose(
         executor = stack.enter_context(
             ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
         )
-        parts = _Parts(settings, composition, store, embedder, surroundings, executor)
+        rules = Rules(
+            text,
+            read=settings.ruleset_text,
+            writer=store.writer,
+            in_force=lambda: store.ruleset,
+        )
+        ground = _Ground(settings=settings, composition=composition, store=store, embedder=embedder)
+        parts = _Parts(ground, surroundings, executor, rules)
         memory_front = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
         health = Health(store.reader.status, _Scrape(store, telemetry))
         admin_front = AdminFront(Operate(parts.operate), parts.authenticator, health, halted.set)
+        await stack.enter_async_context(warned(observing=settings.observe and composition.listen))
         listening = _Listening(settings, surroundings, halted)
         data, admin = await listening.open(stack, memory_front, admin_front, composition)
         health_address = await listening.open_health(stack, health, composition)
@@ -134,14 +145,8 @@ async def compose(
             telemetry=telemetry,
             halted=halted,
             keys_changed=parts.authenticator.invalidate,
+            rules=rules,
         )
-
-
-def _ruleset(settings: Settings) -> Ruleset:
-    ruleset = parse_ruleset(settings.ruleset_text())
-    if MEM0 not in ruleset.classes:
-        raise RulesetError(f"classes.{MEM0}: missing; the dialect needs a class map")
-    return ruleset
 
 
 def _open_store(
@@ -150,14 +155,21 @@ def _open_store(
     return open_embedded(
         state=settings.state,
         checkpoint=settings.checkpoint,
-        gate=composition.gate,
+        gate=_gate(settings, composition),
         ruleset=ruleset,
         embedder_id=embedder.embedder_id,
         dimension=embedder.dimension,
         clock=lambda: composition.clock_ns() // 1_000_000,
         failpoint=composition.failpoint,
-        options=EmbeddedOptions(quota_bytes=settings.quota_bytes),
+        options=EmbeddedOptions(quota_bytes=settings.quota_bytes, adopts_mode=composition.listen),
     )
+
+
+def _gate(settings: Settings, composition: Composition) -> Gate:
+    # A command on a stopped state directory serves no agent that anything could change for.
+    if settings.observe and composition.listen:
+        return UnsafeObservingGate(composition.gate)
+    return composition.gate
 
 
 def _dialects(store: EmbeddedStore) -> tuple[Dialect, ...]:
@@ -178,28 +190,37 @@ async def _first_keys(
     return first.shown
 
 
+class _Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What everything else is built on."""
+
+    settings: Settings
+    composition: Composition
+    store: EmbeddedStore
+    embedder: Embedder
+
+
 class _Parts:
     """The objects between the store and the fronts."""
 
     def __init__(
         self,
-        settings: Settings,
-        composition: Composition,
-        store: EmbeddedStore,
-        embedder: Embedder,
+        ground: _Ground,
         surroundings: Surroundings,
         executor: ThreadPoolExecutor,
+        rules: Rules,
     ) -> None:
+        settings, store, embedder = ground.settings, ground.store, ground.embedder
         self.authenticator = Authenticator(
             store.reader.keys, settings.bindings, surroundings.now_ms
         )
         signer = TokenSigner(store.secrets.token_key)
         shadow = Shadow(store.reader, embedder)
-        window_ms = store.ruleset.budgets.window_s * 1_000
         gatherers = Gatherers(
             embedder=embedder,
             shadow=shadow,
-            budgets=Budgets(Topics(embedder.dimension), window_ms),
+            budgets=Budgets(
+                Topics(embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
+            ),
             tokens=TokenVerifier(signer.public_key, store.reader),
             ruleset=lambda: store.ruleset,
         )
@@ -214,12 +235,13 @@ class _Parts:
             writer=store.writer,
             reader=store.reader,
             audit=EmbeddedAudit(store.lmdb, store.log_verifier),
+            objections=Objections(store.lmdb),
             session=self.session,
             signer=signer,
             authenticator=self.authenticator,
-            explainer=Explainer(gate=composition.gate, probe=_TextProbe(shadow, embedder)),
-            ruleset=lambda: store.ruleset,
-            ruleset_text=settings.ruleset_text,
+            # What an enforcing gate would say, in observe mode as well.
+            explainer=Explainer(gate=ground.composition.gate, probe=_TextProbe(shadow, embedder)),
+            rules=rules,
             surroundings=surroundings,
         )
 
@@ -258,6 +280,7 @@ class _Scrape:
                 bytes_used=status.bytes_used,
                 bytes_quota=status.bytes_quota,
                 writable=status.writable,
+                observing=status.observing,
             )
         )
         levels: dict[str, int] = {}
@@ -323,6 +346,7 @@ class _Listening:
             rules=rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
             surroundings=self._surroundings,
             halt=self._halted.set,
+            headers=(HEADER,) if settings.observe else (),
         )
         stack.push_async_callback(listener.close)
         return listener

@@ -14,6 +14,8 @@ import numpy as np
 from policy.facts import BudgetState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from policy.model import Candidate, PrincipalId
@@ -63,7 +65,8 @@ class _Account:
 class Budgets:
     """Counts writes per principal in a sliding window, and per topic cell in the same window."""
 
-    def __init__(self, topics: Topics, window_ms: int) -> None:
+    def __init__(self, topics: Topics, window_ms: Callable[[], int]) -> None:
+        """`window_ms` is asked each time: a reload of the ruleset may change it."""
         self._topics = topics
         self._window_ms = window_ms
         self._accounts: OrderedDict[PrincipalId, _Account] = OrderedDict()
@@ -79,11 +82,12 @@ class Budgets:
         """
         window = self._current(principal_id, now_ms)
         if len(window) + count > limit:
-            raise RateLimited(retry_after_s=max(1, self._window_ms // 1_000))
+            raise RateLimited(retry_after_s=max(1, self._window_ms() // 1_000))
 
     def _current(self, principal_id: PrincipalId, now_ms: int) -> deque[int]:
         window = self._account(principal_id).window
-        while window and window[0] <= now_ms - self._window_ms:
+        since_ms = now_ms - self._window_ms()
+        while window and window[0] <= since_ms:
             window.popleft()
         return window
 
@@ -112,7 +116,7 @@ class Budgets:
 
     def _topic(self, account: _Account, vector: bytes, now_ms: int) -> int:
         cell = self._topics.cell(vector)
-        window = now_ms // self._window_ms
+        window = now_ms // self._window_ms()
         then, count = account.cells.get(cell, (window, 0))
         if then != window:
             count = 0

@@ -57,12 +57,10 @@ from proxy.operator_views import (
     trust_view,
 )
 from proxy.responses import NotFound
+from proxy.upkeep_wire import ObservedList, ObservedView, PolicyReloadView
 from storage.interfaces import Anchor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from policy.ruleset import Ruleset
     from proxy.admin_wire import (
         AnchorRequest,
         ExplainRequest,
@@ -71,9 +69,11 @@ if TYPE_CHECKING:
     from proxy.auth import Authenticator
     from proxy.explain import Explainer
     from proxy.fronts.memory import Performs
+    from proxy.rules import Rules
     from proxy.surroundings import Surroundings
     from proxy.tokens import TokenSigner
     from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
+    from storage.objections import Objections
     from telemetry.events import TraceContext
 
 DIALECT = "admin"
@@ -85,13 +85,12 @@ class OperateParts(msgspec.Struct, frozen=True, kw_only=True):
     writer: MemoryWriter
     reader: MemoryReader
     audit: AuditReader
+    objections: Objections
     session: Performs
     signer: TokenSigner
     authenticator: Authenticator
     explainer: Explainer
-    ruleset: Callable[[], Ruleset]
-    # The TOML text that the ruleset in force was parsed from.
-    ruleset_text: Callable[[], str]
+    rules: Rules
     surroundings: Surroundings
 
 
@@ -126,6 +125,22 @@ class Operate:
             total=page.total,
             offset=offset,
             memories=tuple(memory_view(memory) for memory in page.memories),
+        )
+
+    async def observed(self, tenant: Tenant) -> ObservedList:
+        """Memories that observe mode let in over an objection."""
+        found = await asyncio.to_thread(self._parts.objections.find, tenant)
+        return ObservedList(
+            observed=tuple(
+                ObservedView(
+                    memory=memory_view(one.memory),
+                    decision=one.decision,
+                    reason=one.reason.value if one.reason else None,
+                    step=one.step,
+                    leaf_index=one.leaf_index,
+                )
+                for one in found
+            )
         )
 
     def memory(self, tenant: Tenant, memory_id: MemoryId) -> MemoryView:
@@ -258,13 +273,22 @@ class Operate:
 
     def policy(self) -> PolicyView:
         """The ruleset in force."""
-        rules = self._parts.ruleset()
-        return PolicyView(digest=rules.digest, epoch=rules.epoch, text=self._parts.ruleset_text())
+        in_force = self._parts.rules.in_force()
+        return PolicyView(digest=in_force.digest, epoch=in_force.epoch, text=self._parts.rules.text)
+
+    async def reload_policy(self, by: Principal, digest: str | None) -> PolicyReloadView:
+        """Put the ruleset's file in force as it is now.
+
+        Raises:
+            RulesetRefused: It cannot be used; the rules before stay in force.
+        """
+        done = await self._parts.rules.reload(by.principal_id, digest)
+        return PolicyReloadView(digest=done.digest, epoch=done.epoch, changed=done.changed)
 
     def explain(self, asked: ExplainRequest) -> ExplainView:
         """What the gate would say; nothing is staged, logged or stored."""
         now_ms = self._parts.surroundings.now_ms()
-        return self._parts.explainer.explain(asked, self._parts.ruleset(), now_ms)
+        return self._parts.explainer.explain(asked, self._parts.rules.in_force(), now_ms)
 
     async def check(self) -> CheckView:
         """Walk the whole store, in a thread."""

@@ -17,6 +17,7 @@ from proxy.budgets import RateLimited
 from proxy.dialects.operation import MalformedRequest, Refusal, UnknownWrite
 from proxy.dialects.problem import PROBLEM_TYPE, problem
 from proxy.observations import observation_for
+from proxy.rules import RulesetRefused
 from storage.errors import (
     OutcomeUnknown,
     StorageError,
@@ -116,6 +117,9 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             return refuse(403, "not_operator: this needs an operator's credential")
         case NotFound():
             return refuse(404, error.detail)
+        case RulesetRefused():
+            # It names lines and keys of an operator's own file, to the operator alone.
+            return refuse(409, f"ruleset_refused: {error}")
         case UnknownCandidate():
             return refuse(404, "no candidate of that id is held")
         case UnknownLeaf():

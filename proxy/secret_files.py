@@ -6,7 +6,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
-from proxy.setting_table import BadValue, Secret, secret
+from proxy.setting_values import BadValue, Secret, secret
 
 if TYPE_CHECKING:
     from pathlib import Path

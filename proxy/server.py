@@ -106,7 +106,10 @@ class Listener:
         rules: HostRules,
         surroundings: Surroundings,
         halt: Callable[[], None],
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
+        """`headers` are added to every answer."""
+        self._headers = headers
         self._front = front
         self._limits = limits
         self._rules = rules
@@ -206,7 +209,7 @@ class Listener:
                 error_type=answered.error_type,
             )
         )
-        response = _response(answered.reply, trace, answering)
+        response = _response(answered.reply, trace, answering, self._headers)
         if answered.route == REFUSED_ROUTE or not request.content.is_eof():
             # After a request that could not be read in one way only, or whose body was left, what
             # follows on the connection must not be read as the next one.
@@ -262,8 +265,14 @@ def _peer(request: BaseRequest) -> Peer:
     return connection.peer or peer_of(None)
 
 
-def _response(reply: HttpReply, trace: TraceContext, answering: Answering) -> web.Response:
+def _response(
+    reply: HttpReply,
+    trace: TraceContext,
+    answering: Answering,
+    always: tuple[tuple[str, str], ...],
+) -> web.Response:
     headers = {
+        **dict(always),
         **dict(reply.headers),
         "Content-Type": reply.content_type,
         "Cache-Control": "no-store",

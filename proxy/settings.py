@@ -85,6 +85,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     state: Path
     checkpoint: Path
     ruleset: Path | None
+    observe: bool
+    retention_seconds: float
     embedder: str
     quota_bytes: int
     allowed_hosts: tuple[str, ...]

@@ -72,6 +72,10 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Span) -> Verdi
     candidate = submission.candidate
     claimed = candidate.claimed_source
     memory_id = outcome.memory.memory_id if outcome.memory else candidate.memory_id
+    objection = outcome.objection
+    reason, step = outcome.reason, outcome.step
+    if objection is not None:
+        reason, step = objection.reason, objection.step
     return VerdictRecorded(
         context=span.context,
         operation=_OPERATION[candidate.change],
@@ -79,8 +83,8 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Span) -> Verdi
         started_ns=span.started_ns,
         ended_ns=span.ended_ns,
         decision=outcome.decision.value,
-        reason=outcome.reason.value if outcome.reason else "",
-        step=outcome.step or 0,
+        reason=reason.value if reason else "",
+        step=step or 0,
         memory_class=outcome.memory_class.value,
         source_kind=outcome.source.value,
         claimed_source_kind=claimed.value if claimed else "",
@@ -94,7 +98,8 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Span) -> Verdi
         leaf_index=outcome.leaf_index,
         replayed=outcome.replayed,
         ruleset_epoch=span.epoch,
-        steps=_steps(outcome.passed, outcome.step),
+        steps=_steps(outcome.passed, step),
+        observed="" if objection is None else type(objection).__name__.lower(),
         queued_us=outcome.queued_us,
         gate_us=outcome.gate_us,
         commit_us=outcome.commit_us,

@@ -42,6 +42,7 @@ Result = TypeVar("Result")
 # Deletes and purges may use this much more than the quota: a full store must be able to shrink.
 _REMOVAL_ALLOWANCE: Final = 1.1
 _STAGING_RESERVE_BYTES: Final = 16 * 1024 * 1024
+_OBSERVING: Final = "observe mode: nothing is refused"
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 
@@ -305,7 +306,8 @@ class Engine:
         """What a person should know: why nothing may be written, or what is still to be done."""
         if self.broken is not None:
             return self.broken
-        notes = list(self.remarks.values())
+        notes = [_OBSERVING] if self.observing else []
+        notes += self.remarks.values()
         if self.unerased:
             notes.append("purged bytes are hidden and wait for a compaction")
         return "; ".join(notes) or None

@@ -57,6 +57,9 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     gate_us: int
     commit_us: int
     error_type: str = ""
+    # "hold" | "reject": what an enforcing gate would have answered, with `reason` and `step`, where
+    # an observing one admitted over it.
+    observed: str = ""
     # 0 where it was not noted: then the gate is taken to have ended when the commit began.
     gate_started_ns: int = 0
 
@@ -100,6 +103,7 @@ class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     bytes_used: int
     bytes_quota: int
     writable: bool
+    observing: bool = False
     queue_len: int = 0
 
 

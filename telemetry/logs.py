@@ -162,7 +162,8 @@ def level_of(event: Event) -> int:
         case VerdictRecorded():
             if event.decision == "error":
                 return logging.ERROR
-            return logging.INFO if event.decision == "admit" else logging.WARNING
+            agreed = event.decision == "admit" and not event.observed
+            return logging.INFO if agreed else logging.WARNING
         case ReadServed():
             return logging.WARNING if event.error_type else logging.DEBUG
         case RequestServed():
@@ -232,6 +233,7 @@ def _verdict_fields(event: VerdictRecorded) -> dict[str, Field]:
         "leaf_index": event.leaf_index,
         "epoch": event.ruleset_epoch,
         "replayed": event.replayed,
+        "observed": vocabulary.known(event.observed, vocabulary.DECISIONS),
         "queued_us": event.queued_us,
         "gate_us": event.gate_us,
         "commit_us": event.commit_us,

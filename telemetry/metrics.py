@@ -65,6 +65,11 @@ _COUNTERS: Final = (
         "Candidates judged.",
         ("decision", "reason", "memory_class", "source"),
     ),
+    (
+        "mnemogate_observed",
+        "Candidates that observe mode let in over an objection.",
+        ("decision", "reason", "memory_class", "source"),
+    ),
     ("mnemogate_replays", "Answers given again to a repeated request.", ("decision",)),
     ("mnemogate_requests", "HTTP requests answered.", ("listener", "route", "status")),
     ("mnemogate_reads", "Reads answered.", ("operation", "outcome")),
@@ -172,6 +177,9 @@ class Metrics:
                 self._counters["mnemogate_replays"][(decision,)] += 1
                 return
             self._verdicts[key] += 1
+            if event.observed:
+                observed = vocabulary.known(event.observed, vocabulary.DECISIONS)
+                self._counters["mnemogate_observed"][(observed, *key[1:])] += 1
             self._verdict_durations[decision].add(_seconds(event.started_ns, event.ended_ns))
             self._gate.add(event.gate_us / 1e6)
             self._queue.add(event.queued_us / 1e6)
@@ -236,6 +244,7 @@ class Metrics:
                 ("bytes_used", "Bytes in use of the store.", store.bytes_used),
                 ("bytes_quota", "Bytes the store may use.", store.bytes_quota),
                 ("writable", "1 if the store takes writes.", int(store.writable)),
+                ("observing", "1 in observe mode: nothing is refused.", int(store.observing)),
             ):
                 yield GaugeMetricFamily(f"mnemogate_store_{gauge}", documentation, value=value)
             yield GaugeMetricFamily(

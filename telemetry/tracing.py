@@ -66,7 +66,11 @@ def resource_of(settings: TelemetrySettings) -> Resource:
 
 def is_refusal(event: Event) -> bool:
     """Whether the event is a verdict other than an admit; such an event is always traced."""
-    return isinstance(event, VerdictRecorded) and event.decision != "admit"
+    return isinstance(event, VerdictRecorded) and _objected(event)
+
+
+def _objected(event: VerdictRecorded) -> bool:
+    return event.decision != "admit" or event.observed != ""
 
 
 def is_traced(event: Event) -> bool:
@@ -77,7 +81,7 @@ def is_traced(event: Event) -> bool:
     """
     match event:
         case VerdictRecorded():
-            return event.context.sampled or event.decision != "admit"
+            return event.context.sampled or _objected(event)
         case ReadServed():
             return event.context.sampled
         case RequestServed():
@@ -103,7 +107,7 @@ def spans_of(event: Event, resource: Resource, admit_detail_share: float) -> lis
 
 def is_detailed(event: VerdictRecorded, admit_detail_share: float) -> bool:
     """Whether the verdict gets a child span per step; for an admit, its trace id decides."""
-    if event.decision != "admit":
+    if _objected(event):
         return True
     drawn = int(event.context.trace_id[16:], 16)
     return drawn < int(admit_detail_share * (1 << _SHARE_BITS))
@@ -168,7 +172,9 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
     }
     if event.memory_id:
         attributes["gen_ai.memory.record.id"] = vocabulary.hex_id(event.memory_id)
-    if event.decision != "admit":
+    if event.observed:
+        attributes["mnemogate.observed"] = vocabulary.known(event.observed, vocabulary.DECISIONS)
+    if _objected(event):
         attributes["mnemogate.reason"] = vocabulary.known(event.reason, vocabulary.REASONS)
         attributes["mnemogate.step"] = event.step
     if event.error_type or event.decision == "error":

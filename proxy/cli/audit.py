@@ -95,6 +95,8 @@ def _show(terminal: Terminal, settings: Settings, report: Verification) -> None:
             ("leaves", str(report.leaves)),
             ("rows", str(report.rows)),
             ("version", str(report.version)),
+            ("mode", report.mode),
+            ("observed", f"{report.observed} admitted over an objection, in observe mode"),
             ("root", report.root),
             ("vkey", report.vkey + ("" if report.vkey_pinned else " (from the store itself)")),
         ]

@@ -49,14 +49,22 @@ class Operator:
         self._base_url = base_url
         self.where = where
 
-    async def get(self, path: str, form: type[_Form], **query: str | int | None) -> _Form:
+    async def get(
+        self,
+        path: str,
+        form: type[_Form],
+        *,
+        timeout_s: float = QUICK_S,
+        **query: str | int | None,
+    ) -> _Form:
         """Ask for something; `None` in the query is left out.
 
         Raises:
             CommandFailed: It could not be reached, refused, or answered something else.
         """
         given = {name: value for name, value in query.items() if value is not None}
-        return await self._call("GET", path + (f"?{urlencode(given)}" if given else ""), form)
+        asked = path + (f"?{urlencode(given)}" if given else "")
+        return await self._call("GET", asked, form, timeout_s=timeout_s)
 
     async def post(
         self, path: str, form: type[_Form], body: object = None, *, timeout_s: float = QUICK_S

@@ -23,6 +23,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import block, inert, iso
+from proxy.upkeep_wire import ObservedList
 
 if TYPE_CHECKING:
     import argparse
@@ -37,6 +38,7 @@ class _List(msgspec.Struct, frozen=True, kw_only=True):
     offset: Annotated[int, Meta(ge=0)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     user_id: str | None = None
+    would_refuse: bool = False
 
 
 class _One(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +55,8 @@ class _Purge(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _list(context: Context) -> Exit:
     asked = context.arguments(_List)
+    if asked.would_refuse:
+        return await _list_objected(context, asked.tenant)
     async with operator(context) as api:
         page = await api.get(
             "/memories",
@@ -82,6 +86,32 @@ async def _list(context: Context) -> Exit:
     until = page.offset + len(page.memories)
     more = f"; next: --offset {until}" if until < page.total else ""
     terminal.say(f"{len(page.memories)} of {page.total} in tenant {inert(asked.tenant)}{more}")
+    return Exit.OK
+
+
+async def _list_objected(context: Context, tenant: str) -> Exit:
+    terminal = context.terminal
+    async with operator(context) as api, working(terminal, "reading every memory"):
+        found = await api.get("/observed", ObservedList, timeout_s=PATIENT_S, tenant=tenant)
+    if terminal.as_json:
+        terminal.data(found)
+        return Exit.OK
+    terminal.table(
+        ("id", "class", "would be", "reason", "leaf", "text"),
+        [
+            (
+                one.memory.memory_id,
+                one.memory.memory_class.value,
+                one.decision,
+                one.reason or "-",
+                str(one.leaf_index),
+                _first_line(one.memory.text),
+            )
+            for one in found.observed
+        ],
+    )
+    count = len(found.observed)
+    terminal.say(f"{count} that observe mode let in, in tenant {inert(tenant)}")
     return Exit.OK
 
 
@@ -207,6 +237,11 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offset", type=int, help="how many to leave out (default: 0)")
     parser.add_argument("--limit", type=int, help="how many to show, up to 1000 (default: 50)")
     parser.add_argument("--user-id", help="only those filed under this user")
+    parser.add_argument(
+        "--would-refuse",
+        action="store_true",
+        help="only, and all of, what observe mode let in and an enforcing gate would not have",
+    )
 
 
 def _one_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from policy.gate import GATE
 from policy.model import TEXT_LEN_MAX, Channel, Claims, MemoryClass, SourceKind
 from policy.ruleset import RulesetError, parse_ruleset
-from proxy.admin_wire import DEFAULT_TENANT, ExplainRequest, ExplainView
+from proxy.admin_wire import DEFAULT_TENANT, ExplainRequest, ExplainView, PolicyView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import inert
+from proxy.cli.terminal import block, inert
 from proxy.explain import Explainer
+from proxy.upkeep_wire import PolicyReloadRequest, PolicyReloadView
 
 if TYPE_CHECKING:
     import argparse
@@ -32,6 +34,10 @@ _RULESET_LEN_MAX: Final = 1024 * 1024
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     file: str
+
+
+class _Reload(msgspec.Struct, frozen=True, kw_only=True):
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
 
 
 class _Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +130,33 @@ async def _explain(context: Context) -> Exit:
     return Exit.OK
 
 
+async def _show_active(context: Context) -> Exit:
+    async with operator(context) as api:
+        view = await api.get("/policy", PolicyView)
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(view)
+        return Exit.OK
+    terminal.say(block(view.text))
+    terminal.say(f"digest {view.digest}, epoch {view.epoch}")
+    return Exit.OK
+
+
+async def _reload(context: Context) -> Exit:
+    asked = context.arguments(_Reload)
+    async with operator(context) as api:
+        done = await api.post(
+            "/policy/reload", PolicyReloadView, PolicyReloadRequest(digest=asked.digest)
+        )
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(done)
+        return Exit.OK
+    what = "in force" if done.changed else "in force already, unchanged"
+    terminal.say(f"{what}: digest {done.digest}, epoch {done.epoch}")
+    return Exit.OK
+
+
 def _claims(asked: _Explain) -> Claims:
     """A source that is named counts only on a channel whose labels are vouched for."""
     if asked.claims is not None:
@@ -160,6 +193,14 @@ def _show(terminal: Terminal, view: ExplainView) -> None:
 
 def _check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a ruleset in TOML")
+
+
+def _reload_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--digest",
+        metavar="SHA256",
+        help="what `policy check` said of the file; anything else is refused",
+    )
 
 
 def _explain_arguments(parser: argparse.ArgumentParser) -> None:
@@ -200,6 +241,13 @@ COMMANDS = (
         summary="parse a ruleset; print its digest and matrix",
         act=_check,
         arguments=_check_arguments,
+    ),
+    Command(words=("policy", "show"), summary="print the ruleset in force", act=_show_active),
+    Command(
+        words=("policy", "reload"),
+        summary="put the ruleset's file in force, or keep the last good one and say why",
+        act=_reload,
+        arguments=_reload_arguments,
     ),
     Command(
         words=("policy", "explain"),

@@ -16,6 +16,7 @@ from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
+from proxy.observing import BANNER
 from proxy.settings import SETTINGS
 from telemetry.logs import configure
 
@@ -64,6 +65,7 @@ class _Ready(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     checkpoint: str
     tracing: str | None
+    mode: str
     shielding: Shielding
     first_keys: tuple[_FirstKey, ...]
 
@@ -84,11 +86,16 @@ async def _run(context: Context) -> Exit:
             sidecar = await stack.enter_async_context(compose(settings))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, asked_to_stop.set)
+        reloads = await stack.enter_async_context(asyncio.TaskGroup())
+        loop.add_signal_handler(
+            signal.SIGHUP, lambda: reloads.create_task(sidecar.rules.reload_by_signal())
+        )
         _announce(context.terminal, settings, sidecar, shielding)
         await _first(asked_to_stop, sidecar.halted)
         for number in (signal.SIGTERM, signal.SIGINT):
             # A second signal ends the process at once: nothing admitted is lost by that.
             loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGHUP)
         if not context.terminal.as_json:
             context.terminal.note("stopping: running requests may finish")
     if sidecar.halted.is_set():
@@ -132,6 +139,8 @@ def _announce(
     agent = next((key.key for key in ready.first_keys if key.channel == "agent"), None)
     key = agent or "AGENT_KEY"
     terminal.say("mnemogate is ready")
+    if settings.observe:
+        terminal.say(f"*** {BANNER} ***")
     terminal.pairs(
         [
             ("  data", ready.data or "-"),
@@ -182,6 +191,7 @@ def _ready(settings: Settings, sidecar: Sidecar, shielding: Shielding) -> _Ready
         state=str(settings.state),
         checkpoint=str(settings.checkpoint),
         tracing=settings.telemetry.endpoint,
+        mode="observe" if settings.observe else "enforce",
         shielding=shielding,
         first_keys=tuple(
             _FirstKey(

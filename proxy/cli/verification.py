@@ -20,6 +20,7 @@ from storage.audit import (
     BadCheckpoint,
     Checkpoint,
     InterceptedLeaf,
+    OperatorLeaf,
     Tree,
     VerdictLeaf,
     VerifierKey,
@@ -32,6 +33,7 @@ from storage.codec import decode_row, ordinal_key
 from storage.errors import StoreCorrupt
 from storage.interfaces import Decision
 from storage.lmdb_store import LEAVES, ROWS
+from storage.operating import MODE_ENFORCE, MODE_OBSERVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,6 +65,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     vkey: str
     vkey_pinned: bool
     copy_size: int | None
+    mode: str  # what the log says last: "enforce" | "observe"
+    observed: int  # admitted over an objection, in observe mode
     first_bad: Mismatch | None
     problems: tuple[Mismatch, ...]
 
@@ -93,6 +97,7 @@ class Verifier:
         self._unmet: dict[int, VerdictLeaf] = {}
         self._purged: set[str | None] = set()
         self._rows = 0
+        self._mode = Mode()
 
     def run(self) -> Verification:
         """Walk leaves, nodes, rows, checkpoint and copy."""
@@ -119,6 +124,8 @@ class Verifier:
             vkey="" if vkey is None else vkey.text(),
             vkey_pinned=self._outside.vkey is not None,
             copy_size=None if copy is None else copy.size,
+            mode="observe" if self._mode.observing else "enforce",
+            observed=self._mode.admitted,
             first_bad=problems[0] if problems else None,
             problems=problems,
         )
@@ -185,6 +192,8 @@ class Verifier:
             whole = whole and data is not None
             if data is not None and whole:
                 tree.append(data, nodes)
+            if leaf is not None and not self._mode.allows(leaf):
+                self._problem("leaf", index, "admits over an objection, outside observe mode")
             if isinstance(leaf, VerdictLeaf) and leaf.decision is Decision.ADMIT:
                 self._unmet[index] = leaf
                 self._note_purge(leaf)
@@ -291,6 +300,28 @@ class Verifier:
     def _problem(self, where: str, position: int | None, what: str) -> None:
         if len(self._problems) < PROBLEMS_MAX:
             self._problems.append(Mismatch(where=where, position=position, what=what))
+
+
+class Mode:
+    """What the log says of observe mode, leaf by leaf in its order."""
+
+    def __init__(self) -> None:
+        self.observing = False
+        self.admitted = 0
+
+    def allows(self, leaf: Leaf) -> bool:
+        """Take one leaf in; False for an admission over an objection that no mode allowed."""
+        if isinstance(leaf, OperatorLeaf):
+            if leaf.action in {MODE_OBSERVE, MODE_ENFORCE}:
+                self.observing = leaf.action == MODE_OBSERVE
+            return True
+        if not isinstance(leaf, VerdictLeaf) or leaf.decision is not Decision.ADMIT:
+            return True
+        if leaf.objection is None:
+            # A reason without a word on who passed over it is no less an objection.
+            return leaf.reason is None
+        self.admitted += 1
+        return self.observing
 
 
 class _Compared:

@@ -42,6 +42,10 @@ class _Whoami(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str = ""
 
 
+class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    mode: str
+
+
 class _Problem(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
@@ -55,6 +59,7 @@ def probe_network(aim: Aim) -> Iterator[Finding]:
             yield _closed(f"admin.agent_key.{method}", aim.admin_url, method, path, aim.agent_key)
     yield _closed("data.anonymous", aim.data_url, "POST", "/v1/memories", None)
     yield _policy_write(aim)
+    yield _mode(aim)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -94,6 +99,18 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
     if answer.status in _REFUSED:
         return attempt.ok(f"{answer.status}")
     return attempt.fail(f"{answer.status}: the request was let through")
+
+
+def _mode(aim: Aim) -> Finding:
+    attempt = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
+    try:
+        answer = _exchange(_connection(aim.admin_url), "GET", "/readyz", None, b"")
+        mode = msgspec.json.decode(answer.body, type=_Readiness).mode
+    except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
+        return attempt.skipped(f"cannot be asked ({type(error).__name__})")
+    if mode == "observe":
+        return attempt.fail("observe: nothing is refused, every write lands")
+    return attempt.ok(mode)
 
 
 def _policy_write(aim: Aim) -> Finding:

@@ -35,6 +35,7 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str  # "ready" | "degraded"
     reason: str | None
+    mode: str  # "enforce" | "observe"
 
 
 class Health:
@@ -78,7 +79,11 @@ class Health:
         full = status.bytes_used > status.bytes_quota
         writable = status.writable and not full
         reason = _FULL if full and status.writable else status.reason
-        body = _Readiness(status="ready" if writable else "degraded", reason=reason)
+        body = _Readiness(
+            status="ready" if writable else "degraded",
+            reason=reason,
+            mode="observe" if status.observing else "enforce",
+        )
         return HttpReply(status=200 if writable or not query else 503, body=_ENCODER.encode(body))
 
 

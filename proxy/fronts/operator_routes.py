@@ -14,6 +14,7 @@ from proxy.dialects.native_wire import UUID_PATTERN
 from proxy.dialects.operation import HttpRequest, MalformedRequest
 from proxy.responses import NotFound
 from proxy.strict_json import convert, decode_as
+from proxy.upkeep_wire import ObservedList, PolicyReloadRequest, PolicyReloadView
 
 if TYPE_CHECKING:
     from proxy.exchange import Incoming
@@ -114,6 +115,10 @@ async def _memories(operate: Operate, call: Call) -> msgspec.Struct:
     return await operate.memories(call.tenant(), asked.user_id, offset, limit)
 
 
+async def _observed(operate: Operate, call: Call) -> msgspec.Struct:
+    return await operate.observed(call.tenant())
+
+
 async def _memory(operate: Operate, call: Call) -> msgspec.Struct:
     return operate.memory(call.tenant(), call.memory_id())
 
@@ -211,6 +216,10 @@ async def _policy(operate: Operate, call: Call) -> msgspec.Struct:
     return operate.policy()
 
 
+async def _reload(operate: Operate, call: Call) -> msgspec.Struct:
+    return await operate.reload_policy(call.by, call.body(PolicyReloadRequest).digest)
+
+
 async def _explain(operate: Operate, call: Call) -> msgspec.Struct:
     return operate.explain(call.body(wire.ExplainRequest))
 
@@ -230,6 +239,7 @@ ROUTES: Final = tuple(
     for method, template, handler, asks, answers in (
         ("GET", "/status", _status, None, wire.StatusView),
         ("GET", "/memories", _memories, None, wire.MemoryPage),
+        ("GET", "/observed", _observed, None, ObservedList),
         ("GET", "/memories/{}", _memory, None, wire.MemoryView),
         ("GET", "/memories/{}/history", _history, None, wire.HistoryView),
         ("POST", "/memories/{}/purge", _purge, wire.PurgeRequest, wire.PurgeView),
@@ -251,6 +261,7 @@ ROUTES: Final = tuple(
         ("GET", "/audit/proof", _proof, None, wire.ProofView),
         ("GET", "/audit/checkpoint", _checkpoint, None, wire.CheckpointView),
         ("GET", "/policy", _policy, None, wire.PolicyView),
+        ("POST", "/policy/reload", _reload, PolicyReloadRequest, PolicyReloadView),
         ("POST", "/policy/explain", _explain, wire.ExplainRequest, wire.ExplainView),
         ("POST", "/check", _check, wire.Empty, wire.CheckView),
         ("POST", "/compact", _compact, wire.Empty, wire.CompactView),

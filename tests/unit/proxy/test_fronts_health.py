@@ -43,7 +43,11 @@ def test_liveness_depends_on_nothing(status: StoreStatus) -> None:
 
 @pytest.mark.parametrize("status", [BROKEN, FULL], ids=["broken", "full"])
 def test_store_that_takes_no_writes_is_degraded_and_stays_in_service(status: StoreStatus) -> None:
-    reason = {"status": "degraded", "reason": status.reason or "the store has reached its quota"}
+    reason = {
+        "status": "degraded",
+        "reason": status.reason or "the store has reached its quota",
+        "mode": "enforce",
+    }
     for query, expected in (((), 200), ((("strict", "true"),), 503)):
         answer = asked(status, "/readyz", query)
         assert answer is not None
@@ -53,7 +57,10 @@ def test_store_that_takes_no_writes_is_degraded_and_stays_in_service(status: Sto
 
 def test_store_that_takes_writes_is_ready_in_both_senses() -> None:
     for query in ((), (("strict", "true"),)):
-        assert asked(WELL, "/readyz", query) == (200, b'{"status":"ready","reason":null}')
+        assert asked(WELL, "/readyz", query) == (
+            200,
+            b'{"status":"ready","reason":null,"mode":"enforce"}',
+        )
 
 
 @pytest.mark.parametrize("query", [("strict", ""), ("strict", "1"), ("strcit", "true")])

@@ -64,6 +64,7 @@ def test_a_refusal_is_one_warning_with_stable_keys_and_no_traceback(stream: io.S
         "leaf_index",
         "epoch",
         "replayed",
+        "observed",
         "queued_us",
         "gate_us",
         "commit_us",

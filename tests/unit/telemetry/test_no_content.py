@@ -29,6 +29,7 @@ WORDS = {
     "memory_class",
     "source_kind",
     "claimed_source_kind",
+    "observed",
     "basis",
     "listener",
     "method",

@@ -1,0 +1,175 @@
+"""How the text of a setting becomes a value, and what is said where it cannot."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECRET_LEN_MIN: Final = 20
+_SECRET_LEN_MAX: Final = 256
+_PORT_MAX: Final = 65_535
+EMBEDDERS: Final = ("static", "minilm")
+CLIENT_EMBEDDER: Final = "client"
+
+Raw = str | int | float | bool | list[str]
+"""What a flag, an environment variable or the TOML file can hold."""
+
+
+class BadValue(Exception):  # noqa: N818 - always turned into a SettingsError that names the setting
+    """What is allowed; never quotes what was given, it may be a secret."""
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a listener binds; port 0 lets the kernel choose."""
+
+    host: str
+    port: int
+
+
+class Secret:
+    """A text that no log, repr or error message shows."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def text(raw: Raw) -> str:
+    """Any text that is not empty."""
+    if not isinstance(raw, str) or not raw.strip():
+        raise BadValue("a text that is not empty")
+    return raw.strip()
+
+
+def path(raw: Raw) -> Path:
+    """A file or directory; `~` is the home directory."""
+    return Path(text(raw)).expanduser()
+
+
+def address(raw: Raw) -> Address:
+    """`HOST:PORT`, with an IPv6 host in brackets."""
+    allowed = "HOST:PORT with a port from 0 to 65535, like 127.0.0.1:7077 or [::1]:7077"
+    found = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", text(raw))
+    if found is None or int(found[2]) > _PORT_MAX:
+        raise BadValue(allowed)
+    return Address(host=found[1].strip("[]"), port=int(found[2]))
+
+
+def boolean(raw: Raw) -> bool:
+    """`true` or `false`."""
+    if isinstance(raw, bool):
+        return raw
+    spelled = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if isinstance(raw, str) and raw.strip().lower() in spelled:
+        return spelled[raw.strip().lower()]
+    raise BadValue("true or false")
+
+
+def names(raw: Raw) -> tuple[str, ...]:
+    """A list; in the environment separated by commas."""
+    parts = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(parts, list) or not all(type(part) is str for part in parts):
+        raise BadValue("a list of texts (in the environment: separated by commas)")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def whole(low: int, high: int) -> Callable[[Raw], int]:
+    """A whole number within bounds."""
+
+    def parse(raw: Raw) -> int:
+        allowed = f"a whole number from {low} to {high}"
+        if isinstance(raw, str) and re.fullmatch(r"[0-9]{1,18}", raw.strip()):
+            number = int(raw)
+        elif isinstance(raw, int) and not isinstance(raw, bool):
+            number = raw
+        else:
+            raise BadValue(allowed)
+        if not low <= number <= high:
+            raise BadValue(allowed)
+        return number
+
+    return parse
+
+
+def number(low: float, high: float) -> Callable[[Raw], float]:
+    """A number within bounds."""
+
+    def parse(raw: Raw) -> float:
+        allowed = f"a number from {low:g} to {high:g}"
+        try:
+            value = math.nan if isinstance(raw, bool | list) else float(raw)
+        except ValueError:
+            raise BadValue(allowed) from None
+        if not low <= value <= high:  # NaN is refused here, too
+            raise BadValue(allowed)
+        return value
+
+    return parse
+
+
+def embedder(raw: Raw) -> str:
+    """The name of an embedding model, or `client:` and a number of dimensions."""
+    if isinstance(raw, str):
+        if raw in EMBEDDERS:
+            return raw
+        kind, _, dimension = raw.partition(":")
+        if kind == CLIENT_EMBEDDER and re.fullmatch(r"[1-9][0-9]{0,3}", dimension):
+            return raw
+    names = ", ".join(EMBEDDERS)
+    raise BadValue(f"{names}, or {CLIENT_EMBEDDER}:DIMENSION (1 to 9999)")
+
+
+def one_of(*allowed: str) -> Callable[[Raw], str]:
+    """One word of a closed list."""
+
+    def parse(raw: Raw) -> str:
+        if not isinstance(raw, str) or raw not in allowed:
+            raise BadValue("one of " + ", ".join(allowed))
+        return raw
+
+    return parse
+
+
+def secret(raw: Raw) -> Secret:
+    """A secret of at least 20 printable ASCII characters without spaces."""
+    if (
+        not isinstance(raw, str)
+        or not SECRET_LEN_MIN <= len(raw) <= _SECRET_LEN_MAX
+        or re.fullmatch(r"[\x21-\x7e]+", raw) is None
+    ):
+        raise BadValue(
+            f"{SECRET_LEN_MIN} to {_SECRET_LEN_MAX} printable ASCII characters without spaces"
+        )
+    return Secret(raw)
+
+
+def uids(raw: Raw) -> tuple[int, ...]:
+    """A list of numeric user ids."""
+    parse = whole(0, 2**32 - 2)
+    if isinstance(raw, int):
+        return (parse(raw),)
+    if not isinstance(raw, str | list):
+        raise BadValue("a list of numeric user ids")
+    parts = raw.split(",") if isinstance(raw, str) else raw
+    return tuple(parse(part) for part in parts if part != "")
