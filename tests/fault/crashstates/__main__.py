@@ -34,7 +34,8 @@ def main() -> int:
     found = ok.broken_states == 0
     if given.controls:
         for bug in BUGS:
-            found = _search(f"planted: {bug}", bug, given.controls, given.seed).broken_states > 0 and found
+            control = _search(f"planted: {bug}", bug, given.controls, given.seed)
+            found = found and control.broken_states > 0
     return 0 if found else 1
 
 

@@ -29,13 +29,15 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     """What may be believed at one moment: the last step answered, and the one that had begun.
 
     `answers` are those of all steps answered so far, `late` those that the step under way will give
-    if it happened; `gone` are texts and keys that no file may hold any more.
+    if it happened. `never` are texts that no file may hold; `gone` are those and texts and keys that
+    no file may hold any more.
     """
 
     answered: int
     begun: int
     answers: dict[str, Answer]
     late: dict[str, Answer]
+    never: tuple[bytes, ...]
     gone: tuple[bytes, ...]
 
 
@@ -44,9 +46,7 @@ class Journal:
 
     def __init__(self, operations: Sequence[Operation], script: Script) -> None:
         self._script = script
-        self._lines = [
-            _LINES.decode(one.data) for one in operations if isinstance(one, Said)
-        ]
+        self._lines = [_LINES.decode(one.data) for one in operations if isinstance(one, Said)]
         self.pictures: dict[int, Picture] = {
             line.step: line.picture for line in self._lines if line.picture is not None
         }
@@ -54,15 +54,19 @@ class Journal:
         if len(self.pictures) != len(script.steps):
             raise ValueError("the workload did not answer every step")
 
-    def after(self, lines: int) -> Promised:
-        """What is promised once the first `lines` lines were said."""
+    def after(self, said: Sequence[Line] | int) -> Promised:
+        """What is promised once these lines, or the first so many of this journal, were said."""
+        lines = self._lines[:said] if isinstance(said, int) else said
         answers: dict[str, Answer] = {}
         keys: dict[str, str] = {}
         held: set[str] = set()
-        gone = [text.encode() for text in self._script.refused]
+        erased: list[bytes] = []
+        never = [text.encode() for text in (self._script.refused, *self._script.waiting)]
         answered = begun = -1
-        for line in self._lines[:lines]:
+        for line in lines:
             begun = line.step
+            # Released, by this very step or earlier: an ordinary memory.
+            never = [text for text in never if not self._readable(text, self.pictures[begun])]
             if line.picture is None:
                 continue
             answered = line.step
@@ -70,13 +74,16 @@ class Journal:
             keys |= line.keys
             held = {one.candidate_id for one in line.picture.held}
             if self._script.steps[line.step].erases:
-                gone.append(self._script.steps[line.step].erases.encode())
-            # Released now, and so an ordinary memory.
-            gone = [text for text in gone if not self._readable(text, line.picture)]
-        gone.extend(bytes.fromhex(key) for one, key in keys.items() if one not in held)
+                erased.append(self._script.steps[line.step].erases.encode())
+        erased.extend(bytes.fromhex(key) for one, key in keys.items() if one not in held)
         late = {} if begun == answered else self._answers[begun]
         return Promised(
-            answered=answered, begun=begun, answers=answers, late=late, gone=tuple(gone)
+            answered=answered,
+            begun=begun,
+            answers=answers,
+            late=late,
+            never=tuple(never),
+            gone=(*never, *erased),
         )
 
     @staticmethod
@@ -91,11 +98,21 @@ class Checker:
         self._directory = directory
         self._script = script
         self._journal = journal
+        # A retry is the same candidate under another candidate id; made once, because most of what
+        # a state costs would otherwise be the making of these.
+        self._retries = [
+            [(one[0], submission_of(*one)) for one in step.writes] for step in script.steps
+        ]
 
     def problems(self, state: State, promised: Promised, root: str) -> list[str]:
         """Every promise that this state breaks."""
         self._lay_out(state, root)
-        found = list(_found(state, promised.gone))
+        found = list(_named(state.files, promised.gone))
+        return found + self.problems_here(promised)
+
+    def problems_here(self, promised: Promised) -> list[str]:
+        """Every promise that the directory breaks as it lies there."""
+        found = list(self._left(promised.never))
         try:
             store = Bench(self._directory).open(options=OPTIONS)
         except (StorageError, lmdb.Error, OSError) as error:
@@ -125,32 +142,35 @@ class Checker:
         yield from _named(files, gone)
 
     def _opened(self, store: EmbeddedStore, promised: Promised) -> Iterator[str]:
-        yield from store.reader.check().problems
         status = store.reader.status()
         if not status.writable:
             yield f"it is not writable: {status.reason}"
-        if promised.answered < 0:
-            if picture_of(store).texts:
-                yield "there are memories that nobody wrote"
-            return
         picture = picture_of(store)
+        if promised.answered >= 0:
+            yield from self._as_promised(store, promised, picture)
+        elif picture.texts:
+            yield "there are memories that nobody wrote"
+        yield from store.reader.check().problems
+
+    def _as_promised(
+        self, store: EmbeddedStore, promised: Promised, picture: Picture
+    ) -> Iterator[str]:
         before = self._journal.pictures[promised.answered]
         after = self._journal.pictures[promised.begun]
         if picture not in (before, after):
             yield f"the state is neither before nor after the step: {_difference(before, picture)}"
             return
-        yield from self._asked_again(store, promised, happened=picture == after)
-        if store.reader.check().problems:
-            yield f"after the retries: {store.reader.check().problems}"
+        yield from self._asked_again(store, promised, picture)
 
     def _asked_again(
-        self, store: EmbeddedStore, promised: Promised, *, happened: bool
+        self, store: EmbeddedStore, promised: Promised, before: Picture
     ) -> Iterator[str]:
         """A client that got its answer asks again; one that got none asks for the first time."""
-        steps = self._script.steps[: promised.begun + 1]
-        asked = [one for step in steps for one in step.writes]
-        before = picture_of(store)
-        outcomes = write(store, *(submission_of(*one) for one in asked))
+        happened = before == self._journal.pictures[promised.begun]
+        asked = [one for step in self._retries[: promised.begun + 1] for one in step]
+        if not asked:
+            return
+        outcomes = write(store, *(submission for _, submission in asked))
         known = promised.answers | (promised.late if happened else {})
         for (candidate, _), outcome in zip(asked, outcomes, strict=True):
             first = known.get(candidate.nonce)
@@ -159,10 +179,10 @@ class Checker:
                     f"{candidate.nonce} was answered {first}, "
                     f"and now {answer_of(outcome)} (replayed: {outcome.replayed})"
                 )
-        last = steps[-1]
-        if not last.writes:
+        last = self._retries[promised.begun]
+        if not last:
             return
-        late = [one.replayed for one in outcomes[-len(last.writes) :]]
+        late = [one.replayed for one in outcomes[-len(last) :]]
         if len(set(late)) != 1 or (late[0] and not happened):
             yield f"the transaction under way is there in part: {late}"
         after = picture_of(store)
@@ -172,15 +192,11 @@ class Checker:
             yield "a retry of the step under way did not do what the step would have done"
 
 
-def _found(state: State, gone: Sequence[bytes]) -> Iterator[str]:
-    yield from _named(state.files, gone)
-
-
 def _named(files: dict[str, bytes], gone: Sequence[bytes]) -> Iterator[str]:
     for path, data in files.items():
         for text in gone:
             if text in data:
-                shown = digest_of(text).hex()[:8] if len(text) == 32 else text.decode()  # noqa: PLR2004
+                shown = digest_of(text).hex()[:8] if len(text) == 32 else text.decode()
                 yield f"{Path(path).name} holds {shown}, which is gone"
 
 

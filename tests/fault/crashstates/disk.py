@@ -148,16 +148,16 @@ class Disk:
             return
         waiting = self._names
         self._names = []
-        for change, of in waiting:
-            if os.path.dirname(_path_of(change)) == path:  # noqa: PTH120 - paths are plain text here
-                _name(self._durable, change, of)
+        for named, of in waiting:
+            if os.path.dirname(_path_of(named)) == path:  # noqa: PTH120 - paths are plain text here
+                _name(self._durable, named, of)
             else:
-                self._names.append((change, of))
+                self._names.append((named, of))
 
     # ---- states --------------------------------------------------------------------------------
 
     def state(self, choice: Choice, rng: Random, torn: Operation | None = None) -> State:
-        """One state that a power cut may leave now; `torn` had begun and may have partly happened."""
+        """One state that a power cut may leave now; `torn` had begun, and may be there in part."""
         names = dict(self._durable)
         for change, inode in self._surviving_names(choice, rng):
             _name(names, change, inode)
@@ -227,9 +227,7 @@ def _change(content: bytearray, change: Write | Truncate) -> None:
     content.extend(bytes(change.length - len(content)))
 
 
-def _change_partly(
-    content: bytearray, change: Write | Truncate, share: float, rng: Random
-) -> None:
+def _change_partly(content: bytearray, change: Write | Truncate, share: float, rng: Random) -> None:
     """Let each sector of a change happen with some probability."""
     if share >= 1:
         _change(content, change)

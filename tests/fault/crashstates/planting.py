@@ -3,6 +3,8 @@
 Each takes one promise of the store away inside that process alone; nothing shipped knows of them.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import os
@@ -17,11 +19,13 @@ from storage.staging import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from policy.model import CandidateId
 
 _real_fsync: Final = os.fsync
 _real_open: Final = lmdb.open
+_real_environment: Final = Staging._environment
 
 
 def _without_directories(handle: int) -> None:
@@ -38,8 +42,9 @@ def _unsynced(*args: Any, **options: Any) -> lmdb.Environment:  # noqa: ANN401 -
     return _real_open(*args, **options | {"sync": False, "metasync": False})
 
 
-def _hold_in_memory_only(self: Staging, evidence: dict[CandidateId, bytes]) -> None:
-    self._held.update(evidence)
+def _environment_unsynced(self: Staging, directory: Path, *, sync: bool) -> lmdb.Environment:
+    del sync
+    return _real_environment(self, directory, sync=False)
 
 
 def _keep_keys(self: Engine, candidate_ids: Sequence[CandidateId]) -> None:
@@ -52,7 +57,7 @@ def _no_rewrite(self: LmdbStore) -> int:
 
 
 def _plant_directories() -> None:
-    os.fsync = _without_directories
+    os.fsync = _without_directories  # type: ignore[assignment]
 
 
 def _plant_files() -> None:
@@ -60,11 +65,11 @@ def _plant_files() -> None:
 
 
 def _plant_lmdb() -> None:
-    lmdb.open = _unsynced  # type: ignore[misc,assignment]
+    lmdb.open = _unsynced  # type: ignore[assignment]
 
 
 def _plant_hold() -> None:
-    Staging.hold = _hold_in_memory_only  # type: ignore[method-assign]
+    Staging._environment = _environment_unsynced  # type: ignore[method-assign]
 
 
 def _plant_keys() -> None:
@@ -79,7 +84,7 @@ BUGS: Final[dict[str, Callable[[], None]]] = {
     "no fsync of directories": _plant_directories,
     "no fsync of files before rename": _plant_files,
     "lmdb does not sync": _plant_lmdb,
-    "held candidates are not kept": _plant_hold,
+    "held candidates are not synced": _plant_hold,
     "keys of decided candidates stay": _plant_keys,
     "purge does not rewrite the file": _plant_purge,
 }

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -22,6 +22,9 @@ from tests.fault.crashstates.disk import (
     Unlink,
     Write,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
 # Everything that changes a file or a directory, and what is needed to know which.
@@ -87,8 +90,8 @@ class _Parser:
         self._begun: dict[str, tuple[str, str]] = {}
         self.operations: list[Operation] = []
 
-    def parse(self, lines: object) -> list[Operation]:
-        for line in lines:  # type: ignore[attr-defined]
+    def parse(self, lines: Iterable[str]) -> list[Operation]:
+        for line in lines:
             call = self._call(line.rstrip("\n"))
             if call is not None and call.result >= 0:
                 self._take(call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import tempfile
@@ -19,7 +20,7 @@ from tests.fault.crashstates.recording import record
 from tests.fault.crashstates.workload import Script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tests.fault.crashstates.disk import Operation, State
 
@@ -86,9 +87,8 @@ def search(
     chosen = range(seed % stride, boundaries, stride)
     for start in range(0, len(chosen), step):
         part = _in_child(run, list(chosen[start : start + step]), each, seed)
-        result.states += part.states
-        result.broken_states += part.broken_states
-        result.violations.extend(part.violations)
+        result = _joined((result, part))
+        result.operations = len(run.operations)
         result.seconds = time.monotonic() - started
         told(result)
     return result
@@ -101,6 +101,7 @@ def _in_child(run: Recorded, boundaries: list[int], each: int, seed: int) -> Res
         code = 1
         try:
             os.close(reading)
+            gc.disable()  # a batch is short, and most of what it makes it drops
             part = _check(run, boundaries, each, seed)
             with os.fdopen(writing, "wb") as out:
                 out.write(msgspec.msgpack.encode(part))
@@ -111,14 +112,26 @@ def _in_child(run: Recorded, boundaries: list[int], each: int, seed: int) -> Res
     with os.fdopen(reading, "rb") as inward:
         data = inward.read()
     _, status = os.waitpid(child, 0)
-    if status != 0 or not data:
+    if status != 0 and len(boundaries) > 1:
+        # Which of them it was, and what the others have to say.
+        return _joined(_in_child(run, [one], each, seed) for one in boundaries)
+    if status != 0:
         died = Violation(
             boundary=boundaries[0],
-            choice=f"to {boundaries[-1]}",
+            choice="unknown",
             problem=f"the process that opened it died: status {status}",
         )
         return Result(states=1, broken_states=1, violations=[died])
     return msgspec.msgpack.decode(data, type=Result)
+
+
+def _joined(parts: Iterable[Result]) -> Result:
+    whole = Result()
+    for part in parts:
+        whole.states += part.states
+        whole.broken_states += part.broken_states
+        whole.violations.extend(part.violations)
+    return whole
 
 
 def _check(run: Recorded, boundaries: list[int], each: int, seed: int) -> Result:

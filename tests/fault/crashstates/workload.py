@@ -5,6 +5,8 @@ and with the whole visible state after it. One step is one transaction, so that 
 state before the step, or the one after it, and nothing between them.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -120,7 +122,9 @@ class Script:
 
     def __init__(self, canary: str) -> None:
         self.canary = canary
-        self.refused = (f"{canary}refused", f"{canary}waits")
+        # Texts of candidates that are refused, and of those that wait until they are released.
+        self.refused = f"{canary}refused"
+        self.waiting = tuple(f"{canary}waits{name}" for name in ("h1", "h2", "h3", "h4"))
         self.steps = tuple(self._steps())
 
     def _create(self, name: str, **fields: object) -> tuple[Candidate, Principal]:
@@ -146,7 +150,11 @@ class Script:
     def _waits(self, name: str) -> tuple[Candidate, Principal]:
         marked = f"{self.canary}waits{name}"
         candidate = candidate_of(
-            f"{marked} was here", nonce=f"n-{name}", target=marked, memory_class=MemoryClass.L2
+            f"{marked} was here",
+            nonce=f"n-{name}",
+            target=marked,
+            memory_id=MemoryId(f"id-{name}"),
+            memory_class=MemoryClass.L2,
         )
         return candidate, AGENT
 
@@ -161,9 +169,7 @@ class Script:
         return [
             Step(name="open", command="open"),
             Step(name="admit", writes=(self._create("a"),)),
-            Step(
-                name="batch", writes=(self._create("b"), self._create("c"), self._refused("one"))
-            ),
+            Step(name="batch", writes=(self._create("b"), self._create("c"), self._refused("one"))),
             Step(name="hold", writes=(self._waits("h1"),)),
             Step(name="hold again", writes=(self._waits("h2"),)),
             Step(name="reject", writes=(self._refused("two"),)),
@@ -240,9 +246,7 @@ class Run:
         if step.writes:
             outcomes = write(self.store, *(submission(*one) for one in step.writes))
             nonces = [candidate.nonce for candidate, _ in step.writes]
-            return {
-                nonce: answer_of(one) for nonce, one in zip(nonces, outcomes, strict=True)
-            }
+            return {nonce: answer_of(one) for nonce, one in zip(nonces, outcomes, strict=True)}
         writer = self.store.writer
         if step.release:
             released = asyncio.run(writer.release(_candidate_id(step.release), BY))
