@@ -32,8 +32,8 @@ _REPORTED: Final = re.compile(
     r"\b(?:says?|said|saying|wrote|writes?|written|asked|reads?|titled|called|labell?ed|"
     r"contain(?:s|ed|ing)?|examples?|e\.g|such as|like|phrases?|payloads?|attacks?|attacker|"
     r"injections?|strings?|quot(?:e|es|ed|ing)|sign|slogan|motto|song|book|lyrics?|"
-    r"detect(?:s|ed|ing)?|block(?:s|ed|ing)?|filter(?:s|ed|ing)?|reject(?:s|ed|ing)?|flag(?:s|ged|ging)?|tried|tries|"
-    r"attempt(?:s|ed|ing)?|sent|received|include[sd]?|including|"
+    r"detect(?:s|ed|ing)?|block(?:s|ed|ing)?|filter(?:s|ed|ing)?|reject(?:s|ed|ing)?|"
+    r"flag(?:s|ged|ging)?|tried|tries|attempt(?:s|ed|ing)?|sent|received|include[sd]?|including|"
     r"instructions? like|starts? with|begins? with)\b"
 )
 _REPORTED_BEFORE_LEN: Final = 100

@@ -48,8 +48,8 @@ async def test_what_would_be_refused_or_held_lands_and_is_marked(tmp_path: Path)
             (POLICY["text"], "reject", "source_class_forbidden"),
             (HELD["text"], "hold", "class_floor"),
         ]
-        async with sidecar.client.get(sidecar.admin_url + "/metrics") as answer:
-            metrics = await answer.text()
+        async with sidecar.client.get(sidecar.admin_url + "/metrics") as scraped:
+            metrics = await scraped.text()
         assert "mnemogate_store_observing 1.0" in metrics
         assert (
             'mnemogate_observed_total{decision="reject",memory_class="L1",'

@@ -15,7 +15,7 @@ VECTOR = vector_of("tea")
 
 
 def budgets() -> Budgets:
-    return Budgets(Topics(DIMENSION), WINDOW_MS)
+    return Budgets(Topics(DIMENSION), lambda: WINDOW_MS)
 
 
 def test_writes_are_counted_before_this_one_and_leave_with_the_window() -> None:

@@ -64,7 +64,7 @@ def wired(root: Path, gate: Gate, embedder: str = "static") -> Generator[Wired]:
     gatherers = Gatherers(
         embedder=model,
         shadow=Shadow(store.reader, model),
-        budgets=Budgets(Topics(model.dimension), RULESET.budgets.window_s * 1_000),
+        budgets=Budgets(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000),
         tokens=TokenVerifier(public, store.reader),
         ruleset=lambda: store.ruleset,
     )
