@@ -101,19 +101,23 @@ def decode_token(text: str) -> tuple[PromotionToken, bytes]:
 def token_state(token: PromotionToken, context: TokenContext) -> TokenState:
     """What a token whose signature is good is worth for one candidate: valid, invalid or expired.
 
-    The store alone knows whether it was spent.
+    It expires with its time, and with the class from which it was to lead. The store alone knows
+    whether it was spent.
     """
     bound = (
         token.binding == binding_of(token.serial, context.digest)
         and token.tenant == context.tenant
         and token.principal_id == context.principal_id
         and token.nonce == context.nonce
-        and token.from_class is context.from_class
         and token.to_class is context.to_class
     )
     if not bound:
         return TokenState.INVALID
-    return TokenState.EXPIRED if context.now_ms >= token.expires_at_ms else TokenState.VALID
+    # Another class is stored by now: whoever may write the memory can bring that about, and must
+    # not be able to make its bearer a forger by it.
+    stale = token.from_class is not context.from_class
+    expired = context.now_ms >= token.expires_at_ms
+    return TokenState.EXPIRED if stale or expired else TokenState.VALID
 
 
 def token_key(text: str) -> bytes:

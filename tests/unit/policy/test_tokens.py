@@ -58,7 +58,6 @@ def test_a_token_is_valid_for_its_candidate_until_it_expires() -> None:
         {"tenant": "other"},
         {"principal_id": "mallory"},
         {"nonce": "n-2"},
-        {"from_class": None},
         {"to_class": MemoryClass.L2},
     ],
 )
@@ -67,6 +66,14 @@ def test_a_token_of_another_candidate_is_invalid_even_when_expired(
 ) -> None:
     context = msgspec.structs.replace(CONTEXT, now_ms=5_000, **change)
     assert token_state(TOKEN, context) is TokenState.INVALID
+
+
+@pytest.mark.parametrize("stored", [None, MemoryClass.L2, MemoryClass.L4])
+def test_a_token_whose_memory_changed_class_is_expired_and_no_forgery(
+    stored: MemoryClass | None,
+) -> None:
+    context = msgspec.structs.replace(CONTEXT, from_class=stored)
+    assert token_state(TOKEN, context) is TokenState.EXPIRED
 
 
 def test_a_token_reads_back_and_holds_no_digest() -> None:
