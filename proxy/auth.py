@@ -96,7 +96,8 @@ def first_keys(
     """The keys a start has to add.
 
     A key given by the operator replaces the one stored under its role; without one, the very
-    first start makes a random key per role. A later start adds nothing.
+    first start makes a random key per role. A later start adds nothing. A key that was revoked
+    stays so, although the environment still has it: who revoked it meant that very text.
     """
     records: list[KeyRecord] = []
     shown: list[NewKey] = []
@@ -108,7 +109,7 @@ def first_keys(
         if given is not None:
             digest = hash_key(given.reveal())
             stored = by_id.get(role)
-            if stored is None or stored.key_sha256 != digest or stored.revoked_at_ms is not None:
+            if stored is None or stored.key_sha256 != digest:
                 records.append(
                     KeyRecord(
                         key_id=role, key_sha256=digest, principal=principal, created_at_ms=now_ms

@@ -156,6 +156,9 @@ def load_settings(
     if unknown:
         raise SettingsError(f"{unknown[0]}: no such setting")
     settings = _assemble(values, env, _bindings(principals))
+    if settings.agent_key is not None and settings.agent_key == settings.operator_key:
+        # Whoever reads the agent's environment would be an operator.
+        raise SettingsError("agent_key and operator_key: must be two different keys")
     if check_places:
         _check_places(settings, env)
     return settings

@@ -166,3 +166,16 @@ def test_operator_is_who_is_bound_as_one() -> None:
         with pytest.raises(NotOperator):
             operator_of(bound("operator", "default", channel))
     assert PrincipalId("olga") == operator.principal_id
+
+
+def test_a_revoked_key_does_not_come_back_because_the_environment_still_has_it() -> None:
+    given = Secret("a-key-that-leaked-from-an-agent")
+    (record, _) = first_keys((), given, None, 5).records
+    ended = msgspec.structs.replace(record, revoked_at_ms=6)
+    assert (
+        first_keys((ended,), given, Secret("an-operator-key-of-his-choice"), 7).records[0].key_id
+        == "operator"
+    )
+    # The control: a new text under the same role is a new key.
+    renewed = first_keys((ended,), Secret("another-key-for-the-same-agent"), None, 8)
+    assert [made.key_id for made in renewed.records if made.principal.principal_id == "agent"]

@@ -234,3 +234,9 @@ def test_every_default_is_a_value_that_its_own_rule_allows() -> None:
     for setting in SETTINGS:
         if setting.default is not None:
             setting.parse(setting.default)
+
+
+def test_agent_and_operator_cannot_have_the_same_key(tmp_path: Path) -> None:
+    key = "one-key-for-both-of-them-01234"
+    with pytest.raises(SettingsError, match="two different keys"):
+        load(tmp_path, env={"MNEMOGATE_AGENT_KEY": key, "MNEMOGATE_OPERATOR_KEY": key})
