@@ -81,18 +81,19 @@ async def test_a_turn_is_recalled_written_and_captured(interpreter: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("claims", "told"),
+    ("claims", "told"),  # of an addition, and of an update
     [
-        (Claims.IGNORED, "memory write held for review: class_floor (class L1, step 1)"),
-        (Claims.TRUSTED, "memory write rejected: class_floor (class L1, step 1)"),
+        (Claims.IGNORED, ("held for review: class_floor", "held for review: class_floor")),
+        (Claims.TRUSTED, ("rejected: promotion_token_missing", "rejected: class_floor")),
     ],
 )
 async def test_the_model_is_told_why_a_write_was_refused(
-    interpreter: Path, tmp_path: Path, claims: Claims, told: str
+    interpreter: Path, tmp_path: Path, claims: Claims, told: tuple[str, str]
 ) -> None:
     async with running(tmp_path) as sidecar:
         key = await sidecar.key("hermes", claims=claims)
-        _, kept = await sidecar.write(key, {"text": "Sam lives in Lisbon."})
+        lisbon = {"text": "Sam lives in Lisbon.", "user_id": "hermes-user"}
+        _, kept = await sidecar.write(key, lisbon)
         update = Call("mem0_update", {"memory_id": kept["id"], "text": ORDER})
         script = {"Read the page.": Turn((*adding(ORDER), (update,)), "I kept nothing of it.")}
         async with hermes(interpreter, tmp_path, (sidecar.url, key), script) as agent:
@@ -102,8 +103,8 @@ async def test_the_model_is_told_why_a_write_was_refused(
         stored = await sidecar.texts(key)
     assert "Failed to store: Client error '422 " in results[0]
     assert "Update failed: Client error '422 " in results[1]
-    for result in results:
-        assert told in result
+    for result, reason in zip(results, told, strict=True):
+        assert f"memory write {reason} (class L1, step " in result
         assert "Fact stored" not in result
         assert "updated" not in result
     # What the sidecar sent has the other texts (the control), and not this one.

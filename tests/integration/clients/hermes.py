@@ -1,7 +1,8 @@
-"""Hermes Agent as a person would set it up: a model, Mem0 as its memory, and where that is."""
+"""Hermes Agent as `examples/hermes/README.md` has a person set it up, with a scripted model."""
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,54 +17,45 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
 DRIVE = Path(__file__).parent / "hermes_drive.py"
+README = Path(__file__).resolve().parents[3] / "examples" / "hermes" / "README.md"
+# A model on this machine, and nothing installed while the test runs.
 CONFIG = """\
 model:
   default: scripted
   provider: custom
   base_url: {model}
   api_key: nothing
-memory:
-  provider: mem0
-  memory_enabled: false
-  user_profile_enabled: false
 security:
   allow_lazy_installs: false
 """
 
 
+def readme_settings(url: str, key: str) -> tuple[str, str]:
+    """The README's `.env` and its part of `config.yaml`, with this sidecar and this key."""
+    text = README.read_text(encoding="utf-8")
+    dotenv, yaml = re.findall(r"```(?:yaml)?\n((?:MEM0_HOST|memory:).*?)```", text, re.DOTALL)
+    return dotenv.replace("http://127.0.0.1:7077", url).replace("mg_...", key), yaml
+
+
 class Hermes:
     """One installation with a home of its own, a model and a recorder before the sidecar."""
 
-    def __init__(
-        self, interpreter: Path, home: Path, key: str, model: ScriptedModel, wire: Recorder
-    ) -> None:
+    def __init__(self, interpreter: Path, home: Path, model: ScriptedModel, wire: Recorder) -> None:
         self.model = model
         self.wire = wire
         self.home = home
         self._interpreter = interpreter
-        self._environment = {
-            "HERMES_HOME": str(home / ".hermes"),
-            "MEM0_HOST": wire.url,
-            "MEM0_API_KEY": key,
-            "MEM0_USER_ID": "alice",
-            "MEM0_TELEMETRY": "false",
-            "DO_NOT_TRACK": "1",
-        }
 
     async def ask(self, prompt: str) -> str:
         """One turn of `hermes -z`, in a process of its own."""
         command = (self._interpreter.parent / "hermes", "-z", prompt, "--yolo")
-        code, out, errors = await run_client(
-            *command, home=self.home, environment=self._environment
-        )
+        code, out, errors = await run_client(*command, home=self.home)
         assert code == 0, (out, errors[-2_000:])
         return out.strip()
 
     async def talk(self, *prompts: str) -> list[str]:
         """Several turns with one agent in one process."""
-        code, out, errors = await run_client(
-            self._interpreter, DRIVE, *prompts, home=self.home, environment=self._environment
-        )
+        code, out, errors = await run_client(self._interpreter, DRIVE, *prompts, home=self.home)
         assert code == 0, (out, errors[-2_000:])
         return msgspec.json.decode(out, type=list[str])
 
@@ -86,5 +78,8 @@ async def hermes(
     async with scripted_model(script) as model, recorder(url, change) as wire:
         folder = base / "home" / ".hermes"
         folder.mkdir(parents=True)
-        (folder / "config.yaml").write_text(CONFIG.format(model=model.url), encoding="utf-8")
-        yield Hermes(interpreter, base / "home", key, model, wire)
+        dotenv, memory = readme_settings(wire.url, key)
+        (folder / ".env").write_text(dotenv, encoding="utf-8")
+        config = CONFIG.format(model=model.url) + memory
+        (folder / "config.yaml").write_text(config, encoding="utf-8")
+        yield Hermes(interpreter, base / "home", model, wire)

@@ -24,7 +24,7 @@ async def run_client(
     *command: str | Path,
     home: Path,
     environment: Mapping[str, str] | None = None,
-    limit_s: float = 120.0,
+    limit_s: float = 240.0,
 ) -> tuple[int, str, str]:
     """Exit code, standard output and standard error. Nothing of our environment is passed on."""
     await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
