@@ -197,9 +197,16 @@ def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
 
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     given = env.get(variable, "")
-    home = env.get("HOME") or str(Path.home())
     # The XDG specification: a relative path in these variables is to be ignored.
-    return Path(given) if given.startswith("/") else Path(home) / below_home
+    return Path(given) if given.startswith("/") else _home(env) / below_home
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    try:
+        return Path(env.get("HOME") or str(Path.home()))
+    except RuntimeError:
+        # A uid without an entry in the user database, as containers have it.
+        return Path("/nonexistent")
 
 
 def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object]]:
@@ -348,7 +355,7 @@ def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
     """Refuse a state directory that the agent could reach by working where it stands."""
     state = settings.state.resolve()
     here = Path.cwd().resolve()
-    home = Path(env.get("HOME") or str(Path.home())).resolve()
+    home = _home(env).resolve()
     # The root and the home directory contain everything; standing there says nothing.
     if here in (state, *state.parents) and here not in (Path(here.anchor), home):
         raise SettingsError(

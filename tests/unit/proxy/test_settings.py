@@ -154,6 +154,18 @@ def test_default_state_is_fine_when_started_from_home(
     assert load(tmp_path).state.name == "mnemogate"
 
 
+def test_user_without_an_entry_and_without_a_home_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nobody(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.delenv("HOME")
+    settings = load_settings({"state": "/var/lib/x/state"}, environment={})
+    assert settings.state == Path("/var/lib/x/state")
+
+
 def test_state_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
