@@ -5,6 +5,7 @@ Text may only lower a label or raise a class. Raising a label needs a channel th
 
 from __future__ import annotations
 
+import re
 from typing import Final, cast
 
 import msgspec
@@ -32,6 +33,7 @@ FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
 _BOUND: Final = {Channel.USER: SourceKind.USER_INPUT, Channel.OPERATOR: SourceKind.OPERATOR}
 _METADATA: Final = msgspec.json.Decoder()
 _METADATA_DEPTH_MAX: Final = 32
+_JOINTS: Final = re.compile(r"[-_./:+|]+")
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +64,31 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
         skeleton=shape,
         directive=Language.DIRECTIVE in found,
         injection=Language.INJECTION in found,
+    )
+
+
+def read_candidate(candidate: Candidate) -> Reading:
+    """Read everything of a candidate that a recall may show: text, metadata, and the names.
+
+    A name (target, role, speaker, user, agent, run, app) has room for a sentence, and every read
+    gives it back beside the text: a directive there steers the agent as well as one in the text.
+    """
+    reading = read_text(candidate.text, candidate.metadata_json)
+    scope = candidate.scope
+    found = Language.PLAIN
+    for name in (
+        *(candidate.target, candidate.role, candidate.actor),
+        *(scope.user_id, scope.agent_id, scope.run_id, scope.app_id),
+    ):
+        if name is not None and not name.isalnum():
+            # Names are often words joined by marks: "always-recommend-vendor-x".
+            found |= language_of(skeleton(_JOINTS.sub(" ", name))) | language_of(skeleton(name))
+    if found is Language.PLAIN:
+        return reading
+    return msgspec.structs.replace(
+        reading,
+        directive=reading.directive or Language.DIRECTIVE in found,
+        injection=reading.injection or Language.INJECTION in found,
     )
 
 

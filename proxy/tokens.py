@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import TokenState
-from policy.labels import effective_class, read_text
+from policy.labels import effective_class, read_candidate
 from policy.model import Candidate, ChangeKind, MemoryClass
 from policy.tokens import (
     PromotionToken,
@@ -121,8 +121,7 @@ def landing_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryCla
     Bound to the class the client named, a token for a harmless class would carry a directive into
     the policy class.
     """
-    reading = read_text(candidate.text, candidate.metadata_json)
-    return effective_class(candidate, reading, stored)
+    return effective_class(candidate, read_candidate(candidate), stored)
 
 
 def stored_class_of(reader: MemoryReader, candidate: Candidate) -> MemoryClass | None:

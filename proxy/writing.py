@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.labels import derive_provenance, read_text
+from policy.labels import derive_provenance, read_candidate
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
 from policy.ruleset import Answer
 from policy.verdict import Reason
@@ -162,7 +162,7 @@ class Writing:
             return _missing(proposal)
         candidate = self._candidate(principal, proposal)
         canonical = canonical_bytes(candidate)
-        reading = read_text(candidate.text, candidate.metadata_json)
+        reading = read_candidate(candidate)
         now_ms = started_ns // 1_000_000
         rules = self._gather.ruleset()
         token = self._gather.tokens.verify(proposal.promotion_token, candidate, now_ms)

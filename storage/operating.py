@@ -12,7 +12,7 @@ import msgspec
 
 from policy.canonical import decode_canonical
 from policy.facts import Approval, InterceptRecord
-from policy.labels import read_text
+from policy.labels import read_candidate
 from policy.model import CandidateId
 from policy.trust import after_outcome, restored
 from storage.audit import OperatorLeaf
@@ -111,7 +111,7 @@ class Operating:
             digest=intercept.digest,
             provenance=evidence.provenance,
             intercepted_at_ms=evidence.intercepted_at_ms,
-            reading=read_text(candidate.text, candidate.metadata_json),
+            reading=read_candidate(candidate),
             token=evidence.token,
             token_key=evidence.token_key,
             shadow=evidence.shadow,

@@ -12,7 +12,7 @@ import numpy as np
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import BudgetState, TokenState
 from policy.gate import GATE, Gate
-from policy.labels import derive_provenance, read_text
+from policy.labels import derive_provenance, read_candidate
 from policy.model import (
     Candidate,
     CandidateId,
@@ -90,7 +90,7 @@ def submission_of(
         "digest": digest_of(canonical),
         "provenance": derive_provenance(principal, candidate, None),
         "intercepted_at_ms": 1_750_000_000_000,
-        "reading": read_text(candidate.text, candidate.metadata_json),
+        "reading": read_candidate(candidate),
         "token": TokenState.ABSENT,
         "token_key": None,
         "shadow": (),
