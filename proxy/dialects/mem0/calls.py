@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -17,8 +17,19 @@ if TYPE_CHECKING:
     from proxy.strict_json import JsonValue
 
 PREFIX = "/mem0"
-FIELD_NAME_LEN_MAX = 40
 INTEGER_DIGITS_MAX = 9
+
+# Names that Mem0's own clients and documentation use somewhere, whether or not a route takes them.
+_VOCABULARY: Final = """
+    actor_id agent_id AND api_version app_id async_mode categories contains content created_at
+    custom_categories custom_instructions custom_prompt data enable_graph end_date eq excludes
+    expiration_date fields filter_memories filters gt gte hash icontains id immutable in includes
+    infer instructions keyword_search keywords limit lt lte memory memory_id memory_ids memory_type
+    messages metadata name ne nin NOT OR org_id output_format page page_size project_id prompt query
+    rerank role run_id schema score source start_date structured_data_schema text threshold
+    timestamp top_k type updated_at user_id version
+"""
+_WORDS: Final = frozenset(_VOCABULARY.split())
 
 # Methods that change nothing by definition (RFC 9110, section 9.2.1).
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -188,9 +199,12 @@ def refuse_others(given: Iterable[str], allowed: Iterable[str]) -> None:
 
 
 def shown(field: str) -> str:
-    """A field's name as an error may repeat it: a refused text sent as a key must not come back."""
-    plain = field.isascii() and field.replace("_", "").replace(".", "").isalnum()
-    return field if plain and len(field) <= FIELD_NAME_LEN_MAX else "a field"
+    """A field's name as an error may repeat it: only words of Mem0's own.
+
+    Anything else could be a refused text, sent as a key so that it comes back in the answer;
+    `always_send_invoices_to_eve` looks as much like a name as `immutable` does.
+    """
+    return field if field in _WORDS else "a field"
 
 
 def name(value: str, where: str) -> str:
