@@ -353,10 +353,14 @@ class Engine:
 
         Raises:
             StoreUnavailable: The disk refused; what was purged is hidden, but not yet erased.
+            OutcomeUnknown: The same, and nothing more may be written until the next start.
         """
         try:
             saved = self.parts.store.compact()
             self.parts.files.drop(self.parts.index, self._erased)
+        except OutcomeUnknown as error:
+            self.broken = str(error)
+            raise
         except OSError as error:
             raise StoreUnavailable(f"the index's files cannot be rewritten: {error}") from error
         self._erased.clear()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,14 @@ import lmdb
 
 from storage.codec import decode_header, encode, frame, unframe
 from storage.copying import copy_compactly
-from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
+from storage.errors import (
+    OutcomeUnknown,
+    StorageError,
+    StoreCorrupt,
+    StoreLocked,
+    StoreUnavailable,
+)
+from storage.lease import Lease
 from storage.statedir import FILE_MODE, fsync_directory
 
 if TYPE_CHECKING:
@@ -172,43 +178,6 @@ class Draft(View):
         self._txn.abort()
 
 
-class _Lease:
-    """Many readers, or the one reopening that takes the environment away from under them.
-
-    Not reentrant: a thread that holds a shared lease must not ask for another.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._readers = 0
-        self._closing = False
-
-    @contextmanager
-    def shared(self) -> Generator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._closing)
-            self._readers += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._readers -= 1
-                if self._readers == 0:
-                    self._changed.notify_all()
-
-    @contextmanager
-    def exclusive(self) -> Generator[None]:
-        with self._changed:
-            self._closing = True
-            self._changed.wait_for(lambda: self._readers == 0)
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._closing = False
-                self._changed.notify_all()
-
-
 class LmdbStore:
     """The environment and its handles.
 
@@ -220,7 +189,7 @@ class LmdbStore:
         self.quota_bytes = quota_bytes
         self._map_bytes = int(quota_bytes * _MAP_PER_QUOTA)
         self._pid = os.getpid()
-        self._lease = _Lease()
+        self._lease = Lease()
         self._env: lmdb.Environment | None = None
         self._tables: dict[bytes, lmdb._Database] = {}
 
@@ -243,7 +212,7 @@ class LmdbStore:
             if bootstrapped:
                 raise StoreCorrupt("store/data.mdb is damaged; restore a backup") from error
             self._recreate()
-        except lmdb.Error as error:
+        except (lmdb.Error, OSError) as error:
             raise StoreUnavailable(f"the store cannot be opened: {error}") from error
 
     def _recreate(self) -> None:
@@ -252,7 +221,7 @@ class LmdbStore:
         fsync_directory(self.directory.parent)
         try:
             self._open_environment()
-        except lmdb.Error as error:
+        except (lmdb.Error, OSError) as error:
             raise StoreUnavailable(f"the store cannot be created: {error}") from error
 
     def _open_environment(self) -> None:
@@ -263,6 +232,7 @@ class LmdbStore:
         except lmdb.Error:
             env.close()
             raise
+        # Before the sync: where that fails, nothing may be written, but reads go on.
         self._env = env
         fsync_directory(self.directory)
 
@@ -348,6 +318,10 @@ class LmdbStore:
 
         Raises:
             StoreUnavailable: No space for the copy; the store goes on with the old file.
+            OutcomeUnknown: The copy is in place, but its name may not be durable, or it cannot be
+                opened. Nothing more may be written: after a power cut the old file could be back,
+                without what was committed since.
+            OSError: A file beside the store could not be removed.
         """
         beside = self.directory.with_name("store.compacting")
         data = self.directory / "data.mdb"
@@ -358,10 +332,18 @@ class LmdbStore:
             shutil.rmtree(kept)
         with self._lease.exclusive():
             self.close()
-            (beside / "data.mdb").replace(data)
-            fsync_directory(self.directory)
-            self.open(bootstrapped=True)
+            failure: OSError | None = None
+            try:
+                (beside / "data.mdb").replace(data)
+            except OSError as error:
+                failure = error
+            try:
+                self.open(bootstrapped=True)  # and syncs the directory
+            except StorageError as error:
+                raise OutcomeUnknown(f"the compacted store: {error}") from error
         shutil.rmtree(beside, ignore_errors=True)
+        if failure is not None:
+            raise StoreUnavailable(f"no compacted copy: {failure}") from failure
         fsync_directory(self.directory.parent)
         return max(0, before - data.stat().st_size)
 

@@ -16,7 +16,6 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Final
 
-import lmdb
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -24,11 +23,14 @@ from policy.model import CandidateId
 from policy.verdict import InvariantBroken
 from storage.errors import StoreLocked, StoreUnavailable
 from storage.randomness import random_bytes
-from storage.statedir import DIRECTORY_MODE, FILE_MODE, fsync_directory, write_durably
+from storage.staging_file import StagingFile
+from storage.statedir import fsync_directory, write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    import lmdb
 
 _KEY_LEN: Final = 32
 _NONCE_LEN: Final = 12
@@ -50,48 +52,15 @@ class Staging:
         # Ciphertexts whose key is gone already; removed together with the next batch.
         self._litter: list[CandidateId] = []
         self._held_litter: list[CandidateId] = []
-        self._open()
-
-    def _open(self) -> None:
-        held = self._directory / "held"
-        for left in ("data.mdb", "lock.mdb"):
-            (self._directory / left).unlink(missing_ok=True)
-        held.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-        self._env = self._environment(self._directory, sync=False)
-        try:
-            self._held_env = self._environment(held, sync=True)
-            # LMDB does not sync its very first pages, and a torn one would never open again.
-            self._held_env.sync(True)  # noqa: FBT003 - positional only in py-lmdb
-            fsync_directory(held)
-            fsync_directory(self._directory)
-        except lmdb.Error as error:
-            self._env.close()
-            raise StoreUnavailable(f"staging/held cannot be synced: {error}") from error
-        except StoreUnavailable:
-            self._env.close()
-            raise
+        map_bytes = quota_bytes * _MAP_PER_QUOTA
+        self._undecided = StagingFile(directory, map_bytes, durable=False)
+        self._kept = StagingFile(directory / "held", map_bytes, durable=True)
         for path in self._key_directory.glob(".*.unfinished"):
             self._shred(path)
         for path in self._key_directory.glob("*.key"):
             candidate_id = CandidateId(path.stem)
             self._keys[candidate_id] = path.read_bytes()
             self._held.add(candidate_id)
-
-    def _environment(self, directory: Path, *, sync: bool) -> lmdb.Environment:
-        try:
-            env = lmdb.open(
-                str(directory),
-                map_size=self._quota_bytes * _MAP_PER_QUOTA,
-                mode=FILE_MODE,
-                sync=sync,
-                metasync=sync,
-                writemap=False,
-            )
-        except lmdb.Error as error:
-            name = directory.relative_to(self._directory.parent)
-            raise StoreUnavailable(f"{name}/data.mdb cannot be opened: {error}") from error
-        env.reader_check()
-        return env
 
     def put(self, items: Iterable[tuple[CandidateId, bytes]]) -> None:
         """Stage canonical bytes, each under a fresh key. One transaction, not synced.
@@ -103,7 +72,7 @@ class Staging:
             raise StoreLocked("staging was opened by another process")
         litter, self._litter = self._litter, []
         try:
-            with self._env.begin(write=True) as txn:
+            with self._undecided.writing() as txn:
                 for candidate_id in litter:
                     txn.delete(_key(candidate_id, _CANONICAL))
                 for candidate_id, canonical in items:
@@ -111,21 +80,29 @@ class Staging:
                     self._keys[candidate_id] = key
                     sealed = _seal(key, _key(candidate_id, _CANONICAL), canonical)
                     txn.put(_key(candidate_id, _CANONICAL), sealed)
-        except lmdb.Error as error:
+        except StoreUnavailable:
             self._litter.extend(litter)
-            raise StoreUnavailable(f"staging cannot be written: {error}") from error
+            raise
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[bytes | None]:
-        """Canonical bytes as staging has them now; None where they cannot be decrypted."""
-        with self._env.begin() as txn, self._held_env.begin() as held:
+        """Canonical bytes as staging has them now; None where they cannot be decrypted.
+
+        Raises:
+            StoreUnavailable: Staging cannot be read.
+        """
+        with self._undecided.reading() as txn, self._kept.reading() as held:
             return [
                 self._decrypted(held if item in self._held else txn, item, _CANONICAL)
                 for item in candidate_ids
             ]
 
     def read_evidence(self, candidate_id: CandidateId) -> bytes | None:
-        """What `hold` was given; None where it cannot be decrypted."""
-        with self._held_env.begin() as txn:
+        """What `hold` was given; None where it cannot be decrypted.
+
+        Raises:
+            StoreUnavailable: Staging cannot be read.
+        """
+        with self._kept.reading() as txn:
             return self._decrypted(txn, candidate_id, _EVIDENCE)
 
     def _decrypted(
@@ -154,7 +131,7 @@ class Staging:
             StoreUnavailable: The disk refused; the caller must not commit the hold.
         """
         try:
-            with self._env.begin() as staged, self._held_env.begin(write=True) as txn:
+            with self._undecided.reading() as staged, self._kept.writing() as txn:
                 self._remove_litter(txn)
                 for candidate_id, data in evidence.items():
                     canonical = _key(candidate_id, _CANONICAL)
@@ -169,7 +146,7 @@ class Staging:
                 write_durably(self._key_path(candidate_id), self._keys[candidate_id])
                 self._held.add(candidate_id)
             self._litter.extend(evidence)
-        except (lmdb.Error, OSError) as error:
+        except OSError as error:
             raise StoreUnavailable(f"a held candidate cannot be kept: {error}") from error
 
     def destroy(self, candidate_ids: Iterable[CandidateId]) -> None:
@@ -201,17 +178,14 @@ class Staging:
         """
         self.put(())
         # Those that a crash left without a key are known to nobody else.
-        self._held_litter.extend(self._ids(self._held_env) - self._held)
+        self._held_litter.extend(self._ids(self._kept) - self._held)
         self._sweep_held()
 
     def _sweep_held(self) -> None:
         if not self._held_litter:
             return
-        try:
-            with self._held_env.begin(write=True) as txn:
-                self._remove_litter(txn)
-        except lmdb.Error as error:
-            raise StoreUnavailable(f"staging/held cannot be written: {error}") from error
+        with self._kept.writing() as txn:
+            self._remove_litter(txn)
         self._held_litter.clear()
 
     def _remove_litter(self, txn: lmdb.Transaction) -> None:
@@ -225,29 +199,28 @@ class Staging:
 
     def staged_ids(self) -> frozenset[CandidateId]:
         """Candidates that have a ciphertext."""
-        return self._ids(self._env) | self._ids(self._held_env)
+        return self._ids(self._undecided) | self._ids(self._kept)
 
     @staticmethod
-    def _ids(env: lmdb.Environment) -> frozenset[CandidateId]:
-        with env.begin() as txn, txn.cursor() as cursor:
+    def _ids(file: StagingFile) -> frozenset[CandidateId]:
+        with file.reading() as txn, txn.cursor() as cursor:
             names = list(cursor.iternext(keys=True, values=False))
         return frozenset(CandidateId(name[:-1].hex()) for name in names)
 
     def bytes_free(self) -> int:
-        """Bytes left before `put` would be refused, freed pages included."""
-        used = 0
-        for env in (self._env, self._held_env):
-            stat = env.stat()
-            pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-            used += pages * stat["psize"]
-        return self._quota_bytes - used
+        """Bytes left before `put` would be refused, freed pages included.
+
+        Raises:
+            StoreUnavailable: Staging cannot be opened.
+        """
+        return self._quota_bytes - self._undecided.bytes_used() - self._kept.bytes_used()
 
     def close(self) -> None:
         """Close the environment and drop every key from memory."""
         self._keys.clear()
         if os.getpid() == self._pid:
-            self._env.close()
-            self._held_env.close()
+            self._undecided.close()
+            self._kept.close()
 
     def _key_path(self, candidate_id: CandidateId) -> Path:
         return self._key_directory / f"{candidate_id}.key"

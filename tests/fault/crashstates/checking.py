@@ -29,8 +29,8 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     """What may be believed at one moment: the last step answered, and the one that had begun.
 
     `answers` are those of all steps answered so far, `late` those that the step under way will give
-    if it happened. `never` are texts that no file may hold; `gone` are those and texts and keys that
-    no file may hold any more.
+    if it happened. `never` are texts that no file may hold; `gone` are those, and the texts and
+    keys that no file may hold any more.
     """
 
     answered: int

@@ -3,8 +3,6 @@
 Each takes one promise of the store away inside that process alone; nothing shipped knows of them.
 """
 
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
 
 import os
@@ -15,17 +13,14 @@ import lmdb
 
 from storage.engine import Engine
 from storage.lmdb_store import LmdbStore
-from storage.staging import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from policy.model import CandidateId
 
 _real_fsync: Final = os.fsync
 _real_open: Final = lmdb.open
-_real_environment: Final = Staging._environment
 
 
 def _without_directories(handle: int) -> None:
@@ -42,9 +37,8 @@ def _unsynced(*args: Any, **options: Any) -> lmdb.Environment:  # noqa: ANN401 -
     return _real_open(*args, **options | {"sync": False, "metasync": False})
 
 
-def _environment_unsynced(self: Staging, directory: Path, *, sync: bool) -> lmdb.Environment:
-    del sync
-    return _real_environment(self, directory, sync=False)
+def _held_unsynced(path: str, **options: Any) -> lmdb.Environment:  # noqa: ANN401 - as lmdb.open
+    return (_unsynced if path.endswith("/held") else _real_open)(path, **options)
 
 
 def _keep_keys(self: Engine, candidate_ids: Sequence[CandidateId]) -> None:
@@ -69,7 +63,7 @@ def _plant_lmdb() -> None:
 
 
 def _plant_hold() -> None:
-    Staging._environment = _environment_unsynced  # type: ignore[method-assign]
+    lmdb.open = _held_unsynced  # type: ignore[assignment]
 
 
 def _plant_keys() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import sys
 import tempfile
 import time
@@ -48,9 +47,8 @@ def sweep(every: int, offset: int = 0, only: str = "") -> Swept:
     """The result of a sweep in a process under the shim."""
     with tempfile.TemporaryDirectory(prefix="sweep-", dir=memory_directory()) as directory:
         base = Path(directory)
-        inside = ("--inside", directory, "--every", str(every), "--offset", str(offset))
-        inside += ("--only", only)
-        done = run(build(base), "tests.fault.syscalls", *inside)
+        which = ("--every", str(every), "--offset", str(offset), "--only", only)
+        done = run(build(base), "tests.fault.syscalls", "--inside", directory, *which)
         if done.returncode != 0:
             raise RuntimeError(f"the sweep failed: {done.stderr[-2_000:]}")
         return msgspec.json.decode((base / "swept.json").read_bytes(), type=Swept)

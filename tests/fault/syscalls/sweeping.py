@@ -6,6 +6,8 @@ says: after "nothing was written" it looks, and asks again; after "unknown" it s
 process opens what is left, and holds it against everything that was answered.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import errno
@@ -13,7 +15,7 @@ import os
 import shutil
 import traceback
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -207,7 +209,7 @@ class _Life:
 
     def live(self, expected: dict[int, Picture], case: Case | None = None) -> None:
         """Take the steps; after a fault that the store told of, two more."""
-        storage.writer._CHECKPOINT_EVERY_NS = 0  # type: ignore[misc] # noqa: SLF001
+        storage.writer._CHECKPOINT_EVERY_NS = 0  # type: ignore[misc]
         self._root.mkdir(parents=True, exist_ok=True)
         self._shim.watch(self._root)
         if case is not None:
@@ -226,7 +228,7 @@ class _Life:
                 return
         run.close()
 
-    def _insist(
+    def _insist(  # noqa: PLR0911 - each return is one way in which a step can end
         self, run: Run, step: Step, number: int, expected: dict[int, Picture]
     ) -> dict[str, Answer] | None:
         """The answers of one step, asked for until the store gives them; None where it gives up."""
@@ -234,7 +236,7 @@ class _Life:
             try:
                 return run.take(step)
             except (StorageError, ExceptionGroup) as error:
-                name = _name(error)
+                name = _name(cast("Exception", error))
                 self._send(Report(told=name))
                 self._told_at = number
                 if name == OutcomeUnknown.__name__:
@@ -264,6 +266,7 @@ class _Life:
 def _name(error: Exception) -> str:
     """The one type of the failures of a batch."""
     if isinstance(error, ExceptionGroup):
-        names = {_name(one) for one in error.exceptions}
+        group = cast("ExceptionGroup[Exception]", error)
+        names = {_name(one) for one in group.exceptions}
         return names.pop() if len(names) == 1 else f"a mixture of {sorted(names)}"
     return type(error).__name__

@@ -62,8 +62,7 @@ def test_destroyed_candidates_cannot_be_read_even_before_they_are_swept(
 def test_a_ciphertext_put_under_another_candidate_does_not_open(staging: Staging) -> None:
     first, second = _id(), _id()
     staging.put([(first, b"first"), (second, b"second")])
-    env = staging._env
-    with env.begin(write=True) as txn:
+    with staging._undecided.writing() as txn:
         moved = txn.get(bytes.fromhex(first) + b"c")
         assert moved is not None
         txn.put(bytes.fromhex(second) + b"c", bytes(moved))

@@ -1,0 +1,49 @@
+"""Who may use the environment now: readers together, or one reopening alone."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class Lease:
+    """Many readers, or the one reopening that takes the environment away from under them.
+
+    Not reentrant: a thread that holds a shared lease must not ask for another.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._readers = 0
+        self._closing = False
+
+    @contextmanager
+    def shared(self) -> Generator[None]:
+        """Hold it beside other readers; waits while somebody has it alone."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closing)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._readers -= 1
+                if self._readers == 0:
+                    self._changed.notify_all()
+
+    @contextmanager
+    def exclusive(self) -> Generator[None]:
+        """Have it alone; new readers wait from here on, and those there are are waited for."""
+        with self._changed:
+            self._closing = True
+            self._changed.wait_for(lambda: self._readers == 0)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._closing = False
+                self._changed.notify_all()

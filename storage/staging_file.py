@@ -1,0 +1,131 @@
+"""One environment of staging: opened, made anew or reopened when the disk has failed under it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from storage.errors import StoreUnavailable
+from storage.statedir import DIRECTORY_MODE, FILE_MODE, fsync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+
+class StagingFile:
+    """An LMDB environment that a failed write does not end.
+
+    After an error while it wrote its meta page, LMDB refuses everything until it is reopened: a
+    disk that failed once would stop all writing until the next restart. `durable` says whether
+    commits are synced and what is there is kept; otherwise every opening begins with an empty file.
+
+    Any thread; transactions exclude each other.
+    """
+
+    def __init__(self, directory: Path, map_bytes: int, *, durable: bool) -> None:
+        self._directory = directory
+        self._map_bytes = map_bytes
+        self._durable = durable
+        self._lock = threading.Lock()
+        self._env: lmdb.Environment | None = None
+        with self._lock:
+            self._opened()
+
+    def _opened(self) -> lmdb.Environment:
+        """The environment, opened where it is not.
+
+        Raises:
+            StoreUnavailable: The disk refused.
+        """
+        if self._env is not None:
+            return self._env
+        try:
+            self._directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            if not self._durable:
+                for left in ("data.mdb", "lock.mdb"):
+                    (self._directory / left).unlink(missing_ok=True)
+            env = lmdb.open(
+                str(self._directory),
+                map_size=self._map_bytes,
+                mode=FILE_MODE,
+                sync=self._durable,
+                metasync=self._durable,
+                writemap=False,
+            )
+            try:
+                env.reader_check()
+                if self._durable:
+                    # LMDB does not sync its very first pages, and a torn one never opens again.
+                    env.sync(True)  # noqa: FBT003 - positional only in py-lmdb
+                fsync_directory(self._directory)
+            except (lmdb.Error, OSError):
+                env.close()
+                raise
+        except (lmdb.Error, OSError) as error:
+            raise StoreUnavailable(f"{self._name}/data.mdb cannot be opened: {error}") from error
+        self._env = env
+        return env
+
+    @property
+    def _name(self) -> str:
+        return f"{self._directory.parent.name}/{self._directory.name}"
+
+    @contextmanager
+    def writing(self) -> Generator[lmdb.Transaction]:
+        """A write transaction; committed when the block ends without an exception.
+
+        Raises:
+            StoreUnavailable: Full, or the disk refused.
+        """
+        with self._lock:
+            env = self._opened()
+            try:
+                with env.begin(write=True) as txn:
+                    yield txn
+            except lmdb.MapFullError as error:
+                raise StoreUnavailable(f"{self._name} is full") from error
+            except lmdb.Error as error:
+                self._shut()
+                raise StoreUnavailable(f"{self._name} cannot be written: {error}") from error
+
+    @contextmanager
+    def reading(self) -> Generator[lmdb.Transaction]:
+        """A read transaction; keep it short.
+
+        Raises:
+            StoreUnavailable: It cannot be read.
+        """
+        with self._lock:
+            env = self._opened()
+            try:
+                txn = env.begin()
+            except lmdb.Error as error:
+                self._shut()
+                raise StoreUnavailable(f"{self._name} cannot be read: {error}") from error
+            with txn:
+                yield txn
+
+    def bytes_used(self) -> int:
+        """Bytes in pages that hold something; free pages do not count.
+
+        Raises:
+            StoreUnavailable: It cannot be opened.
+        """
+        with self._lock:
+            stat = self._opened().stat()
+        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        return int(pages * stat["psize"])
+
+    def close(self) -> None:
+        """Close it; a later use would open it again."""
+        with self._lock:
+            self._shut()
+
+    def _shut(self) -> None:
+        if self._env is not None:
+            self._env.close()
+            self._env = None
