@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from tests.integration.image import Image, build, cannot_build
+from tests.integration.manifests import KUBERNETES, read_yaml
 from tests.integration.pod import ADDRESS, Container, Pod, pod, until
 
 if TYPE_CHECKING:
@@ -187,3 +189,100 @@ def test_the_state_outlives_the_container(sidecar: Container, agent: Container) 
             ask(pod_, agent, "/v1/memories", {"text": f"Shelf {expected} holds maps."}, **key)
             _, page = ask(pod_, agent, "/v1/memories", **key)
         assert json.loads(page)["total"] == expected
+
+
+@pytest.fixture
+def neighbour(image: Image, sidecar: Container) -> Container:
+    """An agent in the worst of pods: it mounts the sidecar's volumes and sees its processes."""
+    volumes = {place: sidecar.mounts[place] for place in (STATE, COPY)}
+    return Container(
+        image=image,
+        uid=AGENT_UID,
+        mounts=volumes,
+        environment={"MNEMOGATE_AGENT_KEY": AGENT_KEY},
+        sees_processes=True,
+    )
+
+
+def test_another_uid_alone_keeps_the_agent_out(sidecar: Container, neighbour: Container) -> None:
+    seen = msgspec.structs.replace(sidecar, sees_processes=True)
+    with pod() as pod_, pod_.running(seen):
+        until(READY, pod_, neighbour)
+        done = doctor(pod_, neighbour)
+    verdicts = {finding["id"]: finding["verdict"] for finding in json.loads(done.out)["findings"]}
+    assert done.code == 0, verdicts
+    for name in (
+        *("identity.uid", "identity.capabilities", "state.list", "state.replace", "store.write"),
+        *("secrets.token.key", "process.mem", "process.ptrace", "checkpoint.write"),
+        *("admin.anonymous.POST", "admin.agent_key.POST", "data.agent_key.L1", "code.write"),
+    ):
+        assert verdicts[name] == "ok", name
+
+
+@pytest.mark.parametrize("mistake", ["state", "uid"])
+def test_doctor_is_red_when_the_agent_gets_the_state(
+    sidecar: Container, neighbour: Container, mistake: str
+) -> None:
+    seen = msgspec.structs.replace(sidecar, sees_processes=True)
+    with pod() as pod_, pod_.running(seen):
+        until(READY, pod_, neighbour)
+        wrong = neighbour
+        if mistake == "uid":
+            wrong = msgspec.structs.replace(neighbour, uid=SIDECAR_UID)
+        volume = sidecar.mounts[STATE]
+        given = [volume, *volume.rglob("*")] if mistake == "state" else []
+        for path in given:
+            os.chown(path, AGENT_UID, AGENT_UID)
+        done = doctor(pod_, wrong)
+        for path in given:
+            os.chown(path, SIDECAR_UID, SIDECAR_UID)
+    verdicts = {finding["id"]: finding["verdict"] for finding in json.loads(done.out)["findings"]}
+    assert done.code == 1
+    for name in ("state.list", "store.write", "secrets.token.key"):
+        assert verdicts[name] == "FAIL", name
+
+
+def test_agent_in_a_container_of_its_own_finds_nothing_to_aim_at(
+    sidecar: Container, agent: Container
+) -> None:
+    with pod() as pod_, pod_.running(sidecar):
+        until(READY, pod_, agent)
+        done = doctor(pod_, agent)
+    report = json.loads(done.out)
+    # Nothing worked. But what is not there was not refused, so nothing is proven either.
+    assert (done.code, report["separated"], report["proven"]) == (3, True, False)
+
+
+def test_socket_of_the_pod_takes_the_agents_uid_as_its_credential(
+    sidecar: Container, agent: Container, tmp_path: Path
+) -> None:
+    shared, config = tmp_path / "socket", tmp_path / "config"
+    shared.mkdir()
+    shared.chmod(0o777)
+    config.mkdir()
+    [example] = read_yaml((KUBERNETES / "sidecar-socket/config.yaml").read_text(encoding="utf-8"))
+    text = example["data"]["mnemogate.toml"].replace("/run/mnemogate/", "/run/")
+    (config / "mnemogate.toml").write_text(text, "utf-8")
+    gate = msgspec.structs.replace(
+        sidecar,
+        mounts=sidecar.mounts | {"/run": shared, "/srv": config},
+        environment=sidecar.environment | {"MNEMOGATE_CONFIG": "/srv/mnemogate.toml"},
+    )
+    program = """
+import http.client, socket
+connection = http.client.HTTPConnection("localhost")
+connection.sock = socket.socket(socket.AF_UNIX)
+connection.sock.connect("/run/memory.sock")
+connection.request("GET", "/v1/whoami")
+answer = connection.getresponse()
+print(answer.status, answer.read().decode())
+"""
+    with pod() as pod_, pod_.running(gate, "run"):
+        until(READY, pod_, agent)
+        connected = msgspec.structs.replace(agent, mounts={"/run": shared})
+        said = pod_.python(connected, program).out
+        assert said.startswith("200 ")
+        assert '"assistant"' in said
+        # Control: the same bytes from another uid.
+        stranger = msgspec.structs.replace(connected, uid=10003)
+        assert not pod_.python(stranger, program).out.startswith("200 ")
