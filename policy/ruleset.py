@@ -69,6 +69,28 @@ class AnchorRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     outrank_margin: Annotated[float, Meta(ge=-2.0, le=2.0)]
 
 
+Days = Annotated[int, Meta(ge=1, le=36_500)]
+
+
+class Keeping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long memories of one class are kept; what is not said is kept for ever.
+
+    `per_principal_max` and `per_scope_max` keep the newest: of one principal in a tenant, and of
+    one set of ids (user, agent, run, app) in a tenant.
+    """
+
+    age_days_max: Days | None = None
+    per_principal_max: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+    per_scope_max: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is erased by itself. `expired_grace_days` counts from the memory's own expiry."""
+
+    expired_grace_days: Days | None = None
+    classes: dict[MemoryClass, Keeping] = {}
+
+
 class ClassChoice(msgspec.Struct, frozen=True, kw_only=True):
     """A memory class, and whether the client named this very class or a rule mapped to it."""
 
@@ -124,13 +146,15 @@ Matrix = dict[SourceKind, dict[MemoryClass, Cell]]
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The TOML document, every key required."""
+    """The TOML document, every key required but those of `retention`."""
 
     matrix: Matrix
     budgets: Budgets
     trust: TrustRules
     anchors: AnchorRules
     classes: dict[Word, ClassMap]
+    # The one section that may be left out: silence about erasing must not erase.
+    retention: Retention = Retention()
 
 
 class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +167,7 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
     classes: dict[str, ClassMap]
     digest: str
     epoch: int = 0
+    retention: Retention = Retention()
 
     def cell(self, source: SourceKind, memory_class: MemoryClass) -> Cell:
         """What the matrix says to a pair; refused where it says nothing."""
@@ -181,6 +206,7 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
         trust=document.trust,
         anchors=document.anchors,
         classes=document.classes,
+        retention=document.retention,
         digest=digest,
         epoch=epoch,
     )

@@ -25,6 +25,7 @@ from proxy.fronts.memory import MemoryFront, routes_of
 from proxy.intake import HostRules
 from proxy.observing import HEADER, warned
 from proxy.operate import Operate, OperateParts
+from proxy.retention import Retaining
 from proxy.rules import MEM0, Rules, parse_rules
 from proxy.server import Listener, tls_context
 from proxy.session import Session
@@ -133,6 +134,9 @@ async def compose(
         health = Health(store.reader.status, _Scrape(store, telemetry))
         admin_front = AdminFront(Operate(parts.operate), parts.authenticator, health, halted.set)
         await stack.enter_async_context(warned(observing=settings.observe and composition.listen))
+        if composition.listen:
+            sweeping = parts.retaining.sweeping(settings.retention_seconds)
+            await stack.enter_async_context(sweeping)
         listening = _Listening(settings, surroundings, halted)
         data, admin = await listening.open(stack, memory_front, admin_front, composition)
         health_address = await listening.open_health(stack, health, composition)
@@ -231,6 +235,12 @@ class _Parts:
             surroundings=surroundings,
             executor=executor,
         )
+        self.retaining = Retaining(
+            retained=store.retained,
+            session=self.session,
+            ruleset=lambda: store.ruleset,
+            surroundings=surroundings,
+        )
         self.operate = OperateParts(
             writer=store.writer,
             reader=store.reader,
@@ -242,6 +252,7 @@ class _Parts:
             # What an enforcing gate would say, in observe mode as well.
             explainer=Explainer(gate=ground.composition.gate, probe=_TextProbe(shadow, embedder)),
             rules=rules,
+            retaining=self.retaining,
             surroundings=surroundings,
         )
 

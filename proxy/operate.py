@@ -48,6 +48,7 @@ from proxy.dialects.operation import Proposal, Write, Written
 from proxy.operator_views import (
     anchor_view,
     checkpoint_view,
+    due_view,
     held_view,
     history_step,
     leaf_view,
@@ -57,7 +58,7 @@ from proxy.operator_views import (
     trust_view,
 )
 from proxy.responses import NotFound
-from proxy.upkeep_wire import ObservedList, ObservedView, PolicyReloadView
+from proxy.upkeep_wire import ObservedList, ObservedView, PolicyReloadView, RetentionView
 from storage.interfaces import Anchor
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from proxy.auth import Authenticator
     from proxy.explain import Explainer
     from proxy.fronts.memory import Performs
+    from proxy.retention import Retaining
     from proxy.rules import Rules
     from proxy.surroundings import Surroundings
     from proxy.tokens import TokenSigner
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from telemetry.events import TraceContext
 
 DIALECT = "admin"
+_DUE_NAMED_MAX = 1_000
 
 
 class OperateParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +94,7 @@ class OperateParts(msgspec.Struct, frozen=True, kw_only=True):
     authenticator: Authenticator
     explainer: Explainer
     rules: Rules
+    retaining: Retaining
     surroundings: Surroundings
 
 
@@ -284,6 +288,15 @@ class Operate:
         """
         done = await self._parts.rules.reload(by.principal_id, digest)
         return PolicyReloadView(digest=done.digest, epoch=done.epoch, changed=done.changed)
+
+    async def retain(self, *, dry_run: bool) -> RetentionView:
+        """Erase a batch of what the ruleset keeps no longer, or say what that is."""
+        swept = await self._parts.retaining.sweep(dry_run=dry_run)
+        return RetentionView(
+            due_count=len(swept.due),
+            purged_count=swept.purged_count,
+            due=tuple(due_view(one) for one in swept.due[:_DUE_NAMED_MAX]),
+        )
 
     def explain(self, asked: ExplainRequest) -> ExplainView:
         """What the gate would say; nothing is staged, logged or stored."""

@@ -17,10 +17,12 @@ from proxy.admin_wire import (
     ProofView,
     TrustView,
 )
+from proxy.upkeep_wire import DueView
 from storage.audit import decode_leaf, leaf_hash
 
 if TYPE_CHECKING:
     from policy.model import HistoryEntry, Memory, PrincipalId
+    from policy.retention import Due
     from policy.trust import TrustState
     from storage.interfaces import (
         Anchor,
@@ -90,6 +92,17 @@ def held_view(held: HeldCandidate) -> HeldView:
         text=candidate.text if candidate else None,
         metadata_json=candidate.metadata_json if candidate else None,
         claimed_source=candidate.claimed_source if candidate else None,
+    )
+
+
+def due_view(due: Due) -> DueView:
+    """One memory that the ruleset keeps no longer."""
+    return DueView(
+        tenant=due.item.tenant,
+        memory_id=due.item.memory_id,
+        memory_class=due.item.memory_class,
+        updated_at_ms=due.item.at_ms,
+        why=due.why.value,
     )
 
 

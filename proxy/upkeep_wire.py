@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
 from proxy.admin_wire import MemoryView  # noqa: TC001 - msgspec reads the annotation
 
 
@@ -41,3 +42,27 @@ class ObservedList(msgspec.Struct, frozen=True, kw_only=True):
     """Every such memory of a tenant, oldest first."""
 
     observed: tuple[ObservedView, ...]
+
+
+class RetentionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sweep once: erase the oldest batch of what is due, or nothing."""
+
+    dry_run: bool = False
+
+
+class DueView(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that the ruleset keeps no longer."""
+
+    tenant: str
+    memory_id: str
+    memory_class: MemoryClass
+    updated_at_ms: int
+    why: str  # "expired" | "age" | "per_principal" | "per_scope"
+
+
+class RetentionView(msgspec.Struct, frozen=True, kw_only=True):
+    """What was due before the sweep (the oldest 1000 by name), and how many it erased."""
+
+    due_count: int
+    purged_count: int
+    due: tuple[DueView, ...]

@@ -70,8 +70,9 @@ class CheckpointCopy:
         if kept is None:
             return None if size == 0 else f"no checkpoint copy was found at {self.path}"
         advice = (
-            " Put the newest store back. To go on with this one, start it once as restored: that "
-            "begins a new incarnation, so that nonces spent since cannot be used again."
+            " Put the newest store back. To go on with this one on purpose, `mnemogate backup` "
+            "it and `mnemogate restore --accept-rollback` that: it begins a new incarnation, so "
+            "that nonces spent since cannot be used again."
         )
         if kept.size > size:
             raise StoreRolledBack(

@@ -27,6 +27,7 @@ from storage.recovery import (
     with_embedder,
     with_incarnation,
 )
+from storage.retaining import Retained
 from storage.segment_files import Identity, SegmentFiles
 from storage.staging import Staging
 from storage.statedir import StateDirectory
@@ -98,6 +99,7 @@ class EmbeddedStore:
         self.writer = writer
         self.reader = EmbeddedReader(engine)
         self.secrets = secrets
+        self.retained = Retained(engine.parts.store, engine.parts.names)
 
     @property
     def staging(self) -> Staging:

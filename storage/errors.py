@@ -19,6 +19,10 @@ class StoreCorrupt(StorageError):
     """A value on disk does not match its digest, or two tables contradict each other."""
 
 
+class BadBackup(StorageError):
+    """A backup that is incomplete or was changed, or a place where it cannot go."""
+
+
 class StoreTooNew(StorageError):
     """A newer version of this program wrote the store; this one would misread it."""
 

@@ -40,6 +40,30 @@ def read_only(directory: Path) -> Generator[View]:
         env.close()
 
 
+@contextmanager
+def hot(directory: Path) -> Generator[lmdb.Environment]:
+    """The environment for a copy, in a reader's slot that a running gate respects.
+
+    Without the slot the gate would reuse pages under the copy's feet, so there is no way around
+    it. Never in the gate's own process.
+
+    Raises:
+        StoreUnavailable: There is no store, or this user may not take a reader's slot.
+    """
+    if not (directory / "data.mdb").exists():
+        raise StoreUnavailable(f"no store in {directory}")
+    try:
+        env = _open(directory, lock=(directory / "lock.mdb").exists(), named=False)
+    except (lmdb.Error, OSError) as error:
+        raise StoreUnavailable(
+            f"{directory} cannot be copied: {error}; run as the sidecar's user or root"
+        ) from error
+    try:
+        yield env
+    finally:
+        env.close()
+
+
 def _opened(directory: Path) -> lmdb.Environment:
     if not (directory / "lock.mdb").exists():
         # No gate ever ran here. LMDB would create the file, as whoever runs this: if that is root,
@@ -52,9 +76,14 @@ def _opened(directory: Path) -> lmdb.Environment:
         return _open(directory, lock=False)
 
 
-def _open(directory: Path, *, lock: bool) -> lmdb.Environment:
+def _open(directory: Path, *, lock: bool, named: bool = True) -> lmdb.Environment:
     # Map size 0: the one that the writer recorded, so that a store that grows meanwhile stays
     # readable.
     return lmdb.open(
-        str(directory), map_size=0, max_dbs=len(TABLES), readonly=True, create=False, lock=lock
+        str(directory),
+        map_size=0,
+        max_dbs=len(TABLES) if named else 0,
+        readonly=True,
+        create=False,
+        lock=lock,
     )

@@ -14,6 +14,7 @@ from storage.errors import (
     StoreCorrupt,
     StoreLocked,
     StoreRolledBack,
+    StoreTooNew,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ def opening(state: Path) -> Generator[None]:
             Exit.FAILED,
             f"{state}: {error}",
             then="`mnemogate audit verify` shows where; put the newer store back",
+        ) from error
+    except StoreTooNew as error:
+        raise CommandFailed(
+            Exit.FAILED, f"{state}: {error}", then="install the version that wrote it"
         ) from error
     except StoreCorrupt as error:
         raise CommandFailed(

@@ -6,7 +6,21 @@ import argparse
 from importlib import metadata
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.cli import anchors, audit, doctor, keys, memory, policy, review, run, tokens, trust
+from proxy.cli import (
+    anchors,
+    audit,
+    backup,
+    doctor,
+    export,
+    keys,
+    memory,
+    policy,
+    retention,
+    review,
+    run,
+    tokens,
+    trust,
+)
 from proxy.cli.exits import Exit
 
 if TYPE_CHECKING:
@@ -24,7 +38,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *anchors.COMMANDS,
     *keys.COMMANDS,
     *audit.COMMANDS,
+    *export.COMMANDS,
     *policy.COMMANDS,
+    *retention.COMMANDS,
+    *backup.COMMANDS,
 )
 
 _GROUPS: Final = {
@@ -36,6 +53,7 @@ _GROUPS: Final = {
     "key": "API keys and their principals",
     "audit": "the tamper-evident log",
     "policy": "the ruleset",
+    "retention": "how long memories are kept",
 }
 
 

@@ -14,7 +14,13 @@ from proxy.dialects.native_wire import UUID_PATTERN
 from proxy.dialects.operation import HttpRequest, MalformedRequest
 from proxy.responses import NotFound
 from proxy.strict_json import convert, decode_as
-from proxy.upkeep_wire import ObservedList, PolicyReloadRequest, PolicyReloadView
+from proxy.upkeep_wire import (
+    ObservedList,
+    PolicyReloadRequest,
+    PolicyReloadView,
+    RetentionRequest,
+    RetentionView,
+)
 
 if TYPE_CHECKING:
     from proxy.exchange import Incoming
@@ -224,6 +230,10 @@ async def _explain(operate: Operate, call: Call) -> msgspec.Struct:
     return operate.explain(call.body(wire.ExplainRequest))
 
 
+async def _retention(operate: Operate, call: Call) -> msgspec.Struct:
+    return await operate.retain(dry_run=call.body(RetentionRequest).dry_run)
+
+
 async def _check(operate: Operate, call: Call) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.check()
@@ -263,6 +273,7 @@ ROUTES: Final = tuple(
         ("GET", "/policy", _policy, None, wire.PolicyView),
         ("POST", "/policy/reload", _reload, PolicyReloadRequest, PolicyReloadView),
         ("POST", "/policy/explain", _explain, wire.ExplainRequest, wire.ExplainView),
+        ("POST", "/retention", _retention, RetentionRequest, RetentionView),
         ("POST", "/check", _check, wire.Empty, wire.CheckView),
         ("POST", "/compact", _compact, wire.Empty, wire.CompactView),
     )

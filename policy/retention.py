@@ -1,0 +1,98 @@
+"""Which memories the rules keep no longer: a pass over all of them, sans I/O."""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from policy.model import MemoryClass, MemoryId, PrincipalId, Scope, Tenant
+    from policy.ruleset import Keeping, Retention
+
+_DAY_MS: Final = 86_400_000
+
+
+class Why(enum.Enum):
+    """Which rule ended a memory."""
+
+    EXPIRED = "expired"
+    AGE = "age"
+    PER_PRINCIPAL = "per_principal"
+    PER_SCOPE = "per_scope"
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored memory, without content. `ordinal` names this state of it, and grows with time."""
+
+    ordinal: int
+    tenant: Tenant
+    memory_id: MemoryId
+    principal_id: PrincipalId
+    scope: Scope
+    memory_class: MemoryClass
+    at_ms: int  # of its last change
+    expires_at_ms: int | None
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory to erase, and why."""
+
+    item: Item
+    why: Why
+
+
+class Pass:
+    """Takes every memory once, in the order of ordinals; then says which are due."""
+
+    def __init__(self, rules: Retention, now_ms: int) -> None:
+        self._rules = rules
+        self._now_ms = now_ms
+        self._due: list[Due] = []
+        # Per group the newest, oldest first, never more than the rule keeps.
+        self._newest: dict[Hashable, list[tuple[int, Item]]] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether the rules keep everything for ever."""
+        return self._rules.expired_grace_days is None and not self._rules.classes
+
+    def see(self, item: Item) -> None:
+        """Take one memory in."""
+        grace = self._rules.expired_grace_days
+        expiry = item.expires_at_ms
+        if grace is not None and expiry is not None and expiry + grace * _DAY_MS <= self._now_ms:
+            self._due.append(Due(item=item, why=Why.EXPIRED))
+            return
+        keeping = self._rules.classes.get(item.memory_class)
+        if keeping is None:
+            return
+        age = keeping.age_days_max
+        if age is not None and item.at_ms + age * _DAY_MS <= self._now_ms:
+            self._due.append(Due(item=item, why=Why.AGE))
+            return
+        self._count(item, keeping)
+
+    def _count(self, item: Item, keeping: Keeping) -> None:
+        groups: tuple[tuple[Why, Hashable, int | None], ...] = (
+            (Why.PER_PRINCIPAL, item.principal_id, keeping.per_principal_max),
+            (Why.PER_SCOPE, item.scope, keeping.per_scope_max),
+        )
+        for why, member, kept_max in groups:
+            if kept_max is None:
+                continue
+            kept = self._newest.setdefault((why, item.tenant, member, item.memory_class), [])
+            heapq.heappush(kept, (item.ordinal, item))
+            if len(kept) > kept_max:
+                self._due.append(Due(item=heapq.heappop(kept)[1], why=why))
+
+    def due(self) -> tuple[Due, ...]:
+        """What is to be erased, oldest first, each memory once."""
+        first: dict[int, Due] = {}
+        for due in self._due:
+            first.setdefault(due.item.ordinal, due)
+        return tuple(first[ordinal] for ordinal in sorted(first))

@@ -1,0 +1,283 @@
+"""`mnemogate backup` and `mnemogate restore`: a store copied while it serves, and a new life of it.
+
+Both work on files, as the sidecar's own user (or root, for a backup), and ask no sidecar.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import PrincipalId
+from proxy.cli.command import Command
+from proxy.cli.connect import settings_of
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.failures import opening
+from proxy.cli.terminal import iso
+from proxy.cli.verification import Outside, Verifier
+from proxy.rules import parse_rules
+from storage.backup import CHECKPOINT, Manifest, Wanted, load_secrets, read_manifest, take, verify
+from storage.errors import BadBackup, StorageError, StoreRolledBack
+from storage.read_only import read_only
+from storage.restoring import Restoring, restore
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.cli.command import Context
+    from proxy.settings import Settings
+    from storage.statedir import Secrets
+
+_WITHOUT_SECRETS: Final = (
+    "without secrets: it can be checked and read, but restored only together with the three files "
+    "of secrets/,\n  from another place (`restore --secrets DIR`). Keep a copy of those apart from "
+    "the backups: without\n  them, no backup can be restored."
+)
+_WITH_SECRETS: Final = (
+    "with secrets: whoever reads it can sign a false log and mint promotion tokens; guard it like "
+    "the sidecar itself"
+)
+
+
+class _Backup(msgspec.Struct, frozen=True, kw_only=True):
+    directory: str
+    with_secrets: bool = False
+    with_held: bool = False
+
+
+class _Restore(msgspec.Struct, frozen=True, kw_only=True):
+    directory: str
+    secrets: str | None = None
+    accept_rollback: bool = False
+    verify_only: bool = False
+
+
+class _Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What `backup --json` and `restore --verify-only --json` say."""
+
+    directory: str
+    incarnation: str
+    version: int
+    leaf_count: int
+    held_count: int
+    with_secrets: bool
+    with_held: bool
+    bytes: int
+
+
+class _Restored(msgspec.Struct, frozen=True, kw_only=True):
+    """What `restore --json` says."""
+
+    state: str
+    checkpoint: str
+    incarnation: str
+    before: str
+    version: int
+    live_count: int
+    held_count: int
+    leaf_count: int
+
+
+def _back_up(context: Context) -> Exit:
+    asked = context.arguments(_Backup)
+    settings = settings_of(context)
+    target = Path(asked.directory).absolute()
+    wanted = Wanted(secrets=asked.with_secrets, held=asked.with_held)
+    try:
+        manifest = take(settings.state, target, wanted, _now_ms())
+    except BadBackup as error:
+        raise CommandFailed(Exit.USAGE, str(error)) from error
+    except (StorageError, PermissionError) as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"no backup: {error}",
+            then="name the state directory with --state, and run as its owner or root",
+        ) from error
+    terminal = context.terminal
+    taken = _taken(target, manifest)
+    if terminal.as_json:
+        terminal.data(taken)
+        return Exit.OK
+    terminal.say(
+        f"backed up {taken.incarnation}: version {taken.version}, {taken.leaf_count} leaves, "
+        f"{taken.bytes} bytes in {target}"
+    )
+    terminal.say(_WITH_SECRETS if taken.with_secrets else _WITHOUT_SECRETS)
+    if manifest.held_count and not taken.with_held:
+        terminal.say(
+            f"{manifest.held_count} held candidates stay behind: a restore refuses them "
+            "(--with-held copies them with their keys, beyond the reach of a later denial)"
+        )
+    return Exit.OK
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _taken(directory: Path, manifest: Manifest) -> _Taken:
+    return _Taken(
+        directory=str(directory),
+        incarnation=manifest.incarnation,
+        version=manifest.version,
+        leaf_count=manifest.leaf_count,
+        held_count=manifest.held_count,
+        with_secrets=manifest.with_secrets,
+        with_held=manifest.with_held,
+        bytes=sum(file.bytes for file in manifest.files),
+    )
+
+
+def _restore(context: Context) -> Exit:
+    asked = context.arguments(_Restore)
+    backup = Path(asked.directory).absolute()
+    settings = settings_of(context, check_places=not asked.verify_only)
+    try:
+        manifest, secrets = _verified(context, backup, asked.secrets)
+    except BadBackup as error:
+        raise CommandFailed(Exit.FAILED, str(error), then="take another backup") from error
+    if asked.verify_only:
+        return _say_verified(context, backup, manifest)
+    return _bring_back(context, settings, asked, (backup, manifest, secrets))
+
+
+def _verified(context: Context, backup: Path, elsewhere: str | None) -> tuple[Manifest, Secrets]:
+    """A backup whose files, signatures and whole log were recomputed.
+
+    Raises:
+        BadBackup: Anything contradicts.
+    """
+    manifest, _ = read_manifest(backup)
+    if elsewhere is None and not manifest.with_secrets:
+        raise CommandFailed(
+            Exit.USAGE,
+            "this backup has no secrets in it",
+            then="give the directory that has store.key, log.key and token.key: --secrets DIR",
+        )
+    secrets = load_secrets(backup / "secrets" if elsewhere is None else Path(elsewhere))
+    verify(backup, secrets)
+    outside = Outside(copy=(backup / CHECKPOINT).read_bytes(), vkey=None, log_key=secrets.log_key)
+    with read_only(backup / "store") as view:
+        report = Verifier(view, outside, context.terminal.progress("verifying the log")).run()
+    if report.first_bad is not None:
+        bad = report.first_bad
+        raise BadBackup(f"its log is not sound: {bad.where} {bad.position}: {bad.what}")
+    return manifest, secrets
+
+
+def _say_verified(context: Context, backup: Path, manifest: Manifest) -> Exit:
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(_taken(backup, manifest))
+        return Exit.OK
+    terminal.say(
+        f"sound: backup of {manifest.incarnation}, taken {iso(manifest.taken_at_ms)}, version "
+        f"{manifest.version}, {manifest.leaf_count} leaves"
+    )
+    return Exit.OK
+
+
+def _bring_back(
+    context: Context,
+    settings: Settings,
+    asked: _Restore,
+    verified: tuple[Path, Manifest, Secrets],
+) -> Exit:
+    backup, manifest, secrets = verified
+    with opening(settings.state):
+        try:
+            order = Restoring(
+                backup=backup,
+                manifest=manifest,
+                secrets=secrets,
+                state=settings.state,
+                checkpoint=settings.checkpoint,
+                ruleset=parse_rules(settings.ruleset_text()),
+                quota_bytes=settings.quota_bytes,
+                by=PrincipalId(f"uid:{os.geteuid()}"),
+                clock=_now_ms,
+                accept_rollback=asked.accept_rollback,
+            )
+            status = restore(order)
+        except StoreRolledBack as error:
+            raise CommandFailed(
+                Exit.REFUSED,
+                str(error),
+                then="take a newer backup, or accept that on purpose with --accept-rollback",
+            ) from error
+        except BadBackup as error:
+            raise CommandFailed(Exit.FAILED, str(error)) from error
+    terminal = context.terminal
+    done = _Restored(
+        state=str(settings.state),
+        checkpoint=str(settings.checkpoint),
+        incarnation=status.incarnation,
+        before=manifest.incarnation,
+        version=status.version,
+        live_count=status.live_count,
+        held_count=status.held_count,
+        leaf_count=status.leaf_count,
+    )
+    if terminal.as_json:
+        terminal.data(done)
+        return Exit.OK
+    terminal.say(f"restored {done.before} as {done.incarnation} in {done.state}")
+    terminal.say(
+        f"as of {iso(manifest.taken_at_ms)}: {done.live_count} memories, version {done.version}, "
+        f"{done.held_count} held"
+    )
+    terminal.say(
+        "what happened since is forgotten: keys revoked since are valid again (`mnemogate key "
+        "list`),\n  memories purged since are back, trust is as it was then. Nonces of the life "
+        "before, and nonces\n  without an incarnation, are refused from now on."
+    )
+    return Exit.OK
+
+
+def _backup_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="an empty or new directory")
+    parser.add_argument(
+        "--with-secrets",
+        action="store_true",
+        help="also the keys, so that the backup can be restored by itself",
+    )
+    parser.add_argument(
+        "--with-held",
+        action="store_true",
+        help="also held candidates and the keys that make them readable",
+    )
+
+
+def _restore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="what `mnemogate backup` wrote")
+    parser.add_argument(
+        "--secrets", metavar="DIR", help="store.key, log.key and token.key, for a backup without"
+    )
+    parser.add_argument(
+        "--accept-rollback",
+        action="store_true",
+        help="go on although the checkpoint outside knows more than the backup; a leaf says so",
+    )
+    parser.add_argument(
+        "--verify-only", action="store_true", help="check the backup, and restore nothing"
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("backup",),
+        summary="copy the store while it serves, with a signed list of the files",
+        act=_back_up,
+        arguments=_backup_arguments,
+    ),
+    Command(
+        words=("restore",),
+        summary="verify a backup, and begin a new life of it in a new --state",
+        act=_restore,
+        arguments=_restore_arguments,
+    ),
+)

@@ -1,0 +1,125 @@
+"""`mnemogate audit export`: the log as JSON lines for a SIEM, from the files, leaf by leaf."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from proxy.cli.command import Command
+from proxy.cli.connect import settings_of
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.siem import record_of
+from storage.audit import InterceptedLeaf, decode_leaf
+from storage.codec import ordinal_key
+from storage.errors import StorageError, StoreCorrupt
+from storage.lmdb_store import LEAVES
+from storage.read_only import read_only
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from proxy.cli.command import Context
+    from proxy.siem import Record
+    from storage.audit import Leaf
+    from storage.lmdb_store import View
+
+# Leaves read in one transaction: a longer one would keep the gate from reusing pages.
+SLICE_LEN: Final = 5_000
+FOLLOW_S: Final = 1.0
+
+
+class _Export(msgspec.Struct, frozen=True, kw_only=True):
+    since: Annotated[int, Meta(ge=0, le=2**62)] = 0
+    follow: bool = False
+
+
+def exported(store: Path, since: int) -> Iterator[tuple[int, list[Record]]]:
+    """Slices of the committed log from a leaf on: where the next one begins, and its records.
+
+    Raises:
+        StoreUnavailable: The store cannot be read.
+        StoreCorrupt: A leaf is missing or damaged.
+    """
+    at = since
+    while True:
+        with read_only(store) as view:
+            header = view.header()
+            size = 0 if header is None else header.leaf_count
+            until = min(size, at + SLICE_LEN)
+            records = [
+                record for index in range(at, until) if (record := _record(view, index)) is not None
+            ]
+        if at >= until:
+            return
+        at = until
+        yield at, records
+
+
+def _record(view: View, index: int) -> Record | None:
+    leaf = _leaf(view, index)
+    told: Leaf | None = None
+    if not isinstance(leaf, InterceptedLeaf):
+        at = getattr(leaf, "intercepted_index", None)
+        told = None if at is None else _leaf(view, at)
+    return record_of(index, leaf, told if isinstance(told, InterceptedLeaf) else None)
+
+
+def _leaf(view: View, index: int) -> Leaf:
+    data = view.get(LEAVES, ordinal_key(index))
+    if data is None:
+        raise StoreCorrupt(f"leaf {index} is missing")
+    return decode_leaf(data)
+
+
+def _export(context: Context) -> Exit:
+    asked = context.arguments(_Export)
+    store = settings_of(context).state / "store"
+    stop = threading.Event()
+    if asked.follow:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: stop.set())
+    at = asked.since
+    try:
+        while True:
+            for until, records in exported(store, at):
+                for record in records:
+                    sys.stdout.buffer.write(msgspec.json.encode(record) + b"\n")
+                sys.stdout.buffer.flush()
+                at = until
+                if stop.is_set():
+                    return Exit.OK
+            if not asked.follow or stop.wait(FOLLOW_S):
+                return Exit.OK
+    except (StorageError, PermissionError) as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"stopped before leaf {at}: {error}",
+            then=f"run as the sidecar's user or root; go on with --since {at}",
+        ) from error
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--since",
+        type=int,
+        metavar="INDEX",
+        help="the first leaf to tell: one more than the last event.sequence (default: 0)",
+    )
+    parser.add_argument("--follow", action="store_true", help="go on as the log grows")
+
+
+COMMANDS = (
+    Command(
+        words=("audit", "export"),
+        summary="print verdicts and operators' acts as JSON lines for a SIEM, without content",
+        act=_export,
+        arguments=_arguments,
+    ),
+)
