@@ -86,13 +86,15 @@ def sidecar(base: Path, *flags: str, collector: str | None = None) -> Generator[
     """`mnemogate run` as shipped; with `collector`, spans go there."""
     environment = {
         "HOME": str(base),
+        "PYTHONPATH": str(ROOT),
         "PATH": os.environ.get("PATH", ""),
         "MNEMOGATE_AGENT_KEY": KEY,
         "MNEMOGATE_OPERATOR_KEY": "bench-operator-key-0123456789",
     }
     if collector is not None:
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector
-    command = [str(Path(sys.executable).with_name("mnemogate")), "run"]
+    # The tree that this file lies in, whatever is installed.
+    command = [sys.executable, "-P", "-m", "proxy", "run"]
     command += ["--listen", f"127.0.0.1:{free_port()}", "--admin", "127.0.0.1:0"]
     command += ["--state", str(base / "state"), "--checkpoint", str(base / "checkpoint.txt")]
     with _running("mnemogate", [*command, *flags], environment) as server:

@@ -1,0 +1,80 @@
+"""`make bench`: the figures, as ratios measured in one run.
+
+python -P -m tests.benchmarks [--only NAME ...] [--with-neighbours]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tests.benchmarks import (
+    decision,
+    neighbours,
+    search,
+    sqlite_wal,
+    startup,
+    tracing,
+    writes,
+)
+from tests.benchmarks.floor import fdatasync_floor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
+    "decision": ("the gate's decision alone", decision.run),
+    "writes": ("durable gated writes over HTTP against the bare baseline", writes.run),
+    "sqlite": (
+        "the same writes against SQLite WAL FULL, ten processes, interleaved",
+        sqlite_wal.run,
+    ),
+    "tracing": ("tracing on against off, and no verdict without its span", tracing.run),
+    "search": ("exact search, with what quarantine costs", search.run),
+    "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
+    "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
+}
+_HEAVY = frozenset({"neighbours"})
+
+
+def main() -> int:
+    """Run what was asked for and print one table each."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=sorted(_BENCHES), default=[])
+    parser.add_argument("--with-neighbours", action="store_true")
+    options = parser.parse_args()
+    chosen = options.only or [
+        name for name in _BENCHES if name not in _HEAVY or options.with_neighbours
+    ]
+    _say(_machine())
+    for name in chosen:
+        title, run = _BENCHES[name]
+        load = os.getloadavg()[0]
+        _say(f"\n== {name}: {title} (load {load:.1f} when it began)")
+        _say(f"   make bench ARGS='--only {name}'")
+        started = time.monotonic()
+        for line in run():
+            _say(line)
+        _say(f"   {time.monotonic() - started:.0f} s, load {os.getloadavg()[0]:.1f}")
+    return 0
+
+
+def _machine() -> str:
+    floor = fdatasync_floor()
+    return (
+        f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, load "
+        f"{' '.join(f'{one:.1f}' for one in os.getloadavg())}; pwrite 4 KiB + fdatasync: "
+        f"p50 {floor[0]:.0f} us, p99 {floor[1]:.0f} us. Read the ratios."
+    )
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

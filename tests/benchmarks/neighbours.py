@@ -1,0 +1,222 @@
+"""The same short memories into Chroma's server, SuperLocalMemory's daemon and the sidecar.
+
+Each neighbour runs in an environment of its own, installed by name on first use, which takes
+gigabytes and minutes: this bench runs only when it is asked for. Every system gets the same
+client, one thread per connection, and answers for what it takes as stored.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.benchmarks.corpus import Corpus
+from tests.benchmarks.load import request_body
+from tests.benchmarks.servers import free_port, sidecar
+from tests.integration.clients.environments import python_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+CHROMA = ("chromadb", "1.5.9")
+SUPERLOCALMEMORY = ("superlocalmemory", "4.1.18")
+WRITERS = (1, 10)
+SECONDS = 4.0
+_START_S = 120.0
+_STORED = frozenset({200, 201, 202})
+
+Json = dict[str, Any]
+
+_VECTORS: list[list[float]] = [row.tolist() for row in Corpus().rows(512)]
+
+
+def _native_body(text: str, _number: int) -> Json:
+    return {"text": text, "user_id": "alice"}
+
+
+def _chroma_body(text: str, number: int) -> Json:
+    vector = _VECTORS[number % len(_VECTORS)]
+    return {"ids": [f"memory-{number}"], "documents": [text], "embeddings": [vector]}
+
+
+def _superlocalmemory_body(text: str, _number: int) -> Json:
+    return {"content": text}
+
+
+class _Target(NamedTuple):
+    name: str
+    port: int
+    path: str
+    headers: dict[str, str]
+    body: Callable[[str, int], Json]
+
+
+def run() -> list[str]:
+    """Writes per second and p99 of each, and ours against each of theirs."""
+    lines = [
+        "system              | writers | writes/s | p50 ms | p99 ms | refused | ours against it"
+    ]
+    with tempfile.TemporaryDirectory() as scratch, sidecar(Path(scratch) / "own") as own:
+        ours = _Target(
+            "sidecar",
+            own.port,
+            "/v1/memories",
+            {"Authorization": f"Bearer {own.key}"},
+            _native_body,
+        )
+        for start in (_chroma, _superlocalmemory):
+            try:
+                with start(Path(scratch)) as target:
+                    for writers in WRITERS:
+                        lines += _compared(ours, target, writers)
+            except (pytest.skip.Exception, pytest.fail.Exception, RuntimeError, OSError) as failure:
+                lines.append(f"{start.__name__.strip('_')}: not measured: {failure}")
+    return lines
+
+
+def _compared(ours: _Target, theirs: _Target, writers: int) -> list[str]:
+    measured = [(_driven(theirs, writers, seed), _driven(ours, writers, seed)) for seed in (1, 2)]
+    ratio = statistics.median(own[0] / other[0] for other, own in measured if other[0])
+    return [
+        _line(theirs.name, writers, [other for other, _ in measured], f"{ratio:.1f}"),
+        _line(ours.name, writers, [own for _, own in measured], ""),
+    ]
+
+
+def _line(name: str, writers: int, figures: list[tuple[float, ...]], ratio: str) -> str:
+    rate, half, slow, refused = (statistics.mean(column) for column in zip(*figures, strict=True))
+    return (
+        f"{name:19s} | {writers:7d} | {rate:8.0f} | {half:6.1f} | {slow:6.1f} | {refused:7.0f} | "
+        f"{ratio}"
+    )
+
+
+def _driven(target: _Target, writers: int, seed: int) -> tuple[float, float, float, float]:
+    """Stored per second, p50 and p99 in milliseconds, and how many were not taken."""
+    latencies: list[float] = []
+    refused: list[int] = []
+    deadline = time.perf_counter() + SECONDS
+
+    def write(worker: int) -> None:
+        rng = random.Random(seed * 1_000 + worker)  # noqa: S311 - the same load every time
+        connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=60)
+        number = (seed * 1_000 + worker) * 10**6
+        while time.perf_counter() < deadline:
+            number += 1
+            text = json.loads(request_body(rng, number))["text"]
+            body = json.dumps(target.body(text, number))
+            headers = {"Content-Type": "application/json", **target.headers}
+            started = time.perf_counter()
+            connection.request("POST", target.path, body, headers)
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status in _STORED:
+                latencies.append(time.perf_counter() - started)
+            else:
+                refused.append(answer.status)
+        connection.close()
+
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ordered = sorted(latencies) or [float("nan")]
+    half, slow = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+    return len(latencies) / SECONDS, half * 1e3, slow * 1e3, float(len(refused))
+
+
+@contextmanager
+def _chroma(scratch: Path) -> Generator[_Target]:
+    """Vectors come with the request: Chroma is spared the embedding that we do."""
+    binary = python_environment(*CHROMA).with_name("chroma")
+    port = free_port()
+    base = "/api/v2/tenants/default_tenant/databases/default_database/collections"
+    command = [str(binary), "run", "--path", str(scratch / "chroma"), "--port", str(port)]
+    with _running([*command, "--host", "127.0.0.1"], scratch, port):
+        made = _asked(port, base, {"name": "bench"})
+        yield _Target(
+            "Chroma 1.5.9",
+            port,
+            f"{base}/{made['id']}/add",
+            {},
+            _chroma_body,
+        )
+
+
+@contextmanager
+def _superlocalmemory(scratch: Path) -> Generator[_Target]:
+    """Waits for each memory to be written, as we do; without a model it embeds nothing."""
+    interpreter = python_environment(*SUPERLOCALMEMORY)
+    port = free_port()
+    module = "superlocalmemory.server.unified_daemon"
+    command = [str(interpreter), "-m", module, "--start", f"--port={port}"]
+    with _running(command, scratch, port):
+        yield _Target(
+            "SuperLocalMemory",
+            port,
+            "/remember?wait=true",
+            {},
+            _superlocalmemory_body,
+        )
+
+
+@contextmanager
+def _running(command: list[str], home: Path, port: int) -> Generator[None]:
+    environment = {
+        "HOME": str(home),
+        "PATH": os.environ.get("PATH", ""),
+        # Nothing may be fetched while it is measured.
+        "HF_HUB_OFFLINE": "1",
+        "ANONYMIZED_TELEMETRY": "False",
+        "SLM_DISABLE_LEGACY_PORT": "1",
+    }
+    process = subprocess.Popen(
+        command, env=environment, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + _START_S
+        while not _listens(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command[0]} did not start")
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/")
+        connection.getresponse().read()
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def _asked(port: int, path: str, body: Json) -> Json:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    answer: Json = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer

@@ -1,0 +1,109 @@
+"""Exact search at 10,000 and 100,000 vectors, and what it costs to leave some of them out.
+
+Rows are left out as the store does it, by the mask of what may be read: at random (quarantined or
+dead), and all at once next to the query, where poison lies.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.faiss_index import VectorIndex, seal
+from tests.benchmarks.corpus import DIMENSION, Corpus, Floats
+
+SIZES = (10_000, 100_000)
+QUERIES = 300
+TOP = 10
+NEAREST = 1_000
+_RECALLED = 20
+_BARS_MS = {10_000: 1.5, 100_000: 7.0}
+
+Mask = NDArray[np.bool_]
+
+
+def run() -> list[str]:
+    """Per size and share left out: p50, p99, the ratio to nothing left out, and recall@10."""
+    lines = ["vectors | left out             | p50 ms | p99 ms | against none | recall@10"]
+    for size in SIZES:
+        corpus = Corpus()
+        rows, queries = corpus.rows(size), corpus.rows(QUERIES)
+        index = _index(rows)
+        none = np.ones(size, dtype=np.bool_)
+        base = _timed(index, queries, none)
+        lines.append(_line(size, "none", base, base, _recall(index, rows, queries, none)))
+        rng = np.random.default_rng(1)
+        for share in (0.01, 0.1):
+            mask = rng.random(size) >= share
+            # Measured in turns with the whole: the machine's own pace must not look like a cost.
+            base, timed = _timed(index, queries, none), _timed(index, queries, mask)
+            recall = _recall(index, rows, queries, mask)
+            lines.append(_line(size, f"{share:.0%} at random", timed, base, recall))
+        lines.append(_poisoned(index, rows, queries))
+        lines.append(f"        bar at {size}: p99 <= {_BARS_MS[size]} ms with 1 % left out")
+    return lines
+
+
+def _index(rows: Floats) -> VectorIndex:
+    length = 8_192
+    ordinals = np.arange(len(rows), dtype=np.int64)
+    segments = [
+        seal(ordinals[start : start + length], rows[start : start + length])
+        for start in range(0, len(rows), length)
+    ]
+    return VectorIndex(DIMENSION, segments)
+
+
+def _timed(index: VectorIndex, queries: Floats, mask: Mask) -> tuple[float, float]:
+    samples: list[float] = []
+    for query in queries:
+        data = query.tobytes()
+        started = time.perf_counter()
+        index.search(data, TOP, mask)
+        samples.append((time.perf_counter() - started) * 1e3)
+    samples.sort()
+    return samples[len(samples) // 2], samples[len(samples) * 99 // 100]
+
+
+def _truth(rows: Floats, query: Floats, mask: Mask) -> set[int]:
+    scores = rows.astype(np.float64) @ query.astype(np.float64)
+    scores[~mask] = -np.inf
+    return set(np.argsort(-scores)[:TOP].tolist())
+
+
+def _recall(index: VectorIndex, rows: Floats, queries: Floats, mask: Mask) -> float:
+    right = 0
+    for query in queries[:_RECALLED]:
+        found = {ordinal for ordinal, _ in index.search(query.tobytes(), TOP, mask)}
+        right += len(found & _truth(rows, query, mask))
+    return right / (TOP * _RECALLED)
+
+
+def _poisoned(index: VectorIndex, rows: Floats, queries: Floats) -> str:
+    """The thousand nearest neighbours of each query left out: what a quarantined flood does."""
+    samples: list[float] = []
+    right = 0
+    for query in queries[:_RECALLED]:
+        scores = rows @ query
+        mask = np.ones(len(rows), dtype=np.bool_)
+        mask[np.argpartition(-scores, NEAREST)[:NEAREST]] = False
+        started = time.perf_counter()
+        found = index.search(query.tobytes(), TOP, mask)
+        samples.append((time.perf_counter() - started) * 1e3)
+        right += len({ordinal for ordinal, _ in found} & _truth(rows, query, mask))
+    samples.sort()
+    return (
+        f"{len(rows):7d} | {'the 1,000 nearest':20s} | {samples[len(samples) // 2]:6.2f} | "
+        f"{samples[-1]:6.2f} | {'':12s} | {right / (TOP * _RECALLED):.3f}"
+    )
+
+
+def _line(
+    size: int, what: str, timed: tuple[float, float], base: tuple[float, float], recall: float
+) -> str:
+    ratio = timed[0] / base[0]
+    return (
+        f"{size:7d} | {what:20s} | {timed[0]:6.2f} | {timed[1]:6.2f} | {ratio:12.2f} | {recall:.3f}"
+    )

@@ -1,0 +1,165 @@
+"""A store of 100,000 memories: how fast it starts, what it takes on disk and in memory.
+
+The rows go through the real writer, gate and log; only HTTP is left out. Starts are measured in
+processes of their own, with the index's files and without them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policy.gate import GATE
+from policy.query import AllOf
+from policy.ruleset import parse_ruleset
+from storage.embedded import EmbeddedOptions, open_embedded
+from storage.embedding import resolve_embedder
+from storage.writer import WriterOptions
+from tests.benchmarks.filling import PRINCIPAL, submission
+from tests.benchmarks.load import request_body
+from tests.benchmarks.servers import ROOT
+
+if TYPE_CHECKING:
+    from storage.embedded import EmbeddedStore
+    from storage.interfaces import Embedder
+
+COUNT = 100_000
+_CHUNK = 2_048
+_EMPTY = 10
+
+
+def run(count: int = COUNT) -> list[str]:
+    """Seconds to the first durable write, bytes per memory on disk and in memory."""
+    with tempfile.TemporaryDirectory() as scratch:
+        base = Path(scratch)
+        filled_s = _filled(base / "full", count)
+        _filled(base / "empty", _EMPTY)
+        disk = sum(file.stat().st_size for file in (base / "full").rglob("*") if file.is_file())
+        store = (base / "full" / "store" / "data.mdb").stat().st_size
+        empty, with_files = _started(base / "empty"), _started(base / "full")
+        shutil.rmtree(base / "full" / "segments")
+        without = _started(base / "full")
+    rss = (with_files["rss_bytes"] - empty["rss_bytes"]) / count
+    return [
+        f"filled with {count:,} memories of 200 characters: {count / filled_s:,.0f} per second",
+        "start         | open s | first durable write s | first search s",
+        _line("empty store", empty),
+        _line("with files", with_files) + "   (bar: 2 s)",
+        _line("without files", without) + "   (bar: 15 s)",
+        _disk(store / count, disk / count),
+        f"memory per item: {rss:,.0f} bytes more than with an empty store (bar 2,252 at 1M)",
+    ]
+
+
+def _disk(store_bytes: float, all_bytes: float) -> str:
+    return (
+        f"disk per memory: {store_bytes:,.0f} bytes in the store, {all_bytes:,.0f} with the "
+        "index's files (bar 2,560)"
+    )
+
+
+def _line(name: str, took: dict[str, float]) -> str:
+    return (
+        f"{name:13s} | {took['open_s']:6.2f} | {took['write_s']:21.2f} | {took['search_s']:14.2f}"
+    )
+
+
+def _filled(state: Path, count: int) -> float:
+    embedder = resolve_embedder("static")
+    store = _open(state, embedder)
+    started = time.monotonic()
+    try:
+        asyncio.run(_fill(store, embedder, count))
+        return time.monotonic() - started
+    finally:
+        store.close()
+
+
+async def _fill(store: EmbeddedStore, embedder: Embedder, count: int) -> None:
+    rng = random.Random(5)  # noqa: S311 - the same texts every time
+    for start in range(0, count, _CHUNK):
+        texts: list[str] = [
+            json.loads(request_body(rng, number))["text"]
+            for number in range(start, min(count, start + _CHUNK))
+        ]
+        vectors = embedder.embed(texts)
+        incarnation = store.reader.status().incarnation
+        made = [
+            submission(text, vector, embedder.embedder_id, incarnation)
+            for text, vector in zip(texts, vectors, strict=True)
+        ]
+        await asyncio.gather(*(store.writer.submit(one) for one in made))
+
+
+def _open(state: Path, embedder: Embedder) -> EmbeddedStore:
+    text = resources.files("policy").joinpath("default.toml").read_text("utf-8")
+    return open_embedded(
+        state=state,
+        checkpoint=state.with_suffix(".checkpoint"),
+        gate=GATE,
+        ruleset=parse_ruleset(text),
+        embedder_id=embedder.embedder_id,
+        dimension=embedder.dimension,
+        clock=lambda: time.time_ns() // 1_000_000,
+        options=EmbeddedOptions(writer=WriterOptions(queue_len_max=_CHUNK)),
+    )
+
+
+def _started(state: Path) -> dict[str, float]:
+    # On a copy: the files that one start writes must not help the next.
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / state.name
+        shutil.copytree(state, copy)
+        checkpoint = state.with_suffix(".checkpoint")
+        shutil.copy(checkpoint, copy.with_suffix(".checkpoint"))
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "tests.benchmarks.startup", str(copy)],
+            check=True,
+            capture_output=True,
+            cwd=ROOT,
+            env={"PYTHONPATH": str(ROOT), "HOME": scratch},
+        )
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+async def _measure(state: Path) -> dict[str, float]:
+    embedder = resolve_embedder("static")
+    text = "The first sentence after the start is stored like every other."
+    vector = embedder.embed([text])[0]
+    started = time.monotonic()
+    store = _open(state, embedder)
+    opened = time.monotonic()
+    incarnation = store.reader.status().incarnation
+    await store.writer.submit(submission(text, vector, embedder.embedder_id, incarnation))
+    wrote = time.monotonic()
+    found = store.reader.search(PRINCIPAL.tenant, vector, AllOf(parts=()), 10, -1.0)
+    searched = time.monotonic()
+    if not found:
+        raise RuntimeError("the search found nothing")
+    store.close()
+    return {
+        "open_s": opened - started,
+        "write_s": wrote - started,
+        "search_s": searched - started,
+        "rss_bytes": _resident_bytes(),
+    }
+
+
+def _resident_bytes() -> int:
+    """What is resident now; the peak would count what loading took and gave back."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("VmRSS:"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(asyncio.run(_measure(Path(sys.argv[1])))))
