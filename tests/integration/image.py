@@ -21,6 +21,12 @@ INCLUDE = "python3,python3-venv,python3-pip,ca-certificates"
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
+class Healthcheck(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """How an engine asks whether the container is well."""
+
+    test: list[str]
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """What an engine would read of the image."""
 
@@ -32,7 +38,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     volumes: dict[str, object]
     exposed_ports: dict[str, object]
     stop_signal: str
-    healthcheck: dict[str, object]
+    healthcheck: Healthcheck
     labels: dict[str, str]
 
 

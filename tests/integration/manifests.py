@@ -6,7 +6,7 @@ import json
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.integration.cli_process import Done
 from tests.integration.clients.environments import python_environment
@@ -97,9 +97,11 @@ def merged(target: Json, change: Json) -> Json:
     for key, new in change.items():
         old = result.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
-            result[key] = merged(old, new)
+            result[key] = merged(cast("Json", old), cast("Json", new))
         elif isinstance(old, list) and isinstance(new, list):
-            result[key] = _merged_list(old, new)
+            before: list[Any] = old
+            after: list[Any] = new
+            result[key] = _merged_list(before, after)
         else:
             result[key] = new
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -92,16 +92,16 @@ def ask(
     agent: Container,
     path: str,
     body: dict[str, str] | None = None,
-    **headers: str,
-) -> tuple[int, Any]:
+    headers: dict[str, str] | None = None,
+    address: str = "127.0.0.1:7077",
+) -> tuple[int, str]:
     """One request from the agent's container."""
-    address = headers.pop("address", "127.0.0.1:7077")
     method = "GET" if body is None else "POST"
     sent = None if body is None else json.dumps(body)
     done = pod_.python(agent, ASK % json.dumps([method, address, path, headers, sent]))
     assert done.code == 0, done.err
     status, text = json.loads(done.out)
-    return status, text
+    return int(status), str(text)
 
 
 def doctor(pod_: Pod, agent: Container, *more: str) -> Done:
@@ -140,20 +140,20 @@ def test_sidecar_serves_on_a_read_only_root_as_its_own_user(
     with pod() as pod_, pod_.running(sidecar):
         until(READY, pod_, agent)
         # The health check of the image, and a kubelet's probe by the pod's address.
-        check = sidecar.image.config.healthcheck["Test"]
-        assert isinstance(check, list)
-        assert pod_.run(sidecar, *check[1:]).code == 0
+        kind, *check = sidecar.image.config.healthcheck.test
+        assert kind == "CMD"
+        assert pod_.run(sidecar, *check).code == 0
         assert ask(pod_, agent, "/healthz", address=f"{ADDRESS}:7079")[0] == 200
 
         memory = {"text": "Ada moved to Lisbon in March."}
         key = {"Authorization": f"Bearer {AGENT_KEY}", "Content-Type": "application/json"}
         assert ask(pod_, agent, "/v1/memories", memory)[0] == 401
-        assert ask(pod_, agent, "/v1/memories", memory, **key)[0] == 201
+        assert ask(pod_, agent, "/v1/memories", memory, key)[0] == 201
         # From outside the container the listener answers, but only to its own names.
-        status, _ = ask(pod_, agent, "/v1/whoami", address=f"{ADDRESS}:7077", **key)
+        status, _ = ask(pod_, agent, "/v1/whoami", None, key, f"{ADDRESS}:7077")
         assert status == 421
         own = {**key, "Host": "localhost"}
-        assert ask(pod_, agent, "/v1/whoami", address=f"{ADDRESS}:7077", **own)[0] == 200
+        assert ask(pod_, agent, "/v1/whoami", None, own, f"{ADDRESS}:7077")[0] == 200
         # The admin listener is nowhere but on the loopback.
         refused = pod_.python(agent, PROBE % (ADDRESS, 7078, "/healthz"))
         assert "ConnectionRefusedError" in refused.err
@@ -186,8 +186,8 @@ def test_the_state_outlives_the_container(sidecar: Container, agent: Container) 
     for expected in (1, 2):
         with pod() as pod_, pod_.running(sidecar):
             until(READY, pod_, agent)
-            ask(pod_, agent, "/v1/memories", {"text": f"Shelf {expected} holds maps."}, **key)
-            _, page = ask(pod_, agent, "/v1/memories", **key)
+            ask(pod_, agent, "/v1/memories", {"text": f"Shelf {expected} holds maps."}, key)
+            _, page = ask(pod_, agent, "/v1/memories", None, key)
         assert json.loads(page)["total"] == expected
 
 

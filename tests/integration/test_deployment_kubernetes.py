@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -86,9 +86,10 @@ def test_our_rendering_is_what_kubectl_renders(overlay: str) -> None:
 def _sorted(value: Any) -> Any:  # noqa: ANN401 - what YAML holds
     """Without the order of lists of maps: a merge may append or prepend."""
     if isinstance(value, dict):
-        return {key: _sorted(item) for key, item in value.items()}
+        return {key: _sorted(item) for key, item in cast("Json", value).items()}
     if isinstance(value, list):
-        items = [_sorted(item) for item in value]
+        unsorted: list[Any] = value
+        items = [_sorted(item) for item in unsorted]
         maps = all(isinstance(item, dict) for item in items)
         return sorted(items, key=partial(json.dumps, sort_keys=True)) if maps else items
     return value
@@ -199,10 +200,11 @@ def test_injected_sidecar_is_the_one_of_the_overlay() -> None:
 
 def _leaves(value: Any) -> Iterator[str]:  # noqa: ANN401 - what YAML holds
     if isinstance(value, dict):
-        for item in value.values():
+        for item in cast("Json", value).values():
             yield from _leaves(item)
     elif isinstance(value, list):
-        for item in value:
+        items: list[Any] = value
+        for item in items:
             yield from _leaves(item)
     else:
         yield str(value).lower() if isinstance(value, bool) else str(value)
