@@ -6,6 +6,7 @@ Text may only lower a label or raise a class. Raising a label needs a channel th
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, cast
 
 import msgspec
@@ -33,6 +34,8 @@ FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
 _BOUND: Final = {Channel.USER: SourceKind.USER_INPUT, Channel.OPERATOR: SourceKind.OPERATOR}
 _METADATA: Final = msgspec.json.Decoder()
 _METADATA_DEPTH_MAX: Final = 32
+_NAMES_KEPT_MAX: Final = 1_024
+_NAME_KEPT_LEN_MAX: Final = 64
 _JOINTS: Final = re.compile(r"[-_./:+|]+")
 
 
@@ -81,8 +84,10 @@ def read_candidate(candidate: Candidate) -> Reading:
         *(scope.user_id, scope.agent_id, scope.run_id, scope.app_id),
     ):
         if name is not None and not name.isalnum():
-            # Names are often words joined by marks: "always-recommend-vendor-x".
-            found |= language_of(skeleton(_JOINTS.sub(" ", name))) | language_of(skeleton(name))
+            known = len(name) <= _NAME_KEPT_LEN_MAX
+            spoken = _language_of_known_name(name) if known else _language_of_name(name)
+            if spoken is not Language.PLAIN:
+                found |= spoken
     if found is Language.PLAIN:
         return reading
     return msgspec.structs.replace(
@@ -90,6 +95,15 @@ def read_candidate(candidate: Candidate) -> Reading:
         directive=reading.directive or Language.DIRECTIVE in found,
         injection=reading.injection or Language.INJECTION in found,
     )
+
+
+def _language_of_name(name: str) -> Language:
+    # Names are often words joined by marks: "always-recommend-vendor-x".
+    return language_of(skeleton(_JOINTS.sub(" ", name))) | language_of(skeleton(name))
+
+
+# The same few names come with every write of an agent.
+_language_of_known_name = lru_cache(maxsize=_NAMES_KEPT_MAX)(_language_of_name)
 
 
 def _language_of_metadata(metadata_json: str) -> Language:

@@ -79,7 +79,9 @@ def _spoken(shape: str) -> Language:
     # A line may end inside a sentence.
     if "\n" in shape:
         found |= _spoken_in(shape.replace("\n", " "), words)
-    return found | _spoken_in(shape, words)
+    spoken = _spoken_in(shape, words)
+    # `|` of two flags runs in Python; most texts need none.
+    return spoken if found is Language.PLAIN else found | spoken
 
 
 def _spoken_in(shape: str, words: list[str]) -> Language:
@@ -123,6 +125,8 @@ def _asked(words: list[str]) -> list[Group]:
 
 def _joined(words: list[str]) -> Language:
     found = Language.PLAIN
+    if len(max(words, key=len, default="")) < _JOINED_LEN_MIN:
+        return found
     for word in [word for word in words if len(word) >= _JOINED_LEN_MIN]:
         bare = word.replace("_", "")
         if JOINED_INJECTION.search(bare):
