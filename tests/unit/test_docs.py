@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from policy.verdict import Reason
-from proxy.cli.parser import COMMANDS
+from proxy.cli.parser import COMMANDS, build_parser
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native import Native
 from proxy.settings import setting_table
+from telemetry.events import StoreGauges
+from telemetry.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -100,6 +103,46 @@ def test_every_decision_says_what_would_change_our_mind() -> None:
     for path in (ROOT / "docs/decisions").glob("0*.md"):
         headings = re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert headings == ["Options", "Decision", "Drawbacks", "What would change our mind"], path
+
+
+def _typed(document: str) -> list[list[str]]:
+    """Every `mnemogate` line of a document's consoles, as words after the program's name."""
+    return [
+        shlex.split(line.removeprefix("$ mnemogate "))
+        for block in re.findall(r"```console\n(.*?)```", _text(document), re.DOTALL)
+        for line in block.splitlines()
+        if line.startswith("$ mnemogate ")
+    ]
+
+
+@pytest.mark.parametrize("words", _typed("docs/operations.md"), ids=" ".join)
+def test_each_command_of_the_operations_manual_is_one_that_the_parser_takes(
+    words: list[str],
+) -> None:
+    asked = build_parser().parse_args(words)
+    assert words[: len(asked.command.words)] == list(asked.command.words)
+
+
+def test_each_metric_of_the_operations_manual_is_exported() -> None:
+    metrics = Metrics()
+    metrics.set_store(
+        StoreGauges(
+            version=0,
+            epoch=0,
+            live_count=0,
+            held_count=0,
+            leaf_count=0,
+            bytes_used=0,
+            bytes_quota=0,
+            writable=True,
+        )
+    )
+    exported = {
+        f"{one.name}_total" if one.type == "counter" else one.name for one in metrics.families()
+    }
+    named = set(re.findall(r"`(mnemogate_[a-z_]+)", _text("docs/operations.md")))
+    assert len(named) > 5, "control: it names some"
+    assert named <= exported
 
 
 def _normal(name: str) -> str:
