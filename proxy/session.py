@@ -149,7 +149,7 @@ class Session:
                 memory = self._reader.get(tenant, operation.memory_id)
                 return Got(memory=memory), "get_memory", int(memory is not None)
             case GetHistory():
-                entries = self._reader.history(tenant, operation.memory_id)
+                entries = await self._in_thread(self._reader.history, tenant, operation.memory_id)
                 told = History(memory_id=MemoryId(operation.memory_id), entries=entries)
                 return told, "get_history", len(entries)
             case ListEntities():

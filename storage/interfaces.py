@@ -254,7 +254,10 @@ class MemoryReader(Protocol):
         ...
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """Every committed step of one memory, oldest first; () if it never existed here."""
+        """The committed steps of one memory, oldest first; () if it never existed here.
+
+        The oldest steps of a very long history are left out.
+        """
         ...
 
     def search(

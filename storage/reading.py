@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from storage.interfaces import Anchor, CheckReport, KeyRecord
     from storage.lmdb_store import View
 
+HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _OVERFETCH: Final = 4
 _PATIENCE: Final = 100
 _PAUSE_S: Final = 0.000_5
@@ -120,12 +121,16 @@ class EmbeddedReader:
         return self._shown(view, ordinal, tenant)
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """Every committed step of one memory, oldest first; () if it never existed here."""
+        """The committed steps of one memory, oldest first; () if it never existed here.
+
+        Of a history longer than `HISTORY_BYTES_MAX` the newest steps, and of the first of these no
+        old text.
+        """
         with self._store.reading() as view:
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is MemoryStatus.QUARANTINED:
                 return ()
-            return history_of(chain(view, known.ordinal))
+            return history_of(chain(view, known.ordinal, HISTORY_BYTES_MAX))
 
     def search(
         self, tenant: Tenant, vector: bytes, where: Filter, limit: int, threshold: float

@@ -115,15 +115,26 @@ def held_key(candidate_id: CandidateId) -> bytes | None:
     return key if len(key) == _CANDIDATE_ID_LEN else None
 
 
-def chain(view: View, ordinal: int) -> list[Row]:
-    """Every row of one memory, oldest first."""
+def chain(view: View, ordinal: int, bytes_max: int | None = None) -> list[Row]:
+    """Every row of one memory, oldest first; with a limit, the newest that fit, and one at least.
+
+    Whoever may update a memory makes its history as long as he likes.
+    """
     rows: list[Row] = []
+    size = 0
     while ordinal != NO_ORDINAL:
         row = read_row(view, ordinal)
+        size += len(row.canonical) + _inherited_len(row)
+        if rows and bytes_max is not None and size > bytes_max:
+            break
         rows.append(row)
         ordinal = row.prev_ordinal
     rows.reverse()
     return rows
+
+
+def _inherited_len(row: Row) -> int:
+    return 0 if row.kept is None else len(row.kept.text or "") + len(row.kept.metadata_json or "")
 
 
 def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:

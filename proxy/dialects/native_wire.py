@@ -197,7 +197,7 @@ class StepOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Every committed step, oldest first."""
+    """The committed steps, oldest first; of a very long history the newest."""
 
     id: str
     history: tuple[StepOut, ...]

@@ -117,3 +117,18 @@ def test_a_chain_of_nothing_is_empty(bench: Bench) -> None:
 def test_what_cannot_be_a_candidates_id_finds_nothing(given: str) -> None:
     assert held_key(CandidateId("ab" * 16)) == b"\xab" * 16
     assert held_key(CandidateId(given)) is None
+
+
+def test_a_long_history_is_told_from_its_newest_end(
+    store: EmbeddedStore, memory_id: MemoryId
+) -> None:
+    for hour in range(5):
+        apply(store, ChangeKind.UPDATE, memory_id, text=f"Tea is at {hour}.", scope=Scope())
+    whole = rows_of(store)
+    assert len(whole) == 6
+    with store.lmdb.reading() as view:
+        newest = whole[-1].version - 1
+        assert chain(view, newest, 0) == whole[-1:]
+        room = sum(len(row.canonical) + len('{"a":1}') for row in whole[-3:])
+        assert chain(view, newest, room) == whole[-3:]
+        assert chain(view, newest, 1 << 30) == whole
