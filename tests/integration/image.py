@@ -85,6 +85,8 @@ def build(cache: Path) -> Image:
     )
     for container in _buildah(cache, "containers", "--quiet").split():
         _buildah(cache, "rm", container)
+    # What an earlier run tagged so is nameless now, and half a gigabyte.
+    _buildah(cache, "rmi", "--prune")
     container = _buildah(cache, "from", "--pull-never", IMAGE)
     return Image(config=inspected.docker.config, root=Path(_buildah(cache, "mount", container)))
 

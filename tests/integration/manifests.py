@@ -6,7 +6,7 @@ import json
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from tests.integration.cli_process import Done
 from tests.integration.clients.environments import python_environment
@@ -91,17 +91,20 @@ def _named(document: Json) -> tuple[str, str]:
     return document["kind"], document["metadata"]["name"]
 
 
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether it is a list, for both type checkers."""
+    return isinstance(value, list)
+
+
 def merged(target: Json, change: Json) -> Json:
     """A strategic merge: maps by key, lists of named things by name, other lists replaced."""
     result = dict(target)
     for key, new in change.items():
         old = result.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
+        if is_list(old) and is_list(new):
+            result[key] = _merged_list(old, new)
+        elif isinstance(old, dict) and isinstance(new, dict):
             result[key] = merged(cast("Json", old), cast("Json", new))
-        elif isinstance(old, list) and isinstance(new, list):
-            before: list[Any] = old
-            after: list[Any] = new
-            result[key] = _merged_list(before, after)
         else:
             result[key] = new
     return result

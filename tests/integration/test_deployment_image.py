@@ -98,7 +98,7 @@ def ask(
     """One request from the agent's container."""
     method = "GET" if body is None else "POST"
     sent = None if body is None else json.dumps(body)
-    done = pod_.python(agent, ASK % json.dumps([method, address, path, headers, sent]))
+    done = pod_.python(agent, ASK % json.dumps([method, address, path, headers or {}, sent]))
     assert done.code == 0, done.err
     status, text = json.loads(done.out)
     return int(status), str(text)

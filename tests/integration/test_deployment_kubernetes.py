@@ -15,6 +15,7 @@ from tests.integration.manifests import (
     KUBERNETES,
     Json,
     containers_of,
+    is_list,
     kubernetes_validate,
     pod_of,
     read_yaml,
@@ -87,9 +88,8 @@ def _sorted(value: Any) -> Any:  # noqa: ANN401 - what YAML holds
     """Without the order of lists of maps: a merge may append or prepend."""
     if isinstance(value, dict):
         return {key: _sorted(item) for key, item in cast("Json", value).items()}
-    if isinstance(value, list):
-        unsorted: list[Any] = value
-        items = [_sorted(item) for item in unsorted]
+    if is_list(value):
+        items = [_sorted(item) for item in value]
         maps = all(isinstance(item, dict) for item in items)
         return sorted(items, key=partial(json.dumps, sort_keys=True)) if maps else items
     return value
@@ -202,9 +202,8 @@ def _leaves(value: Any) -> Iterator[str]:  # noqa: ANN401 - what YAML holds
     if isinstance(value, dict):
         for item in cast("Json", value).values():
             yield from _leaves(item)
-    elif isinstance(value, list):
-        items: list[Any] = value
-        for item in items:
+    elif is_list(value):
+        for item in value:
             yield from _leaves(item)
     else:
         yield str(value).lower() if isinstance(value, bool) else str(value)
