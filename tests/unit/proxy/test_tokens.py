@@ -88,8 +88,8 @@ def test_update_is_bound_to_the_class_it_leaves() -> None:
     token = SIGNER.mint(UPDATE, MemoryClass.L3, 1_000).token
     assert verifier(OneMemory(MemoryClass.L3)).verify(token, UPDATE, 0).state is TokenState.VALID
     moved = verifier(OneMemory(MemoryClass.L4)).verify(token, UPDATE, 0)
-    assert moved.state is TokenState.INVALID
-    assert verifier(OneMemory()).verify(token, UPDATE, 0).state is TokenState.INVALID
+    assert moved.state is TokenState.EXPIRED
+    assert verifier(OneMemory()).verify(token, UPDATE, 0).state is TokenState.EXPIRED
 
 
 def test_token_is_bound_to_the_class_the_text_lands_in() -> None:
