@@ -50,8 +50,21 @@ _SHADOWED: Final = frozenset({MemoryClass.L1, MemoryClass.L2})
 
 
 def confirmed(facts: Facts) -> bool:
-    """Whether a person confirmed these very bytes; an approval of others counts for nothing."""
+    """Whether a person confirmed these very bytes, for the memory as it still is.
+
+    An approval of others counts for nothing.
+    """
+    return _approved(facts) and not _moved(facts)
+
+
+def _approved(facts: Facts) -> bool:
     return facts.approval is not None and facts.approval.digest == facts.staged_digest
+
+
+def _moved(facts: Facts) -> bool:
+    """Whether the memory that would be changed is another than when a person looked."""
+    version = 0 if facts.stored is None else facts.stored.version
+    return facts.approval is not None and facts.approval.target_version != version
 
 
 def provenance_of(candidate: Candidate, facts: Facts) -> Provenance | None:
@@ -106,7 +119,7 @@ def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> 
         case NonceState.FRESH:
             return None
         case NonceState.OWN:
-            return None if confirmed(facts) else Objection(Reason.NONCE_REPLAYED)
+            return None if _approved(facts) else Objection(Reason.NONCE_REPLAYED)
         case NonceState.SPENT:
             return Objection(Reason.NONCE_REPLAYED, structural=True)
         case NonceState.FOREIGN_INCARNATION:
@@ -125,6 +138,10 @@ def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Findin
         return Objection(Reason.PERSON_REQUIRED)
     if candidate.change is not ChangeKind.CREATE and not _reachable(candidate, provenance, facts):
         return Objection(Reason.TARGET_MISSING)
+    # Otherwise a harmless change is held, its memory rewritten, and the release lifts the new text
+    # into a class that nobody saw it in.
+    if _approved(facts) and _moved(facts):
+        return Objection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, ruleset)
     if pair is not None and not pair.holds:
         return pair

@@ -60,6 +60,7 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind
     memory_class: MemoryClass
     status: MemoryStatus
+    version: int = 0
 
 
 class AnchorProbe(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +81,15 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """A person confirmed the rendered candidate: released from review, or a signed confirmation."""
+    """A person confirmed the rendered candidate: released from review, or a signed confirmation.
+
+    `target_version` is that of the memory it changes, as it stood when it was shown to the person;
+    0 where there was none. What a change leaves out it inherits, and that was confirmed with it.
+    """
 
     by: PrincipalId
     digest: Digest
+    target_version: int = 0
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +101,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     staged_digest: Digest | None
     intercept: InterceptRecord | None
     provenance: Provenance | None
-    # What `policy.labels.read_text` found in the text; for a change without text, of "".
+    # What `policy.labels.read_candidate` found; for a change without text, of "".
     reading: Reading | None
     trust: TrustState | None
     nonce: NonceState | None

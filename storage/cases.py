@@ -52,7 +52,7 @@ def staged_candidate(case: Case) -> Candidate:
         return submission.candidate
 
 
-def evidence_of(submission: Submission) -> HeldEvidence:
+def evidence_of(submission: Submission, target_version: int) -> HeldEvidence:
     """What must be kept of a submission that waits for a person."""
     return HeldEvidence(
         provenance=submission.provenance,
@@ -64,6 +64,7 @@ def evidence_of(submission: Submission) -> HeldEvidence:
         vector=submission.vector,
         embedder_id=submission.embedder_id,
         trace_id=submission.trace_id,
+        target_version=target_version,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from policy.model import CandidateId
+    from policy.model import CandidateId, PrincipalId
     from storage.audit import Leaf
     from storage.codec import Row, StoreHeader
     from storage.lmdb_store import Draft, View
@@ -94,6 +95,8 @@ class Change:
         # Staged candidates that are done with, and evidence of those to be kept for a person.
         self.finished: list[CandidateId] = []
         self.kept: dict[CandidateId, bytes] = {}
+        # How many held candidates of each principal come or go.
+        self.held_moves: Counter[PrincipalId] = Counter()
         self._tree = generation.tree.copy()
         self._nodes = _DraftNodes(draft)
 

@@ -218,6 +218,8 @@ class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
     vector: bytes
     embedder_id: str
     trace_id: str
+    # Of the memory to change as it stood then; 0 where there was none.
+    target_version: int = 0
 
 
 encode = msgspec.msgpack.Encoder().encode

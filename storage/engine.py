@@ -269,6 +269,7 @@ class Engine:
         """Everything that follows a durable commit, before anyone is answered."""
         parts = self.parts
         self.generation = after
+        parts.judge.held_by.update(change.held_moves)
         self.destroy(change.finished)
         parts.failpoint("key_destroyed")
         self._erased.extend(change.erased)

@@ -8,18 +8,20 @@ import msgspec
 
 from policy.canonical import digest_of
 from policy.facts import Facts, NonceState, TargetState, TokenState
+from policy.labels import read_text
 from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
 from policy.trust import NEWCOMER, TrustState, after_violation
 from storage.codec import TrustRecord, decode_nonce, decode_trust, encode
 from storage.keys import named_incarnation
 from storage.lmdb_store import CHARGES, NONCES, TOKENS, TRUST
-from storage.rows import read_id, read_row, trust_of
+from storage.rows import read_id, read_row, text_of, trust_of
 
 if TYPE_CHECKING:
+    from policy.labels import Reading
     from policy.model import Candidate, PrincipalId
     from storage.cases import Case
     from storage.change import Change
-    from storage.codec import FirstOutcome
+    from storage.codec import FirstOutcome, Row
     from storage.interfaces import Submission
     from storage.keys import KeyedNames
     from storage.lmdb_store import View
@@ -30,6 +32,13 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     nonce_state: NonceState
     trust: TrustState
+
+
+class _Target(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored memory that a change is aimed at, and what the gate is told of it."""
+
+    row: Row
+    state: TargetState
 
 
 class Gatherer:
@@ -62,20 +71,21 @@ class Gatherer:
     def facts(self, change: Change, case: Case, candidate: Candidate, known: Known) -> Facts:
         """Everything the gate must be told about one candidate, as of this transaction."""
         submission = case.submission
+        target = self._target(change, candidate)
         return Facts(
             candidate_id=submission.candidate_id,
             now_ms=change.now_ms,
             staged_digest=None if case.staged is None else digest_of(case.staged),
             intercept=case.intercept,
             provenance=submission.provenance,
-            reading=submission.reading,
+            reading=_with_inherited(submission.reading, candidate, target),
             trust=known.trust,
             nonce=known.nonce_state,
             token=self._token_state(change, submission),
             shadow=submission.shadow,
             budget=submission.budget,
             drift_alarms=(),
-            stored=self._stored(change, candidate),
+            stored=None if target is None else target.state,
             lineage=self._lineage(change, candidate),
             approval=case.held.approval if case.held else None,
         )
@@ -90,7 +100,7 @@ class Gatherer:
             return TokenState.SPENT
         return submission.token
 
-    def _stored(self, change: Change, candidate: Candidate) -> TargetState | None:
+    def _target(self, change: Change, candidate: Candidate) -> _Target | None:
         if candidate.memory_id is None:
             return None
         known = read_id(change.draft, self._names.memory(candidate.tenant, candidate.memory_id))
@@ -101,7 +111,13 @@ class Gatherer:
             if read_row(change.draft, known.ordinal).erased:
                 return None
         row = read_row(change.draft, known.ordinal)
-        return TargetState(source=row.source, memory_class=row.memory_class, status=known.status)
+        state = TargetState(
+            source=row.source,
+            memory_class=row.memory_class,
+            status=known.status,
+            version=row.version,
+        )
+        return _Target(row=row, state=state)
 
     def _lineage(self, change: Change, candidate: Candidate) -> SourceKind | None:
         lowest: SourceKind | None = None
@@ -135,3 +151,26 @@ class Gatherer:
         lowered = after_violation(trust)
         self.put_trust(change, submission.candidate.principal_id, lowered)
         return lowered
+
+
+def _with_inherited(
+    reading: Reading | None, candidate: Candidate, target: _Target | None
+) -> Reading | None:
+    """The reading of a memory as it would be: what an update leaves out stays, and speaks too.
+
+    Else a directive that was stored as policy could be put under everyday memories by a change
+    that names a class and nothing more.
+    """
+    if reading is None or target is None or candidate.change is not ChangeKind.UPDATE:
+        return reading
+    text, metadata_json, _ = text_of(target.row)
+    left_text = text if candidate.text is None else None
+    left_metadata = metadata_json if candidate.metadata_json is None else None
+    if left_text is None and left_metadata is None:
+        return reading
+    left = read_text(left_text, left_metadata)
+    return msgspec.structs.replace(
+        reading,
+        directive=reading.directive or left.directive,
+        injection=reading.injection or left.injection,
+    )

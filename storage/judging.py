@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from storage.keys import KeyedNames
     from storage.staging import Staging
 
+_BUDGETS: Final = 9
+HELD_PER_PRINCIPAL_MAX: Final = 256
+"""More than that nobody reads; and staging is one for all, which one principal could fill."""
 _PLAIN_TARGET: Final = "memories"
 _RULESET_DIGEST_LEN: Final = 16
 
@@ -56,6 +60,8 @@ class _Docket(msgspec.Struct, kw_only=True):
     nonce_key: bytes
     nonce_state: NonceState
     trust: TrustState
+    # Version of the memory to change; 0 where there is none.
+    target_version: int = 0
     gate_us: int = 0
 
     @property
@@ -78,6 +84,8 @@ class Judge:
         self._names = names
         self._staging = staging
         self._failpoint = failpoint
+        # How many candidates of each principal wait for a person, as of the last commit.
+        self.held_by: Counter[PrincipalId] = Counter()
         self._committer = Committer(names, gate.required, failpoint)
         self.gatherer = Gatherer(names)
         self.first_outcomes = FirstOutcomes(names, self.gatherer)
@@ -115,6 +123,7 @@ class Judge:
         started = time.perf_counter_ns()
         known = Known(nonce_state=docket.nonce_state, trust=docket.trust)
         facts = self.gatherer.facts(change, docket.case, docket.candidate, known)
+        docket.target_version = 0 if facts.stored is None else facts.stored.version
         verdict = self._gate.decide(docket.candidate, facts, ruleset)
         docket.gate_us = (time.perf_counter_ns() - started) // 1_000
         return verdict
@@ -137,9 +146,14 @@ class Judge:
             case Hold():
                 if docket.case.held is not None:
                     raise InvariantBroken("the gate held a candidate that a person had approved")
+                if self._waiting(change, docket.candidate.principal_id) >= HELD_PER_PRINCIPAL_MAX:
+                    return self._reject(change, docket, _not_held(verdict), ruleset)
                 return self._hold(change, docket, verdict, ruleset)
             case Reject():
                 return self._reject(change, docket, verdict, ruleset)
+
+    def _waiting(self, change: Change, principal_id: PrincipalId) -> int:
+        return self.held_by[principal_id] + change.held_moves[principal_id]
 
     # ---- applying ------------------------------------------------------------------------------
 
@@ -234,7 +248,8 @@ class Judge:
         )
         change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
         change.held_count += 1
-        change.kept[candidate_id] = encode(evidence_of(submission))
+        change.held_moves[candidate.principal_id] += 1
+        change.kept[candidate_id] = encode(evidence_of(submission, docket.target_version))
         return self._close(change, docket, first, None)
 
     def _refusal(
@@ -293,7 +308,7 @@ class Judge:
             record = NonceRecord(binding, first)
             change.draft.put(NONCES, docket.nonce_key, encode(record))
         if docket.case.held is not None:
-            self._unhold(change, submission.candidate_id)
+            self._unhold(change, submission.candidate_id, docket.case.held.row)
         if first.decision is not Decision.HOLD:
             change.finished.append(submission.candidate_id)
         gone = landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
@@ -349,11 +364,22 @@ class Judge:
         if spent is not None:
             record = NonceRecord(decode_nonce(spent).binding, first)
             change.draft.put(NONCES, row.nonce_key, encode(record))
-        self._unhold(change, candidate_id)
+        self._unhold(change, candidate_id, row)
         change.finished.append(candidate_id)
         return outcome_of(first, trust)
 
-    def _unhold(self, change: Change, candidate_id: CandidateId) -> None:
+    def _unhold(self, change: Change, candidate_id: CandidateId, row: HeldRow) -> None:
         if not change.draft.delete(HELD, bytes.fromhex(candidate_id)):
             raise InvariantBroken("a candidate was decided that is not held")
         change.held_count -= 1
+        change.held_moves[row.principal_id] -= 1
+
+
+def _not_held(verdict: Hold) -> Reject:
+    """The refusal of what would be held, where too much of its sender is held already (step 9)."""
+    return Reject(
+        reason=Reason.QUOTA_EXCEEDED,
+        step=_BUDGETS,
+        memory_class=verdict.memory_class,
+        passed=tuple(number for number in verdict.passed if number != _BUDGETS),
+    )

@@ -127,7 +127,7 @@ class Operating:
             tenant=row.tenant,
             target=intercept.target,
         )
-        approval = Approval(by=by, digest=intercept.digest)
+        approval = Approval(by=by, digest=intercept.digest, target_version=evidence.target_version)
         held = HeldCase(row=row, salt=intercept.salt, approval=approval)
         return Case(submission=submission, intercept=record, staged=staged, held=held)
 
@@ -143,6 +143,7 @@ class Operating:
             held = {
                 CandidateId(key.hex()): decode_held(payload) for key, payload in view.scan(HELD)
             }
+        engine.parts.judge.held_by.update(row.principal_id for row in held.values())
         engine.destroy(sorted((staging.staged_ids() | staging.held_ids()) - held.keys()))
         staging.sweep()
         lost = [

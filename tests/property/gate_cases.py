@@ -124,7 +124,7 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
             tenant=Tenant("default"),
             target="memories",
         )
-    approved = {"same": digest, "other": OTHER_DIGEST}
+    approved = {"same": (digest, 0), "other": (OTHER_DIGEST, 0), "moved": (digest, 7)}
     facts = Facts(
         candidate_id=CANDIDATE_ID,
         now_ms=1,
@@ -140,11 +140,13 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
         drift_alarms=(),
         stored=labels.stored,
         lineage=labels.lineage,
-        approval=None
-        if labels.approval is None
-        else Approval(by=PrincipalId("olga"), digest=approved[labels.approval]),
+        approval=None if labels.approval is None else _approval(*approved[labels.approval]),
     )
     return candidate, facts
+
+
+def _approval(digest: Digest, target_version: int) -> Approval:
+    return Approval(by=PrincipalId("olga"), digest=digest, target_version=target_version)
 
 
 # What a write may be, against what it may change: sources, classes, language, tokens, approval.
@@ -157,7 +159,7 @@ AUTHORITY: dict[str, tuple[Any, ...]] = {
     "stored": STORED,
     "reading": READINGS,
     "token": (TokenState.ABSENT, TokenState.VALID, TokenState.EXPIRED),
-    "approval": (None, "same"),
+    "approval": (None, "same", "moved"),
 }
 # How it got here, against what it is: integrity, nonce, trust, tokens, the shadow.
 INTEGRITY: dict[str, tuple[Any, ...]] = {

@@ -70,6 +70,8 @@ class View(NamedTuple):
     stored_source: str | None
     stored_status: str | None
     floored: bool
+    approved: bool
+    moved: bool
     confirmed: bool
 
 
@@ -136,14 +138,16 @@ def look(candidate: Candidate, facts: Facts) -> View:
     # "L1" < "L2" as text: the smaller name is the more powerful class.
     judged_as = lands_in if stored_class is None else min(lands_in, stored_class)
     named = asked if candidate.class_named and change in ("create", "update") else None
-    confirmed = (
+    approved = (
         facts.approval is not None
         and facts.staged_digest is not None
         and facts.approval.digest == facts.staged_digest
     )
+    version = 0 if facts.stored is None else facts.stored.version
+    moved = facts.approval is not None and facts.approval.target_version != version
     return View(
         source, basis, lands_in, judged_as, named, stored_class, stored_source, stored_status,
-        floored, confirmed,
+        floored, approved, moved, approved and not moved,
     )  # fmt: skip
 
 
@@ -217,7 +221,7 @@ def complain_5(facts: Facts, view: View) -> list[Complaint]:
         return [Complaint(5, "reject", Reason.NONCE_REPLAYED, structural=True)]
     if state == "foreign_incarnation":
         return [Complaint(5, "reject", Reason.NONCE_INCARNATION)]
-    if state == "own" and not view.confirmed:
+    if state == "own" and not view.approved:
         return [Complaint(5, "reject", Reason.NONCE_REPLAYED)]
     return []
 
@@ -236,6 +240,8 @@ def complain_1(
             return [Complaint(1, "reject", Reason.TARGET_MISSING)]
         if view.stored_status == "quarantined" and view.source != "operator":
             return [Complaint(1, "reject", Reason.TARGET_MISSING)]
+    if view.approved and view.moved:
+        return [Complaint(1, "reject", Reason.PERSON_REQUIRED)]
     soft = view.basis not in ("channel", "vouched")
     complaints: list[Complaint] = []
     if view.stored_source is not None and RANK[view.source] < RANK[view.stored_source]:

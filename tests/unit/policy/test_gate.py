@@ -153,6 +153,13 @@ def test_a_confirmation_of_other_bytes_counts_for_nothing() -> None:
     assert verdict.reason is Reason.NONCE_REPLAYED
 
 
+def test_a_confirmation_holds_for_the_memory_as_it_was_when_a_person_looked() -> None:
+    held = Labels(memory_class=MemoryClass.L2, nonce=NonceState.OWN, approval="moved")
+    verdict = GATE.decide(*case_of(held), RULESET)
+    assert isinstance(verdict, Reject)
+    assert (verdict.reason, verdict.step) == (Reason.PERSON_REQUIRED, 1)
+
+
 def test_five_forbidden_writes_reproduce_the_trust_timeline_of_table_6() -> None:
     attack = Labels(memory_class=MemoryClass.L1, class_named=True)
     candidate, facts = case_of(attack)
