@@ -43,7 +43,9 @@ def python_environment(package: str, version: str) -> Path:
         if missing:
             _install(sys.executable, "-m", "venv", "--clear", environment)
             pip = (interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-            _install(*pip, "--retries", "1", "--timeout", "20", f"{package}=={version}")
+            # Bytecode is made for what is imported, which is a small part of it.
+            flags = ("--no-compile", "--retries", "1", "--timeout", "20")
+            _install(*pip, *flags, f"{package}=={version}")
     return interpreter
 
 
