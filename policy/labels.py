@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, cast
 
 import msgspec
@@ -36,6 +37,8 @@ _METADATA: Final = msgspec.json.Decoder()
 _METADATA_DEPTH_MAX: Final = 32
 _NAMES_KEPT_MAX: Final = 1_024
 _NAME_KEPT_LEN_MAX: Final = 64
+# As much of a text's end as a sentence that goes on in the metadata can need.
+_TAIL_LEN: Final = 200
 _JOINTS: Final = re.compile(r"[-_./:+|]+")
 
 
@@ -62,7 +65,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
     shape = skeleton(text) if text else ""
     found = language_of(shape) if text else Language.PLAIN
     if metadata_json is not None:
-        found |= _language_of_metadata(metadata_json)
+        found |= _language_of_metadata(metadata_json, shape[-_TAIL_LEN:])
     return Reading(
         skeleton=shape,
         directive=Language.DIRECTIVE in found,
@@ -106,25 +109,45 @@ def _language_of_name(name: str) -> Language:
 _language_of_known_name = lru_cache(maxsize=_NAMES_KEPT_MAX)(_language_of_name)
 
 
-def _language_of_metadata(metadata_json: str) -> Language:
+def _language_of_metadata(metadata_json: str, tail: str) -> Language:
+    """Each string by itself, and as recall puts them in a row behind the text."""
     try:
-        value: object = _METADATA.decode(metadata_json)
+        found = _strings_of(_METADATA.decode(metadata_json))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
+        found = None
+    if found is None:
         return Language.INJECTION
-    found = Language.PLAIN
-    pending: list[tuple[object, int]] = [(value, 0)]
+    strings, values = found
+    # "always" under one key and "recommend ..." under the next are one order to whoever reads on.
+    rows = {*strings, "\n".join(strings), "\n".join(values)}
+    rows.update(map(" ".join, pairwise((tail, *values) if tail else values)))
+    language = Language.PLAIN
+    for row in rows:
+        language |= language_of(skeleton(row))
+    return language
+
+
+def _strings_of(value: object) -> tuple[list[str], list[str]] | None:
+    """Every string in reading order, and those that are no keys; None for what is too deep."""
+    strings: list[str] = []
+    values: list[str] = []
+    pending: list[tuple[object, int, bool]] = [(value, 0, False)]
     while pending:
-        value, depth = pending.pop()
+        value, depth, is_key = pending.pop()
         if isinstance(value, str):
-            found |= language_of(skeleton(value))
+            strings.append(value)
+            if not is_key:
+                values.append(value)
         elif depth >= _METADATA_DEPTH_MAX:
-            return Language.INJECTION
+            return None
         elif isinstance(value, list):
-            pending.extend((part, depth + 1) for part in cast("list[object]", value))
+            parts = cast("list[object]", value)
+            pending.extend((part, depth + 1, False) for part in reversed(parts))
         elif isinstance(value, dict):
             pairs = cast("dict[str, object]", value).items()
-            pending.extend((part, depth + 1) for pair in pairs for part in pair)
-    return found
+            for key, part in reversed(pairs):
+                pending += ((part, depth + 1, False), (key, depth + 1, True))
+    return strings, values
 
 
 def derive_provenance(
