@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 # Judged together at most; keeps a batch of thousands from filling the writer's queue by itself.
 CHUNK_LEN = 256
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Gatherers(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,7 +282,7 @@ def _written(candidate: Candidate, outcome: Outcome) -> WrittenItem:
     return WrittenItem(
         decision=decision,
         change=candidate.change,
-        memory_id=memory.memory_id if memory is not None else candidate.memory_id,
+        memory_id=memory.memory_id if memory is not None else _shown(candidate.memory_id),
         candidate_id=outcome.candidate_id,
         reason=outcome.reason,
         step=outcome.step,
@@ -295,11 +297,19 @@ def _written(candidate: Candidate, outcome: Outcome) -> WrittenItem:
     )
 
 
+def _shown(memory_id: MemoryId | None) -> MemoryId | None:
+    """An id that a refusal may repeat: one of ours could be it.
+
+    A dialect that takes any text as an id would else carry an attack in one, back to the model.
+    """
+    return memory_id if memory_id is not None and _UUID.fullmatch(memory_id) else None
+
+
 def _missing(proposal: Proposal) -> WrittenItem:
     return WrittenItem(
         decision="missing",
         change=proposal.change,
-        memory_id=proposal.memory_id,
+        memory_id=_shown(proposal.memory_id),
         candidate_id=None,
         reason=Reason.TARGET_MISSING,
         step=None,
@@ -313,7 +323,7 @@ def _undecided(proposal: Proposal) -> WrittenItem:
     return WrittenItem(
         decision="error",
         change=proposal.change,
-        memory_id=proposal.memory_id,
+        memory_id=_shown(proposal.memory_id),
         candidate_id=None,
         reason=Reason.GATE_UNAVAILABLE,
         step=None,
