@@ -32,6 +32,8 @@ def request_body(rng: random.Random, number: int) -> bytes:
 class _Connection(asyncio.Protocol):
     def __init__(self, load: _Load) -> None:
         self._load = load
+        self.answered_count = 0
+        load.connections.append(self)
         self._received = bytearray()
         self._started = 0.0
         self._transport: asyncio.Transport | None = None
@@ -63,6 +65,7 @@ class _Connection(asyncio.Protocol):
             return
         status = int(head.split(b" ", 2)[1])
         del self._received[: head_end + 4 + length]
+        self.answered_count += 1
         self._load.answered(status, time.perf_counter() - self._started)
         self._send()
 
@@ -85,6 +88,7 @@ class _Load:
         self.latencies: list[float] = []
         self.statuses: dict[int, int] = {}
         self.per_connection_lost = 0
+        self.connections: list[_Connection] = []
         self._open = options.connections
         self.done = asyncio.Event()
 
@@ -100,6 +104,12 @@ class _Load:
         self._open -= 1
         if self._open == 0:
             self.done.set()
+
+
+def _median_to_slowest(load: _Load) -> float:
+    """How many times as much the median connection got done as the slowest."""
+    counts = sorted(connection.answered_count for connection in load.connections)
+    return counts[len(counts) // 2] / max(1, counts[0])
 
 
 async def _main(options: argparse.Namespace) -> int:
@@ -118,6 +128,7 @@ async def _main(options: argparse.Namespace) -> int:
         "p50_ms": ordered[len(ordered) // 2] * 1e3 if ordered else None,
         "p99_ms": ordered[int(len(ordered) * 0.99)] * 1e3 if ordered else None,
         "answered": good,
+        "median_to_slowest": _median_to_slowest(load),
         "statuses": load.statuses,
         "lost": load.per_connection_lost,
     }

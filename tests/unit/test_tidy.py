@@ -63,7 +63,6 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/fronts/admin.py": "tests/integration/test_http_admin.py",
     "proxy/fronts/memory.py": "tests/integration/test_http_front.py",
     "proxy/fronts/operator_routes.py": "tests/integration/test_http_admin.py",
-    "proxy/limits.py": "tests/integration/test_http_peers.py",
     "proxy/observing.py": "tests/integration/test_observe.py",
     "proxy/openapi.py": "tests/integration/test_http_admin.py",
     "proxy/operate.py": "tests/integration/test_http_admin.py",

@@ -135,3 +135,17 @@ def test_value_without_a_canonical_form_is_malformed() -> None:
     for value in (math.nan, 2**60, "\ud800"):
         with pytest.raises(MalformedRequest):
             canonical_json(value)
+
+
+def test_brackets_in_a_string_are_text_and_brackets_in_a_row_are_depth() -> None:
+    text = "[{" * DEPTH_MAX
+    assert decode_object(json.dumps([text]).encode()) == [text]
+    deepest = b"[" * DEPTH_MAX + b"1" + b"]" * DEPTH_MAX
+    assert decode_object(deepest) is not None
+    with pytest.raises(MalformedRequest, match="deeply"):
+        decode_object(b"[" + deepest + b"]")
+
+
+def test_an_escape_in_plain_ascii_hides_nothing() -> None:
+    with pytest.raises(MalformedRequest, match="code point"):
+        decode_object(b'{"a":"\\u202e"}')

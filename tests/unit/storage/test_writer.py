@@ -19,7 +19,7 @@ from policy.trust import NEWCOMER, TrustLevel
 from storage.embedded import EmbeddedOptions
 from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from storage.faiss_index import BadVector
-from storage.interfaces import Anchor, Decision, KeyRecord
+from storage.interfaces import Anchor, Decision, KeyRecord, Outcome
 from storage.writer import WriterOptions
 from tests.unit.storage.opening import (
     BY,
@@ -36,7 +36,6 @@ from tests.unit.storage.opening import (
 
 if TYPE_CHECKING:
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome
 
 SMALL = EmbeddedOptions(
     quota_bytes=1 << 28,
@@ -141,6 +140,22 @@ async def test_a_forked_child_is_refused(store: EmbeddedStore) -> None:
     with pytest.raises(StoreLocked):
         await store.writer.submit(submission_of(candidate_of("from a fork")))
     store.writer._pid = os.getpid()
+
+
+async def test_a_bad_vector_in_a_batch_is_refused_alone(store: EmbeddedStore) -> None:
+    good, long, short = (candidate_of(text) for text in ("good", "long", "short"))
+    # Together the two wrong ones are as long as two right ones.
+    answers = await asyncio.gather(
+        store.writer.submit(submission_of(long, vector=bytes(36))),
+        store.writer.submit(submission_of(good)),
+        store.writer.submit(submission_of(short, vector=bytes(28))),
+        return_exceptions=True,
+    )
+    assert isinstance(answers[0], BadVector)
+    assert isinstance(answers[2], BadVector)
+    assert isinstance(answers[1], Outcome)
+    assert answers[1].decision is Decision.ADMIT
+    assert store.reader.status().version == 1
 
 
 async def test_vectors_that_are_none_are_refused_before_anything_is_staged(

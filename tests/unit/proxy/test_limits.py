@@ -1,0 +1,74 @@
+"""A peer that does not read its answers loses the connection; one that reads costs no timer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from proxy.limits import GuardedServer
+from proxy.settings import Limits
+
+LIMITS = Limits(
+    body_bytes_max=1_024,
+    header_seconds=60.0,
+    body_seconds=0.02,
+    idle_seconds=60.0,
+    drain_seconds=1.0,
+    connections_max=8,
+    requests_max=8,
+)
+WAIT_S = 5.0
+
+
+class Transport(asyncio.Transport):
+    """Notes that it was aborted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aborted = asyncio.Event()
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited
+        del name
+        return default
+
+
+async def _nothing(_request: web.BaseRequest) -> web.StreamResponse:
+    return web.Response()
+
+
+async def test_a_peer_that_does_not_read_is_cut_off_and_one_that_reads_again_is_not() -> None:
+    server = GuardedServer(_nothing, limits=LIMITS, welcome=lambda _transport: True)
+    reads, hangs = Transport(), Transport()
+    patient, stuck = server(), server()
+    patient.connection_made(reads)
+    stuck.connection_made(hangs)
+    patient.pause_writing()
+    patient.resume_writing()
+    # Paused after the other: when its time is over, the other's would have been, too.
+    stuck.pause_writing()
+    await asyncio.wait_for(hangs.aborted.wait(), WAIT_S)
+    assert not reads.aborted.is_set()
+    for connection in (patient, stuck):
+        connection.connection_lost(None)
+
+
+async def test_a_connection_that_ends_while_it_is_paused_leaves_no_timer_behind() -> None:
+    server = GuardedServer(_nothing, limits=LIMITS, welcome=lambda _transport: True)
+    gone, hangs = Transport(), Transport()
+    first, second = server(), server()
+    first.connection_made(gone)
+    second.connection_made(hangs)
+    first.pause_writing()
+    first.connection_lost(None)
+    second.pause_writing()
+    await asyncio.wait_for(hangs.aborted.wait(), WAIT_S)
+    assert not gone.aborted.is_set()
+    second.connection_lost(None)
