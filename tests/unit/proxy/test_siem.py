@@ -63,7 +63,7 @@ def test_operators_acts_are_told_and_interceptions_are_not(state: Path) -> None:
 def test_no_record_holds_a_word_of_a_candidate(state: Path) -> None:
     text = json.dumps(records(state))
     assert "class_floor" in text, "control: the search finds what is there"
-    for word in ("Lisbon", "Acme", "Policy by", "ada", BY):
+    for word in ("Lisbon", "Acme", "Policy by", BY):
         assert word not in text
 
 

@@ -10,9 +10,11 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from policy.model import ChangeKind, MemoryClass, SourceKind
-from proxy.cli.verification import Outside, Verification, Verifier
+from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, PrincipalId, SourceKind
+from policy.verdict import Reason
+from proxy.cli.verification import Mode, Outside, Verification, Verifier
 from storage.audit import (
+    OBSERVED_HOLD,
     OperatorLeaf,
     Tree,
     VerdictLeaf,
@@ -23,6 +25,7 @@ from storage.audit import (
 )
 from storage.change import Nodes
 from storage.codec import decode_row, encode, ordinal_key
+from storage.interfaces import Decision
 from storage.lmdb_store import LEAVES, NODES, ROWS, TABLES, Draft
 from storage.read_only import read_only
 from tests.unit.storage.opening import (
@@ -293,3 +296,34 @@ def test_verifying_changes_no_byte(bench: Bench) -> None:
     _verify(bench)
 
     assert data.read_bytes() == before
+
+
+def test_an_admission_over_an_objection_counts_only_between_the_modes_two_leaves() -> None:
+    def operator(action: str) -> OperatorLeaf:
+        return OperatorLeaf(at_ms=0, action=action, subject="store", by=PrincipalId("mnemogate"))
+
+    observed = VerdictLeaf(
+        candidate_id=CandidateId("ab" * 16),
+        at_ms=0,
+        intercepted_index=0,
+        decision=Decision.ADMIT,
+        reason=Reason.CLASS_FLOOR,
+        step=1,
+        memory_class=MemoryClass.L1,
+        source=SourceKind.UNKNOWN,
+        basis=Basis.UNJOINED,
+        version=1,
+        memory_id=None,
+        approved_by=OBSERVED_HOLD,
+        ruleset_epoch=1,
+        structural=False,
+        trust_level="trusted",
+    )
+    mode = Mode()
+    assert not mode.allows(observed), "no leaf opened the gate"
+    assert mode.allows(operator("mode.observe"))
+    assert mode.allows(observed)
+    assert not mode.allows(msgspec.structs.replace(observed, approved_by=None)), "a reason alone"
+    assert mode.allows(operator("mode.enforce"))
+    assert not mode.allows(observed)
+    assert (mode.observing, mode.admitted) == (False, 3)
