@@ -296,13 +296,14 @@ def _operation(operation: str) -> str:
 def _span_context(context: TraceContext, span_id: str) -> SpanContext:
     if len(context.trace_id) != _TRACE_ID_LEN or len(span_id) != _SPAN_ID_LEN:
         raise ValueError("trace or span id has the wrong length")
-    state = TraceState.from_header([context.tracestate]) if context.tracestate else _NO_STATE
+    # The caller's tracestate goes on to whom we call, and into no span of ours: it is half a
+    # kilobyte of whatever the agent likes, a refused text included.
     return SpanContext(
         trace_id=int(context.trace_id, 16),
         span_id=int(span_id, 16),
         is_remote=False,
         trace_flags=_SAMPLED,
-        trace_state=state,
+        trace_state=_NO_STATE,
     )
 
 

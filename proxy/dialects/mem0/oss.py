@@ -78,6 +78,8 @@ _ADMIN: Final = frozenset(
 )
 
 
+NOBODY: Final = ""  # a credential, and nobody's
+
 class Mem0Oss:
     """The routes of `server/main.py` in Mem0's repository; see `Dialect`."""
 
@@ -116,12 +118,16 @@ class Mem0Oss:
         return request.path.startswith(f"{PREFIX}/") or scheme_and_key(request)[0] != "token"
 
     def credential(self, request: HttpRequest) -> str | None:
-        """`X-API-Key`, or the key of `Authorization: Bearer`; None where the two disagree."""
+        """`X-API-Key`, or the key of `Authorization: Bearer`.
+
+        Two that disagree name nobody, which is no key of anybody: answering that there is none
+        would let the peer's uid or certificate speak for it.
+        """
         scheme, key = scheme_and_key(request)
         bearer = key if scheme == "bearer" and key else None
         api_key = request.headers.get("x-api-key") or None
         if bearer is not None and api_key is not None and bearer != api_key:
-            return None
+            return NOBODY
         return api_key or bearer
 
     def decode(self, request: HttpRequest) -> Operation:

@@ -157,3 +157,11 @@ def test_a_canary_passes_only_through_names_that_an_operator_gave() -> None:
 )
 def test_printable_escapes_and_cuts(value: str, shown: str) -> None:
     assert vocabulary.printable(value) == shown
+
+
+def test_what_the_caller_put_in_tracestate_is_in_no_span() -> None:
+    told = msgspec.structs.replace(sample.CONTEXT, tracestate="agent=canary-7f3a-remember-this")
+    event = msgspec.structs.replace(sample.REJECT, context=told)
+    spans = spans_of(event, resource_of(TelemetrySettings()), 1.0)
+    assert spans
+    assert all("canary" not in span.to_json() for span in spans)

@@ -86,8 +86,8 @@ def test_every_path_has_at_most_one_owner(
         ({"authorization": "Token"}, None, None),
         ({"authorization": "Basic k"}, None, None),
         ({"authorization": "Bearer k", "x-api-key": "k"}, None, "k"),
-        # Two keys that disagree name two principals: neither is believed.
-        ({"authorization": "Bearer k", "x-api-key": "other"}, None, None),
+        # Two keys that disagree are a credential of nobody: not None, for which the uid speaks.
+        ({"authorization": "Bearer k", "x-api-key": "other"}, None, ""),
         ({"authorization": "Token k", "x-api-key": "other"}, "k", "other"),
     ],
 )
