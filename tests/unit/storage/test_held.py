@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import CandidateId, MemoryClass, Tenant
+from policy.model import CandidateId, ChangeKind, MemoryClass, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from storage.errors import UnknownCandidate
 from storage.interfaces import Decision
 from tests.unit.storage.opening import (
     BY,
+    OPERATOR,
     TENANT,
     candidate_of,
     say,
@@ -70,6 +71,19 @@ def test_released_candidate_becomes_the_memory_that_was_held(
     assert list((bench.state / "staging" / "keys").iterdir()) == []
     assert store.reader.check().problems == ()
     store.close()
+
+
+def test_released_update_keeps_the_lower_label(store: EmbeddedStore) -> None:
+    """A person lets an agent's words into an operator's memory: they stay the agent's words."""
+    made = say(store, "Refunds take a day.", OPERATOR)
+    assert made.memory is not None
+    change = {"change": ChangeKind.UPDATE, "memory_id": made.memory.memory_id, "scope": Scope()}
+    update = candidate_of("Refunds take a week.", **change)  # type: ignore[arg-type]
+    (held,) = write(store, submission_of(update))
+    assert held.reason is Reason.SOURCE_BELOW_STORED
+    outcome = asyncio.run(store.writer.release(held.candidate_id, BY))
+    assert outcome.memory is not None
+    assert (made.memory.source, outcome.memory.source) == (SourceKind.OPERATOR, SourceKind.UNKNOWN)
 
 
 def test_denied_candidate_is_refused_and_its_key_destroyed(

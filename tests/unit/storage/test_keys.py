@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +47,14 @@ def test_the_binding_changes_with_digest_principal_target_and_nonce(field: str) 
     assert NAMES.binding(first.candidate, first.digest) != NAMES.binding(
         other.candidate, other.digest
     )
+
+
+@pytest.mark.parametrize("field", ["target", "nonce", "principal_id"])
+def test_the_binding_names_each_of_them_beside_the_digest(field: str) -> None:
+    """The digest covers them all; the binding does not rest on that alone."""
+    first = submission_of(candidate_of("text", nonce="n"))
+    other = msgspec.structs.replace(first.candidate, **{field: "other"})
+    assert NAMES.binding(first.candidate, first.digest) != NAMES.binding(other, first.digest)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,17 @@ def test_a_ciphertext_put_under_another_candidate_does_not_open(staging: Staging
     assert staging.read([first, second]) == [b"first", None]
 
 
+def test_what_was_sealed_for_one_purpose_does_not_open_for_another(staging: Staging) -> None:
+    """One key seals a candidate's parts: only their names keep them apart."""
+    candidate_id = _id()
+    staging.put([(candidate_id, b"text")])
+    sealed = staging.seal(candidate_id, b"salt and digest")
+    with staging._undecided.writing() as txn:
+        txn.put(bytes.fromhex(candidate_id) + b"c", sealed)
+    assert staging.read([candidate_id]) == [None]
+    assert staging.unseal(candidate_id, sealed) == b"salt and digest"  # control
+
+
 def test_candidates_without_a_key_file_do_not_survive_a_restart(tmp_path: Path) -> None:
     staging = _opened(tmp_path)
     held, undecided = _id(), _id()

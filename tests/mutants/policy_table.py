@@ -1,0 +1,421 @@
+"""Faults in the decision: a step that is gone, a rule turned round, a fact not asked for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_CHECKS: Final = "policy/checks.py"
+_GATE: Final = "policy/gate.py"
+_LABELS: Final = "policy/labels.py"
+_GATE_TESTS: Final = "tests/unit/policy/test_gate.py"
+_STEP_TESTS: Final = "tests/unit/policy/test_gate_steps.py"
+_CHECK_TESTS: Final = "tests/unit/policy/test_checks.py"
+_LABEL_TESTS: Final = "tests/unit/policy/test_labels.py"
+_ATTACKED: Final = (
+    at(_GATE_TESTS, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),
+)
+_REFERENCE: Final = (
+    at(
+        "tests/property/test_gate_reference.py",
+        "test_gate_agrees_with_the_reference_on_a_share_of_the_label_space",
+    ),
+)
+
+
+def _without(number: int, check: str, invariant: str, tests: tuple[str, ...]) -> Mutant:
+    """The step is still there by its number, and objects to nothing."""
+    return Mutant(
+        name=f"step {number} passes everything",
+        file=_CHECKS,
+        old=f"check={check})",
+        new="check=lambda candidate, facts, ruleset: None)",
+        invariant=invariant,
+        tests=tests,
+    )
+
+
+STEPS: Final = (
+    _without(1, "source_class", "a source writes only the classes it may (A1, A2)", _ATTACKED),
+    _without(
+        2,
+        "language",
+        "an enhanced pair is free of directive and injection language",
+        (at(_GATE_TESTS, "test_flagged_language_in_an_enhanced_pair_is_refused_by_step_2"),),
+    ),
+    _without(
+        3,
+        "trust_level",
+        "an untrusted principal writes scratch and nothing else",
+        (at(_CHECK_TESTS, "test_an_untrusted_principal_writes_scratch_and_nothing_else"),),
+    ),
+    _without(4, "digest_integrity", "what is judged is what was sent (A5)", _ATTACKED),
+    _without(5, "nonce_uniqueness", "a nonce is used once (A4)", _ATTACKED),
+    _without(6, "promotion", "a class upgrade carries a token (A3)", _ATTACKED),
+    _without(7, "audit_cross_check", "what nobody intercepted is not judged", _REFERENCE),
+    _without(8, "cognitive_staging", "no anchor is contradicted or outranked", _REFERENCE),
+    _without(
+        9,
+        "budgets",
+        "size, rate and quota are bounded",
+        (at(_STEP_TESTS, "test_a_candidate_over_its_budget_is_refused_by_step_9"),),
+    ),
+    _without(
+        10,
+        "drift",
+        "a cell under alarm is held",
+        (at(_STEP_TESTS, "test_a_candidate_in_a_cell_under_alarm_is_held_by_step_10"),),
+    ),
+)
+
+RULES: Final = (
+    Mutant(
+        name="integrity is judged last",
+        file=_CHECKS,
+        old='    Step(number=7, name="audit_cross_check", check=audit_cross_check),\n',
+        new="",
+        more=(
+            (
+                '    Step(number=10, name="drift", check=drift),\n',
+                (
+                    '    Step(number=10, name="drift", check=drift),\n'
+                    '    Step(number=7, name="audit_cross_check", check=audit_cross_check),\n'
+                ),
+            ),
+        ),
+        invariant="a candidate that nobody intercepted is not judged on its content",
+        tests=(at(_GATE_TESTS, "test_every_step_has_its_number_once_and_integrity_comes_first"),),
+    ),
+    Mutant(
+        name="tool results may write identity",
+        file="policy/default.toml",
+        old='tool_result     = { L1 = "refuse", L2 = "refuse"',
+        new='tool_result     = { L1 = "refuse", L2 = "enhanced"',
+        invariant="the default matrix is that of the design",
+        tests=(
+            at(
+                "tests/property/test_gate_reference.py",
+                "test_the_reference_knows_the_matrix_of_the_design_and_the_default_ruleset_is_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a pair the matrix does not name is open",
+        file="policy/ruleset.py",
+        old="Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)",
+        new="Cell.ADMIT if row is None else row.get(memory_class, Cell.ADMIT)",
+        invariant="whatever a ruleset does not open is closed",
+        tests=(at(_GATE_TESTS, "test_a_pair_the_ruleset_does_not_name_is_refused"),),
+    ),
+    Mutant(
+        name="an empty ruleset decides",
+        file=_GATE,
+        old="if not self._steps or not ruleset.matrix:",
+        new="if not self._steps:",
+        invariant="an empty ruleset rejects with the reason that nothing could be decided",
+        tests=(at(_GATE_TESTS, "test_an_empty_ruleset_rejects"),),
+    ),
+    Mutant(
+        name="a gate without steps admits",
+        file=_GATE,
+        old="if not self._steps or not ruleset.matrix:",
+        new="if not ruleset.matrix:",
+        invariant="an empty list of checks rejects everything",
+        tests=(at(_GATE_TESTS, "test_a_gate_without_steps_rejects"),),
+    ),
+    Mutant(
+        name="a crashed check passes",
+        file=_GATE,
+        old="a check that raises is a check that refused\n        return UNAVAILABLE",
+        new="a check that raises is a check that refused\n        return None",
+        invariant="a check that cannot run is a check that failed",
+        tests=(at(_GATE_TESTS, "test_a_step_that_raises_is_a_step_that_refused"),),
+        quick=True,
+    ),
+    Mutant(
+        name="a check that answers nonsense passes",
+        file=_GATE,
+        old="isinstance(finding, Objection) else UNAVAILABLE",
+        new="isinstance(finding, Objection) else None",
+        invariant="only None passes a step",
+        tests=(at(_GATE_TESTS, "test_a_step_that_answers_nonsense_admits_nothing"),),
+    ),
+    Mutant(
+        name="an approval of other bytes counts",
+        file=_CHECKS,
+        old="facts.approval is not None and facts.approval.digest == facts.staged_digest",
+        new="facts.approval is not None",
+        invariant="a confirmation is bound to the bytes that a person saw",
+        tests=(at(_GATE_TESTS, "test_a_confirmation_of_other_bytes_counts_for_nothing"),),
+    ),
+    Mutant(
+        name="an approval passes what is refused",
+        file=_GATE,
+        old="if finding is None or (finding.holds and approved):",
+        new="if finding is None or approved:",
+        invariant="a person passes what was held and nothing that was refused",
+        tests=(
+            at(
+                _GATE_TESTS, "test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused"
+            ),
+        ),
+    ),
+    Mutant(
+        name="a hold is not outvoted by a later reject",
+        file=_GATE,
+        old="            elif not finding.holds:\n",
+        new="            elif not finding.holds and held is None:\n",
+        invariant="a reject at any step decides, whatever was held before it",
+        tests=(
+            at(
+                _GATE_TESTS,
+                "test_a_later_reject_wins_over_an_earlier_hold_and_the_first_hold_is_told",
+            ),
+        ),
+    ),
+    Mutant(
+        name="the gate believes the digest it is told",
+        file=_CHECKS,
+        old="if judged == facts.staged_digest == facts.intercept.digest:",
+        new="if facts.staged_digest == facts.intercept.digest:",
+        invariant="the digest is recomputed over the very candidate that is judged",
+        tests=(
+            at(_GATE_TESTS, "test_the_gate_judges_the_bytes_it_was_given_not_those_it_was_told_of"),
+        ),
+    ),
+    Mutant(
+        name="an intercept record of another tenant fits",
+        file=_CHECKS,
+        old="        and record.tenant == candidate.tenant\n",
+        new="",
+        invariant="the interceptor's record names candidate, principal, tenant and target",
+        tests=(at(_STEP_TESTS, "test_an_intercept_record_of_anything_else_is_refused_by_step_7"),),
+    ),
+    Mutant(
+        name="a forbidden named class is not structural",
+        file=_CHECKS,
+        old="return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)",
+        new="return Objection(Reason.SOURCE_CLASS_FORBIDDEN)",
+        invariant="a violation that no honest client commits costs trust",
+        tests=(
+            at(_GATE_TESTS, "test_five_forbidden_writes_reproduce_the_trust_timeline_of_table_6"),
+        ),
+    ),
+    Mutant(
+        name="anybody purges",
+        file=_CHECKS,
+        old="candidate.change is ChangeKind.PURGE and provenance.source is not SourceKind.OPERATOR",
+        new="candidate.change is ChangeKind.PURGE and provenance.source is SourceKind.UNKNOWN",
+        invariant="only an operator purges",
+        tests=(at(_CHECK_TESTS, "test_only_an_operator_purges"),),
+    ),
+    Mutant(
+        name="a weaker source changes what a stronger one wrote",
+        file=_CHECKS,
+        old="if provenance.source.trust >= facts.stored.source.trust:",
+        new="if provenance.source.trust >= 0:",
+        invariant="update and delete need a source at least as trusted as the stored label",
+        tests=(at(_CHECK_TESTS, "test_an_agent_waits_for_a_person_to_change_what_is_above_it"),),
+    ),
+    Mutant(
+        name="a quarantined memory can be changed",
+        file=_CHECKS,
+        old="            return provenance.source is SourceKind.OPERATOR\n",
+        new="            return True\n",
+        invariant="a quarantined memory does not exist for the agent",
+        tests=(at(_CHECK_TESTS, "test_a_quarantined_memory_does_not_exist_for_the_agent"),),
+    ),
+    Mutant(
+        name="a forged token counts as none",
+        file=_CHECKS,
+        old="            return Objection(Reason.PROMOTION_TOKEN_INVALID, structural=True)\n",
+        new="            return None\n",
+        invariant="a forged token is refused even where none was needed",
+        tests=_ATTACKED,
+    ),
+    Mutant(
+        name="a spent token counts",
+        file=_CHECKS,
+        old="            return Objection(Reason.PROMOTION_TOKEN_SPENT, structural=True)\n",
+        new="            return None\n",
+        invariant="a promotion token is single-use",
+        tests=_REFERENCE,
+    ),
+    Mutant(
+        name="a stored class is raised without a token",
+        file=_CHECKS,
+        old="    return stored is not None and landing.power > stored.power\n",
+        new="    return False\n",
+        invariant="raising a stored memory's class needs a token",
+        tests=(
+            at(_CHECK_TESTS, "test_a_raise_of_a_stored_class_needs_a_token_even_from_an_operator"),
+        ),
+    ),
+    Mutant(
+        name="size is believed, not measured",
+        file=_CHECKS,
+        old="max(state.text_bytes, _bytes_len(candidate.text))",
+        new="state.text_bytes",
+        invariant="sizes are measured on the candidate itself",
+        tests=(at(_CHECK_TESTS, "test_size_is_measured_in_bytes_on_the_candidate_itself"),),
+    ),
+)
+
+LABELS: Final = (
+    Mutant(
+        name="the meet is a join",
+        file="policy/model.py",
+        old="return second if second.trust < first.trust else first",
+        new="return second if second.trust > first.trust else first",
+        invariant="labels that are combined give the lower one",
+        tests=("tests/unit/policy/test_model.py",),
+        quick=True,
+    ),
+    Mutant(
+        name="the class floor is gone",
+        file=_LABELS,
+        old="    if reading.directive or reading.injection:\n        return MemoryClass.L1\n",
+        new="",
+        invariant="text that gives directives is policy, whatever it is filed under",
+        tests=(
+            at(
+                _LABEL_TESTS,
+                "test_a_directive_raises_the_floor_whatever_the_target_and_never_lowers_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a policy is judged by the class its new text names",
+        file=_LABELS,
+        old="return landing if stored is None else more_powerful(landing, stored)",
+        new="return landing",
+        invariant="what is replaced counts as much as what replaces it",
+        tests=(at(_LABEL_TESTS, "test_a_policy_is_not_overwritten_by_naming_a_lower_class"),),
+    ),
+    Mutant(
+        name="a claim is believed without an operator's word",
+        file=_LABELS,
+        old="candidate.claimed_source if principal.claims is Claims.TRUSTED else None",
+        new="candidate.claimed_source",
+        invariant="what a client says of its source is a claim",
+        tests=(at(_LABEL_TESTS, "test_a_label_is_what_the_channel_is_worth"),),
+    ),
+    Mutant(
+        name="a claim climbs above its channel",
+        file=_LABELS,
+        old="source = claimed if bound is None else meet(bound, claimed)",
+        new="source = claimed",
+        invariant="a vouched claim cannot climb above a channel that is bound lower",
+        tests=(at(_LABEL_TESTS, "test_a_label_is_what_the_channel_is_worth"),),
+    ),
+    Mutant(
+        name="lineage is ignored",
+        file=_LABELS,
+        old="    if least is provenance.source:\n        return provenance\n",
+        new="    if least is not None:\n        return provenance\n",
+        invariant="a derived memory takes the minimum of what it derives from",
+        tests=(at(_LABEL_TESTS, "test_lineage_only_lowers"),),
+    ),
+    Mutant(
+        name="metadata is not read",
+        file=_LABELS,
+        old="    if metadata_json is not None:\n        found",
+        new="    if metadata_json is not None and not metadata_json:\n        found",
+        invariant="words hidden in metadata are read like the text",
+        tests=("tests/unit/policy/test_language.py",),
+    ),
+    Mutant(
+        name="names are not read",
+        file=_LABELS,
+        old="    if found is Language.PLAIN:\n        return reading\n",
+        new="    if found:\n        return reading\n",
+        invariant="words hidden in a name are read like the text",
+        tests=(at(_LABEL_TESTS, "test_a_directive_in_a_name_is_read_like_one_in_the_text"),),
+    ),
+    Mutant(
+        name="an updated memory takes the newer label",
+        file=_GATE,
+        old="    return meet(source, facts.stored.source)\n",
+        new="    return source\n",
+        invariant="an updated memory keeps the lower of both labels",
+        tests=(at(_CHECK_TESTS, "test_an_updated_memory_keeps_the_lower_label"),),
+    ),
+    Mutant(
+        name="the ladder leads up",
+        file="policy/trust.py",
+        old="TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED)",
+        new="TrustLevel.DEGRADED: (TrustLevel.TRUSTED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED)",
+        invariant="trust never rises by a violation",
+        tests=("tests/unit/policy/test_trust.py",),
+    ),
+    Mutant(
+        name="the third violation only degrades",
+        file="policy/trust.py",
+        old="TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED)",
+        new="TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.DEGRADED)",
+        invariant="the third violation makes untrusted (MWP Table 6)",
+        tests=("tests/unit/policy/test_trust.py",),
+    ),
+    Mutant(
+        name="a token outlives its time",
+        file="policy/tokens.py",
+        old="return TokenState.EXPIRED if stale or expired else TokenState.VALID",
+        new="return TokenState.EXPIRED if stale else TokenState.VALID",
+        invariant="a promotion token expires",
+        tests=("tests/unit/policy/test_tokens.py",),
+    ),
+    Mutant(
+        name="a token opens any class",
+        file="policy/tokens.py",
+        old="        and token.to_class is context.to_class\n",
+        new="",
+        invariant="a token is bound to the class the candidate lands in",
+        tests=("tests/unit/policy/test_tokens.py",),
+    ),
+    Mutant(
+        name="a token fits any text",
+        file="policy/tokens.py",
+        old="token.binding == binding_of(token.serial, context.digest)",
+        new="token.binding",
+        invariant="a token is bound to one candidate's digest",
+        tests=("tests/unit/policy/test_tokens.py",),
+    ),
+    Mutant(
+        name="anybody makes permits",
+        file="policy/verdict.py",
+        old="        if seal is not _SEAL:\n",
+        new="        if seal is None:\n",
+        invariant="only the gate makes permits",
+        tests=("tests/unit/policy/test_verdict.py",),
+    ),
+    Mutant(
+        name="a permit is spent again",
+        file="policy/verdict.py",
+        old="        self._spent = True\n",
+        new="        self._spent = False\n",
+        invariant="a permit is single-use",
+        tests=("tests/unit/policy/test_verdict.py",),
+    ),
+    Mutant(
+        name="the speaker is not under the digest",
+        file="policy/canonical.py",
+        old="return _ENCODER.encode(_with_defaults(candidate))",
+        new="return _ENCODER.encode(msgspec.structs.replace(candidate, actor=None))",
+        invariant="every field of a candidate is under its digest",
+        tests=(
+            at("tests/property/test_gate_canonical.py", "test_every_field_is_under_the_digest"),
+        ),
+    ),
+    Mutant(
+        name="look-alike letters stay",
+        file="policy/skeleton.py",
+        old=".translate(ASCII_LOOKALIKES).casefold()",
+        new=".casefold()",
+        more=(("_AFTER_CASE = ASCII_LOOKALIKES | _PUNCTUATION", "_AFTER_CASE = _PUNCTUATION"),),
+        invariant="text is read as a person sees it",
+        tests=("tests/unit/policy/test_skeleton.py",),
+    ),
+)
+
+POLICY: Final = (*STEPS, *RULES, *LABELS)

@@ -1,0 +1,200 @@
+"""Faults at the edge: what is let in, whose it is taken to be, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_INTAKE: Final = "proxy/intake.py"
+_NATIVE: Final = "proxy/dialects/native_decode.py"
+_FRAMING: Final = (
+    at("tests/integration/test_http_malformed.py", "test_ambiguous_framing_is_refused_or_closed"),
+)
+_STRICT: Final = (
+    at(
+        "tests/unit/proxy/test_strict_json.py",
+        "test_what_two_readers_could_read_differently_is_refused",
+    ),
+)
+_AUTH: Final = "tests/unit/proxy/test_auth.py"
+
+PROXY: Final = (
+    Mutant(
+        name="any Host is served",
+        file=_INTAKE,
+        old="if found is None or found[1].lower() not in self.hosts:",
+        new="if found is None:",
+        invariant="a request is addressed to a name of this service (DNS rebinding)",
+        tests=("tests/unit/proxy/test_intake.py",),
+    ),
+    Mutant(
+        name="any page may send requests",
+        file=_INTAKE,
+        old="if origin is not None and origin.lower() not in self.origins:",
+        new="if origin is None:",
+        invariant="a page in the user's browser cannot write",
+        tests=("tests/unit/proxy/test_intake.py",),
+    ),
+    Mutant(
+        name="a header may be sent twice",
+        file=_INTAKE,
+        old="        elif key in _SINGLE:\n",
+        new="        elif not key:\n",
+        invariant="no header can say one thing first and another last",
+        tests=_FRAMING,
+    ),
+    Mutant(
+        name="an encoded separator is a separator",
+        file=_INTAKE,
+        old='    if "%2f" in lowered or "%5c" in lowered or "\\\\" in raw_path:\n',
+        new='    if "\\\\" in raw_path:\n',
+        invariant="a path has one reading",
+        tests=_FRAMING,
+    ),
+    Mutant(
+        name="a duplicate key is accepted",
+        file="proxy/strict_json.py",
+        old="    if len(found) != len(pairs):\n",
+        new="    if len(found) > len(pairs):\n",
+        invariant="a label cannot read L4 here and L1 there",
+        tests=_STRICT,
+    ),
+    Mutant(
+        name="NaN is a number",
+        file="proxy/strict_json.py",
+        old='    raise MalformedRequest("body: NaN and Infinity are not JSON")\n',
+        new="    return 0.0\n",
+        invariant="what is not JSON is not read",
+        tests=_STRICT,
+    ),
+    Mutant(
+        name="the tenant comes from the body",
+        file="proxy/writing.py",
+        old="            tenant=principal.tenant,\n            nonce=nonce,",
+        new="            tenant=Tenant(proposal.scope.user_id or principal.tenant),\n"
+        "            nonce=nonce,",
+        more=(
+            (
+                "from policy.model import Candidate, CandidateId, ChangeKind, MemoryId\n",
+                "from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, Tenant\n",
+            ),
+        ),
+        invariant="a tenant comes from the credential and from nowhere else",
+        tests=(at("tests/integration/test_write_path.py", "test_ids_never_cross_tenants"),),
+    ),
+    Mutant(
+        name="a refusal says what it refuses",
+        file="proxy/writing.py",
+        old="        observation=observation_for(decision, outcome.reason, outcome.memory_class),\n"
+        "        version=outcome.version,",
+        new="        observation=observation_for(decision, outcome.reason, outcome.memory_class)\n"
+        '        + (candidate.text or ""),\n'
+        "        version=outcome.version,",
+        invariant="an answer carries nothing of a refused candidate",
+        tests=(
+            at(
+                "tests/conformance/test_bypass_shapes_reads.py",
+                "test_nothing_that_leaves_the_process_carries_a_refused_candidate",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a mutating route that nobody knows is just not found",
+        file="proxy/fronts/memory.py",
+        old="    if method in _SAFE:\n        raise NotFound\n    raise UnknownWrite",
+        new="    raise NotFound",
+        invariant="an unknown mutating route counts as a write and is refused",
+        tests=(
+            at(
+                "tests/integration/test_http_front.py",
+                "test_mutating_route_that_nobody_knows_counts_as_a_write",
+            ),
+        ),
+    ),
+    Mutant(
+        name="an unknown native write is a read that failed",
+        file=_NATIVE,
+        old="    if method in _READS:\n",
+        new="    if method:\n",
+        invariant="an unknown mutating route counts as a write and is refused",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/test_native_decode.py",
+                "test_unknown_mutating_route_is_a_write_nobody_knows",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a batch shares one nonce",
+        file=_NATIVE,
+        old='nonce = change.nonce if key is None else f"{key}/{index}"',
+        new="nonce = change.nonce if key is None else key",
+        invariant="each operation of a batch has a nonce of its own",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/test_native_decode.py",
+                "test_batch_gives_each_operation_its_own_nonce",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a second nonce is ignored",
+        file=_NATIVE,
+        old="    if in_body is not None:\n",
+        new="    if in_body == in_header:\n",
+        invariant="a nonce is given once",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/test_native_decode.py",
+                "test_nonce_comes_from_header_or_body_and_never_both",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a wrong key is rescued by the uid",
+        file="proxy/auth.py",
+        old="            return self._by_key(credential)\n        if peer.uid",
+        new="            found = self._by_key(credential)\n"
+        "            if found is not None:\n"
+        "                return found\n"
+        "        if peer.uid",
+        invariant="a credential that is sent must be right",
+        tests=(
+            _AUTH,
+            at("tests/integration/test_http_peers.py", "test_wrong_key_is_not_rescued_by_the_uid"),
+        ),
+    ),
+    Mutant(
+        name="a revoked key lives",
+        file="proxy/auth.py",
+        old="record.revoked_at_ms is not None and record.revoked_at_ms <= self._now_ms()",
+        new="record.revoked_at_ms is not None and record.revoked_at_ms < 0",
+        invariant="a revoked key is nobody from that moment on",
+        tests=(at(_AUTH, "test_revoked_key_is_nobody_from_that_moment_on"),),
+    ),
+    Mutant(
+        name="a key is stored as it is",
+        file="proxy/auth.py",
+        old='return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).digest()',
+        new='return plain.encode("utf-8", "surrogatepass")',
+        invariant="only hashes of keys are stored",
+        tests=(_AUTH,),
+    ),
+    Mutant(
+        name="anybody is an operator",
+        file="proxy/auth.py",
+        old="    if principal.channel is not Channel.OPERATOR:\n",
+        new="    if not principal.channel:\n",
+        invariant="operator routes are for operators",
+        tests=(at(_AUTH, "test_operator_is_who_is_bound_as_one"),),
+    ),
+    Mutant(
+        name="an internal failure tells its text",
+        file="proxy/responses.py",
+        old='return refuse(500, "cannot_decide: an internal failure; nothing was admitted")',
+        new='return refuse(500, f"cannot_decide: {error}")',
+        invariant="an error message echoes no content",
+        tests=("tests/unit/proxy/test_responses.py",),
+    ),
+)

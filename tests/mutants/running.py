@@ -1,0 +1,104 @@
+"""Puts a mutant into a copy of the project and runs the tests that are bound to it there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from tests.mutants.mutant import Mutant
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGES: Final = ("policy", "proxy", "storage", "telemetry")
+_COPIED: Final = (*PACKAGES, "tests", "pyproject.toml", "docs", "README.md", "CHANGELOG.md")
+_FAILED, _PASSED = 1, 0
+_TIMEOUT_S: Final = 300
+
+
+class Misplaced(Exception):  # noqa: N818 - says what is the case
+    """A mutant does not fit the code any more, or its tests cannot be run."""
+
+
+class Copy:
+    """A copy of the project in a directory of its own. One at a time may be mutated."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        for name in _COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                unwanted = shutil.ignore_patterns("__pycache__", "*.pyc")
+                shutil.copytree(source, place / name, ignore=unwanted)
+            else:
+                shutil.copy2(source, place / name)
+
+    @contextmanager
+    def holding(self, mutant: Mutant) -> Generator[None]:
+        """The copy with the mutant in it.
+
+        Raises:
+            Misplaced: What it replaces is not there exactly once.
+        """
+        path = self.place / mutant.file
+        clean = path.read_text("utf-8")
+        text = clean
+        for old, new in ((mutant.old, mutant.new), *mutant.more):
+            if text.count(old) != 1:
+                raise Misplaced(f"{mutant.name}: {text.count(old)} places in {mutant.file}")
+            text = text.replace(old, new)
+        with self.text_of(mutant.file, text):
+            yield
+
+    @contextmanager
+    def text_of(self, file: str, text: str) -> Generator[None]:
+        """The copy with another text in one file."""
+        path = self.place / file
+        clean = path.read_text("utf-8")
+        path.write_text(text, "utf-8")
+        try:
+            yield
+        finally:
+            path.write_text(clean, "utf-8")
+
+    def passes(self, tests: Sequence[str]) -> bool:
+        """Whether all of the tests pass here; the first that fails ends the run.
+
+        Raises:
+            Misplaced: They cannot be collected, or none was found.
+        """
+        code, said = self.run(tests)
+        if code not in {_PASSED, _FAILED}:
+            raise Misplaced(f"pytest ended with {code}: {said[-2_000:]}")
+        return code == _PASSED
+
+    def run(self, tests: Sequence[str]) -> tuple[int, str]:
+        """Exit status and output of pytest over some tests, with the copy's packages."""
+        environment = {
+            "HOME": os.environ.get("HOME", "/"),
+            "PATH": os.environ.get("PATH", ""),
+            # Before the installed packages: what is imported is the copy.
+            "PYTHONPATH": str(self.place),
+            # A file of the same size, written in the same second, must not be taken for the old.
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        command = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests)
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.place,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            return _FAILED, "too slow"
+        return done.returncode, done.stdout + done.stderr

@@ -1,0 +1,353 @@
+"""Faults in the commit path: what is put, when it is put, and what may be read of it later."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_JUDGING: Final = "storage/judging.py"
+_COMMIT: Final = "storage/commit.py"
+_GATHERING: Final = "storage/gathering.py"
+_STAGING: Final = "storage/staging.py"
+_WRITES: Final = "tests/unit/storage/test_writes.py"
+_COMMITS: Final = "tests/unit/storage/test_commit.py"
+_HELD: Final = "tests/unit/storage/test_held.py"
+
+STORAGE: Final = (
+    Mutant(
+        name="a permit is not spent",
+        file=_COMMIT,
+        old="        permit.spend()\n",
+        new="",
+        invariant="one permit is one commit",
+        tests=(at(_COMMITS, "test_a_permit_is_spent_by_its_commit"),),
+        quick=True,
+    ),
+    Mutant(
+        name="the epoch is not checked",
+        file=_COMMIT,
+        old="        if permit.epoch != epoch:\n",
+        new="        if permit.epoch < 0:\n",
+        invariant="a verdict under rules that were replaced commits nothing",
+        tests=(at(_COMMITS, "test_a_permit_of_another_epoch_puts_nothing"),),
+    ),
+    Mutant(
+        name="required steps are not checked",
+        file=_COMMIT,
+        old="        if not permit.passed >= self._required:\n",
+        new="        if not permit.passed:\n",
+        invariant="a permit names every required step",
+        tests=(at(_COMMITS, "test_a_permit_that_skipped_a_step_puts_nothing"),),
+    ),
+    Mutant(
+        name="the bytes are not hashed as they are written",
+        file=_COMMIT,
+        old="hashlib.sha256(judged.canonical).digest() != permit.digest",
+        new="not judged.canonical",
+        invariant="the bytes that are stored are those that were judged",
+        tests=(at(_COMMITS, "test_bytes_that_changed_after_the_verdict_are_not_stored"),),
+    ),
+    Mutant(
+        name="a commit moves no version",
+        file=_COMMIT,
+        old="        change.version += 1\n",
+        new="",
+        invariant="one admitted candidate is one version",
+        tests=(at(_WRITES, "test_batch_of_three_admissions_is_three_versions"),),
+    ),
+    Mutant(
+        name="a rejection moves the version",
+        file=_JUDGING,
+        old="        first = self._refusal(change, docket, verdict, ruleset, Decision.REJECT)\n",
+        new="        change.version += 1\n"
+        "        first = self._refusal(change, docket, verdict, ruleset, Decision.REJECT)\n",
+        invariant="the version moves by a commit and never otherwise",
+        tests=(at(_WRITES, "test_rejected_candidate_leaves_no_row_no_vector_no_version"),),
+        quick=True,
+    ),
+    Mutant(
+        name="content is put before its verdict",
+        file=_JUDGING,
+        old="        verdict = self._decide(change, docket, ruleset)\n",
+        new="        change.draft.put(TOKENS, os.urandom(16), case.staged or b'')\n"
+        "        verdict = self._decide(change, docket, ruleset)\n",
+        invariant="nothing of a candidate is in production before its admit",
+        tests=(
+            at(
+                "tests/fault/test_erasure.py",
+                "test_denied_candidate_never_had_a_readable_byte_on_disk",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a nonce is not recorded",
+        file=_JUDGING,
+        old="            change.draft.put(NONCES, docket.nonce_key, encode(record))\n",
+        new="            encode(record)\n",
+        invariant="a nonce is single-use, durably",
+        tests=(
+            at(_WRITES, "test_retry_of_the_same_request_gets_the_first_verdict_and_writes_nothing"),
+        ),
+    ),
+    Mutant(
+        name="a nonce is not bound to its target",
+        file="storage/keys.py",
+        old="            candidate.target.encode(),\n",
+        new="",
+        invariant="a nonce is bound to digest, principal and target",
+        tests=("tests/unit/storage/test_keys.py",),
+    ),
+    Mutant(
+        name="a replay is taken for a retry",
+        file=_GATHERING,
+        old="if record.binding == self._names.binding(candidate, case.submission.digest):",
+        new="if record.binding:",
+        invariant="the same nonce with anything changed is a replay",
+        tests=(at(_WRITES, "test_a_spent_nonce_with_anything_changed_is_a_replay_and_degrades"),),
+    ),
+    Mutant(
+        name="a nonce of another life counts",
+        file=_GATHERING,
+        old="if incarnation is not None and incarnation != change.before.incarnation_name:",
+        new="if incarnation is not None and not incarnation:",
+        invariant="a nonce is bound to the store's incarnation",
+        tests=(at(_WRITES, "test_a_nonce_of_another_incarnation_is_refused"),),
+    ),
+    Mutant(
+        name="nonces of all principals are one",
+        file="storage/keys.py",
+        old='return self._name(b"nonce", principal_id.encode(), nonce.encode())',
+        new='return self._name(b"nonce", nonce.encode())',
+        invariant="a nonce belongs to the principal who sent it",
+        tests=(at(_WRITES, "test_the_same_nonce_of_another_principal_is_another_nonce"),),
+    ),
+    Mutant(
+        name="ids of all tenants are one",
+        file="storage/keys.py",
+        old='return self._name(b"memory", tenant.encode(), memory_id.encode())',
+        new='return self._name(b"memory", memory_id.encode())',
+        invariant="the same id in another tenant is another memory",
+        tests=(at(_WRITES, "test_the_same_id_in_another_tenant_is_another_memory"),),
+    ),
+    Mutant(
+        name="a token is not spent",
+        file=_JUDGING,
+        old='            change.draft.put(TOKENS, self._names.token(submission.token_key), b"")\n',
+        new="            self._names.token(submission.token_key)\n",
+        invariant="a promotion token is spent by the commit it admitted",
+        tests=(at(_WRITES, "test_a_promotion_token_is_spent_by_the_commit_it_admitted"),),
+    ),
+    Mutant(
+        name="one violation counts each time it is sent",
+        file=_GATHERING,
+        old="        if change.draft.has(CHARGES, key):\n            return trust\n",
+        new="",
+        invariant="one (nonce, digest) counts once",
+        tests=(at(_WRITES, "test_a_replayed_violation_with_the_same_bytes_is_charged_once"),),
+    ),
+    Mutant(
+        name="trust is not kept",
+        file=_GATHERING,
+        old="        self.put_trust(change, submission.candidate.principal_id, lowered)\n",
+        new="",
+        invariant="the ladder is durable",
+        tests=(at(_WRITES, "test_the_same_violation_counts_once_and_the_third_makes_untrusted"),),
+    ),
+    Mutant(
+        name="a decided candidate keeps its key",
+        file="storage/engine.py",
+        old="        self.destroy(change.finished)\n        parts.failpoint",
+        new="        parts.failpoint",
+        invariant="the key of what was refused is destroyed before the answer",
+        tests=(at(_HELD, "test_denied_candidate_is_refused_and_its_key_destroyed"),),
+    ),
+    Mutant(
+        name="a hold commits before it is durable in staging",
+        file="storage/engine.py",
+        old="                parts.staging.hold(change.kept)\n            after",
+        new="                pass\n            after",
+        more=(
+            (
+                "        self.generation = after\n        parts.judge",
+                (
+                    "        self.generation = after\n"
+                    "        if change.kept:\n"
+                    "            parts.staging.hold(change.kept)\n"
+                    "        parts.judge"
+                ),
+            ),
+        ),
+        invariant="a hold that outlives a crash has what it holds",
+        tests=(
+            at(
+                "tests/fault/test_crash_points.py",
+                "test_killed_at_a_crash_point_nothing_refused_is_on_disk_and_nothing_answered_is_lost",
+            ),
+            "tests/fault/test_commit_outcomes.py",
+        ),
+    ),
+    Mutant(
+        name="the generation moves before the commit",
+        file="storage/engine.py",
+        old="            ready = True\n",
+        new="            ready = True\n            self.generation = after\n",
+        invariant="a checkpoint is copied, and a version told, only of what is durable",
+        tests=("tests/fault/test_commit_outcomes.py",),
+    ),
+    Mutant(
+        name="a digest is not verified on read",
+        file="storage/codec.py",
+        old="    if value[1:_PAYLOAD_AT] != blake2b(",
+        new="    if not blake2b(",
+        invariant="a flipped bit is never read as a value",
+        tests=(
+            "tests/unit/storage/test_codec.py",
+            at(
+                "tests/unit/storage/test_lmdb_store.py",
+                "test_a_flipped_bit_on_disk_is_never_read_as_a_value",
+            ),
+        ),
+    ),
+    Mutant(
+        name="the map is writable",
+        file="storage/lmdb_store.py",
+        old="                metasync=True,\n                writemap=False,\n",
+        new="                metasync=True,\n                writemap=True,\n",
+        invariant="an aborted write leaves no byte in the file",
+        tests=(
+            at(
+                "tests/unit/storage/test_lmdb_store.py",
+                "test_settings_that_keep_aborted_writes_out_of_the_file",
+            ),
+            at(
+                "tests/unit/storage/test_lmdb_store.py",
+                "test_an_aborted_draft_leaves_no_byte_in_the_file",
+            ),
+        ),
+    ),
+    Mutant(
+        name="the store does not wait for the disk",
+        file="storage/lmdb_store.py",
+        old="                sync=True,\n                metasync=True,\n",
+        new="                sync=False,\n                metasync=True,\n",
+        invariant="what was answered is durable",
+        tests=(
+            at(
+                "tests/unit/storage/test_lmdb_store.py",
+                "test_settings_that_keep_aborted_writes_out_of_the_file",
+            ),
+        ),
+    ),
+    Mutant(
+        name="staging is plain text",
+        file=_STAGING,
+        old="    return nonce + AESGCM(key).encrypt(nonce, data, name)\n",
+        new="    return nonce + data\n",
+        more=(
+            (
+                "return AESGCM(key).decrypt(sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], name)",
+                "return sealed[_NONCE_LEN:]",
+            ),
+        ),
+        invariant="what is staged is unreadable on disk",
+        tests=(
+            at(
+                "tests/unit/storage/test_staging.py",
+                "test_staged_bytes_read_back_and_are_unreadable_on_disk",
+            ),
+        ),
+        quick=True,
+    ),
+    Mutant(
+        name="a ciphertext opens under another name",
+        file=_STAGING,
+        old="AESGCM(key).encrypt(nonce, data, name)",
+        new="AESGCM(key).encrypt(nonce, data, None)",
+        more=(("sealed[_NONCE_LEN:], name)", "sealed[_NONCE_LEN:], None)"),),
+        invariant="a ciphertext belongs to the candidate and part it was sealed for",
+        tests=("tests/unit/storage/test_staging.py",),
+    ),
+    Mutant(
+        name="a key file is unlinked as it is",
+        file=_STAGING,
+        old="            os.write(handle, bytes(_KEY_LEN))\n",
+        new="",
+        invariant="a destroyed key's bytes are overwritten",
+        tests=(
+            at(
+                "tests/unit/storage/test_staging.py",
+                "test_a_destroyed_key_file_is_overwritten_before_it_is_removed",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a purge keeps the rows",
+        file=_COMMIT,
+        old="                draft.put(ROWS, ordinal_key(ordinal), encode(_contentless(row)))\n",
+        new="                encode(_contentless(row))\n",
+        invariant="a purge erases every row of a memory",
+        tests=(at(_WRITES, "test_purged_memory_has_no_text_in_its_history"),),
+    ),
+    Mutant(
+        name="a deleted memory is live",
+        file=_COMMIT,
+        old="if kind in {ChangeKind.DELETE, ChangeKind.PURGE}:\n            return",
+        new="if kind is ChangeKind.PURGE:\n            return",
+        invariant="a deleted memory is gone from every read",
+        tests=(at(_WRITES, "test_deleted_memory_is_gone_from_every_read_but_its_history"),),
+    ),
+    Mutant(
+        name="the stored label is not kept by an update",
+        file=_COMMIT,
+        old="        return meet(self.permit.source, self.stored.source)\n",
+        new="        return self.stored.source\n",
+        invariant="the row says the lower of both labels",
+        tests=(at(_HELD, "test_released_update_keeps_the_lower_label"),),
+    ),
+    Mutant(
+        name="an older state of a memory is shown",
+        file="storage/reading.py",
+        old="if known is None or known.ordinal != ordinal or known.status",
+        new="if known is None or known.status",
+        invariant="a read shows the newest row of a memory and no other",
+        tests=(
+            at(
+                "tests/property/test_store_interleaving.py",
+                "test_a_read_shows_one_generation_at_every_point_of_a_commit",
+            ),
+        ),
+    ),
+    Mutant(
+        name="an intercepted candidate leaves no leaf",
+        file=_JUDGING,
+        old="docket.intercepted_index = self._log_intercepted(change, docket, ruleset)",
+        new="docket.intercepted_index = 0",
+        invariant="both leaves of every decision are in the log",
+        tests=(_WRITES, "tests/unit/storage/test_checking.py"),
+    ),
+    Mutant(
+        name="the commitment is not salted",
+        file="storage/audit/leaves.py",
+        old="    return hashlib.sha256(salt + digest).digest()\n",
+        new="    return hashlib.sha256(digest).digest()\n",
+        invariant="a log cannot be searched for guessed content",
+        tests=("tests/unit/storage/audit/test_leaves.py",),
+    ),
+    Mutant(
+        name="a segment file's checksum is not compared",
+        file="storage/segment_files.py",
+        old="if _sha256(names) != header.ordinals_sha256 or _sha256(rows) != header",
+        new="if not names or header.dimension != header.dimension or not header",
+        invariant="a damaged segment is rebuilt, never searched",
+        tests=("tests/unit/storage/test_segment_files.py",),
+    ),
+    Mutant(
+        name="an older segment file is loaded",
+        file="storage/segment_files.py",
+        old="        _check_stored(ordinals, stored)\n",
+        new="",
+        invariant="a purged vector does not come back from a file",
+        tests=("tests/unit/storage/test_segment_files.py",),
+    ),
+)

@@ -1,0 +1,115 @@
+"""Every invariant has a test that turns red without it: the table of mutants, tried."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.mutants.mutant import Mutant, bound_tests
+from tests.mutants.operators import faults
+from tests.mutants.running import ROOT, Copy
+from tests.mutants.table import MUTANTS
+
+QUICK = tuple(mutant for mutant in MUTANTS if mutant.quick)
+CONTROL = Mutant(
+    name="a comment says something else",
+    file="policy/model.py",
+    old="# policy: directives that steer the agent",
+    new="# policy",
+    invariant="none: this changes nothing, and must survive",
+    tests=("tests/unit/policy/test_model.py",),
+)
+
+
+def _names(file: str) -> set[str]:
+    return {
+        node.name
+        for node in ast.walk(ast.parse((ROOT / file).read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    return Copy(tmp_path_factory.mktemp("mutants") / "project")
+
+
+def test_there_are_enough_of_them_and_no_two_share_a_name() -> None:
+    names = {mutant.name for mutant in MUTANTS}
+    assert len(names) == len(MUTANTS) > 90
+    assert {mutant.file.partition("/")[0] for mutant in MUTANTS} == {"policy", "proxy", "storage"}
+    assert 4 <= len(QUICK) <= 6
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_fits_the_code_and_its_tests_exist(mutant: Mutant) -> None:
+    text = (ROOT / mutant.file).read_text("utf-8")
+    for old, new in ((mutant.old, mutant.new), *mutant.more):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    if mutant.file.endswith(".py"):
+        ast.parse(text)
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        assert (ROOT / file).is_file()
+        assert not name or name in _names(file), test
+
+
+def test_the_clean_code_passes_and_so_does_a_change_that_changes_nothing(copy: Copy) -> None:
+    bound = (*bound_tests(QUICK), *CONTROL.tests)
+    with copy.holding(CONTROL):
+        assert copy.passes(tuple(sorted(set(bound))))
+
+
+@pytest.mark.parametrize("mutant", QUICK, ids=lambda mutant: mutant.name)
+def test_a_quick_mutant_is_caught(mutant: Mutant, copy: Copy) -> None:
+    with copy.holding(mutant):
+        assert not copy.passes(mutant.tests), mutant.invariant
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_the_clean_code_passes_every_bound_test(copy: Copy) -> None:
+    assert copy.passes(bound_tests(MUTANTS))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_is_caught(mutant: Mutant, copy: Copy) -> None:
+    with copy.holding(mutant):
+        assert not copy.passes(mutant.tests), mutant.invariant
+
+
+def test_faults_by_rule_are_one_change_each_and_leave_annotations_and_messages_alone() -> None:
+    source = '''
+def most(one: int = 3) -> bool:
+    """Docstring 1."""
+    found: int = 1
+    if not one > found and one != 2:
+        raise ValueError("never 5")
+    found += 1
+    print(found)
+    return one is found
+'''
+    done = [fault.done.partition(":")[0] for fault in faults("a.py", source)]
+    assert sorted(done) == [
+        "and for or",
+        "call left out",
+        "change left out",
+        "comparison turned",
+        "comparison turned",
+        "comparison turned",
+        "condition negated",
+        "constant moved",
+        "constant moved",
+        "constant moved",
+        "negation dropped",
+        "nothing returned",
+    ]
+    clean = ast.unparse(ast.parse(source))
+    for fault in faults("a.py", source):
+        compile(fault.text, "a.py", "exec")
+        assert fault.text != clean
+        assert "one: int=3" in fault.text
+        assert "never 5" in fault.text
