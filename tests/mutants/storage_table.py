@@ -13,6 +13,10 @@ _STAGING: Final = "storage/staging.py"
 _WRITES: Final = "tests/unit/storage/test_writes.py"
 _COMMITS: Final = "tests/unit/storage/test_commit.py"
 _HELD: Final = "tests/unit/storage/test_held.py"
+_KILLED: Final = at(
+    "tests/fault/test_crash_points.py",
+    "test_killed_at_a_crash_point_nothing_refused_is_on_disk_and_nothing_answered_is_lost",
+)
 
 STORAGE: Final = (
     Mutant(
@@ -180,10 +184,7 @@ STORAGE: Final = (
         ),
         invariant="a hold that outlives a crash has what it holds",
         tests=(
-            at(
-                "tests/fault/test_crash_points.py",
-                "test_killed_at_a_crash_point_nothing_refused_is_on_disk_and_nothing_answered_is_lost",
-            ),
+            _KILLED,
             "tests/fault/test_commit_outcomes.py",
         ),
     ),
