@@ -122,8 +122,12 @@ class EmbeddedStore:
         return self._engine.parts.store
 
     def close(self) -> None:
-        """Finish what is queued, write the checkpoint copy, and give the directory back. Blocks."""
-        self.writer.stop()
+        """Finish what is queued, write the checkpoint copy, and give the directory back. Blocks.
+
+        A writer that hangs keeps the directory until the process ends: it may yet write.
+        """
+        if not self.writer.stop():
+            return
         self._engine.parts.staging.close()
         self._engine.parts.store.shut()
         self._directory.close()

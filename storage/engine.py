@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import lmdb
@@ -43,6 +44,7 @@ Result = TypeVar("Result")
 _REMOVAL_ALLOWANCE: Final = 1.1
 _STAGING_RESERVE_BYTES: Final = 16 * 1024 * 1024
 _OBSERVING: Final = "observe mode: nothing is refused"
+_SLOW_S: Final = 5.0
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 
@@ -75,6 +77,8 @@ class Engine:
         self.bytes_used = 0
         # Why nothing may be written any more; None while all is well.
         self.broken: str | None = None
+        # When the writer began what it is doing (monotonic); 0 while it waits for work.
+        self.busy_since_ns = 0
         # Findings that do not stop the store, by subject.
         self.remarks: dict[str, str] = {}
         # Whether purged bytes wait for the file to be rewritten.
@@ -303,12 +307,22 @@ class Engine:
         """Whether the gate admits what it objects to."""
         return self.parts.judge.observing
 
+    def busy_s(self) -> float:
+        """For how long the writer has been doing what it is doing; 0 while it waits for work."""
+        since = self.busy_since_ns
+        return (time.monotonic_ns() - since) / 1e9 if since else 0.0
+
     def notice(self) -> str | None:
         """What a person should know: why nothing may be written, or what is still to be done."""
         if self.broken is not None:
             return self.broken
         notes = [_OBSERVING] if self.observing else []
         notes += self.remarks.values()
+        if (busy_s := self.busy_s()) > _SLOW_S:
+            notes.append(
+                f"the writer has been at one transaction for {busy_s:.0f} s: the disk hangs, or "
+                "another process holds the lock of the store"
+            )
         if self.unerased:
             notes.append("purged bytes are hidden and wait for a compaction")
         return "; ".join(notes) or None

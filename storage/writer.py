@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -15,7 +15,8 @@ from policy.facts import InterceptRecord
 from policy.verdict import InvariantBroken
 from storage.errors import OutcomeUnknown, StorageError, StoreLocked, StoreUnavailable
 from storage.faiss_index import BadVector, check_each
-from storage.interfaces import Outcome, Submission
+from storage.interfaces import Outcome
+from storage.jobs import Answer, Job, deliver
 from storage.recovery import THE_STORE
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from policy.trust import TrustState
     from storage.checkpoint_copy import CheckpointCopy
     from storage.engine import Engine
-    from storage.interfaces import Anchor, KeyRecord
+    from storage.interfaces import Anchor, KeyRecord, Submission
     from storage.operating import Operating
 
 Result = TypeVar("Result")
@@ -43,27 +44,12 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue_len_max: int = 4_096
     batch_len_max: int = 256
     batch_bytes_max: int = 4 * 1024 * 1024
-
-
-class _Job:
-    """One command with the future that waits for it."""
-
-    __slots__ = ("future", "loop", "queued_ns", "submission", "task")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        submission: Submission | None = None,
-        task: Callable[[], Any] | None = None,
-    ) -> None:
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.submission = submission
-        self.task = task
-        self.queued_ns = time.perf_counter_ns()
-
-
-_Answer = tuple[_Job, Any]
+    # How long a caller waits before it is told that the writer is busy, or the outcome unknown.
+    answer_timeout_s: float = 10.0
+    # Rewriting the whole file takes as long as the disk needs for it.
+    compact_timeout_s: float = 900.0
+    # How long a shutdown waits for a writer that does not get on.
+    stop_timeout_s: float = 20.0
 
 
 class EmbeddedWriter:
@@ -82,10 +68,12 @@ class EmbeddedWriter:
         self._options = options
         self._pid = os.getpid()
         self._embedder_id = engine.generation.header.embedder_id
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closing = False
         self._dead = False
-        self._in_flight: list[_Job] = []
+        self._in_flight: list[Job] = []
+        # Batches and commands done, so that a shutdown sees whether it waits for nothing.
+        self._turns = 0
         self._checkpoint_due_ns = 0
         self._housekeeping_due_ns = 0
         self._snapshot_due_ns = 0
@@ -99,13 +87,21 @@ class EmbeddedWriter:
         self._snapshot_due_ns = now + _SNAPSHOT_EVERY_NS
         self._thread.start()
 
-    def stop(self) -> None:
-        """Finish what is queued, write the checkpoint copy, and end the thread. Blocks."""
-        if self._closing:
-            return
-        self._closing = True
-        self._queue.put(None)
-        self._thread.join()
+    def stop(self) -> bool:
+        """Finish what is queued, write the checkpoint copy, and end the thread. Blocks.
+
+        False where the thread does not get on: it may still write, so nothing that it uses may be
+        closed, and the directory must not be given back before the process ends.
+        """
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+        turns = self._turns
+        self._thread.join(self._options.stop_timeout_s)
+        while self._thread.is_alive() and self._turns != turns:
+            turns = self._turns
+            self._thread.join(self._options.stop_timeout_s)
+        return not self._thread.is_alive()
 
     @property
     def running(self) -> bool:
@@ -118,13 +114,15 @@ class EmbeddedWriter:
         """Stage, judge and, if admitted, commit one candidate, exactly once.
 
         Raises:
-            StoreUnavailable: Queue full, quota reached, or not writable; nothing was written.
-            OutcomeUnknown: The disk failed mid-commit and the store could not be reopened.
+            StoreUnavailable: Queue full, quota reached, not writable, or the writer did not get to
+                it in time; nothing was written.
+            OutcomeUnknown: The disk failed mid-commit and the store could not be reopened, or does
+                not answer: ask again with the same nonce.
             BadVector: The vector is not a finite unit vector of the store's embedder.
         """
         if submission.vector and submission.embedder_id != self._embedder_id:
             raise StoreUnavailable("the vector is of another embedder than the store's")
-        job = _Job(asyncio.get_running_loop(), submission=submission)
+        job = Job(asyncio.get_running_loop(), submission=submission)
         candidate = submission.candidate
         # (7) The interceptor's own record, kept apart from what is staged.
         record = InterceptRecord(
@@ -141,7 +139,11 @@ class EmbeddedWriter:
         except StorageError:
             register.pop(submission.candidate_id, None)
             raise
-        outcome: Outcome = await job.future
+        try:
+            outcome: Outcome = await job.answer(self._options.answer_timeout_s)
+        except StoreUnavailable:
+            register.pop(submission.candidate_id, None)
+            raise
         return outcome
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
@@ -174,21 +176,24 @@ class EmbeddedWriter:
 
     async def compact(self, by: PrincipalId = THE_STORE) -> int:
         """Rewrite the store without its free pages, so that purged bytes are gone; bytes saved."""
-        return await self._run(lambda: self._operating.compact(by))
+        timeout_s = self._options.compact_timeout_s
+        return await self._run(lambda: self._operating.compact(by), timeout_s)
 
-    async def _run(self, task: Callable[[], Result]) -> Result:
-        job = _Job(asyncio.get_running_loop(), task=task)
+    async def _run(self, task: Callable[[], Result], timeout_s: float | None = None) -> Result:
+        job = Job(asyncio.get_running_loop(), task=task)
         self._put(job)
-        result: Result = await job.future
+        result: Result = await job.answer(timeout_s or self._options.answer_timeout_s)
         return result
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, job: Job) -> None:
         if os.getpid() != self._pid:
             raise StoreLocked("the store was opened by another process; open it after the fork")
         if not self.running:
             raise StoreUnavailable("the store is closing")
         if self._engine.broken is not None:
             raise StoreUnavailable(self._engine.broken)
+        if self._engine.busy_s() > self._options.answer_timeout_s:
+            raise StoreUnavailable("the writer does not get on; nothing was written")
         if self._queue.qsize() >= self._options.queue_len_max:
             raise StoreUnavailable("the writer's queue is full")
         self._queue.put(job)
@@ -220,18 +225,20 @@ class EmbeddedWriter:
             self._run_task(first)
             return True
         batch, rest, stop = self._fill(first)
-        self._run_batch(batch)
+        begun = [job for job in batch if job.claim()]
+        if begun:
+            self._run_batch(begun)
         if rest is not None:
             self._run_task(rest)
         return not stop
 
-    def _fill(self, first: _Job) -> tuple[list[_Job], _Job | None, bool]:
+    def _fill(self, first: Job) -> tuple[list[Job], Job | None, bool]:
         """All submissions that wait, up to the limits: group commit needs no timer.
 
         Also the command that ended the batch, and whether the end of the queue was reached.
         """
         batch = [first]
-        size = _weight(first)
+        size = first.weight
         while len(batch) < self._options.batch_len_max and size < self._options.batch_bytes_max:
             try:
                 job = self._queue.get_nowait()
@@ -242,11 +249,11 @@ class EmbeddedWriter:
             if job.submission is None:
                 return batch, job, False
             batch.append(job)
-            size += _weight(job)
+            size += job.weight
         return batch, None, False
 
-    def _run_batch(self, waiting: list[_Job]) -> None:
-        self._in_flight = waiting
+    def _run_batch(self, waiting: list[Job]) -> None:
+        self._begin(waiting)
         batch = self._with_good_vectors(waiting)
         if not batch:
             return
@@ -255,7 +262,7 @@ class EmbeddedWriter:
         submissions = [job.submission for job in batch if job.submission is not None]
         outcomes = self._engine.run(submissions)
         took_us = (time.perf_counter_ns() - started_ns) // 1_000
-        answers: list[_Answer] = []
+        answers: list[Answer] = []
         for job, outcome in zip(batch, outcomes, strict=True):
             answer: Outcome | StorageError = outcome
             if isinstance(outcome, Outcome):
@@ -265,7 +272,7 @@ class EmbeddedWriter:
             answers.append((job, answer))
         self._answer(answers)
 
-    def _with_good_vectors(self, waiting: list[_Job]) -> list[_Job]:
+    def _with_good_vectors(self, waiting: list[Job]) -> list[Job]:
         """The jobs whose vectors fit; the others are answered, before anything is staged."""
         dimension = self._engine.generation.header.dimension
         vectors = [job.submission.vector for job in waiting if job.submission is not None]
@@ -279,27 +286,35 @@ class EmbeddedWriter:
             return [one for job in waiting for one in self._with_good_vectors([job])]
         return waiting
 
-    def _run_task(self, job: _Job) -> None:
+    def _run_task(self, job: Job) -> None:
         if job.task is None:
             raise InvariantBroken("a job without work was queued")
-        self._in_flight = [job]
+        if not job.claim():
+            return
+        self._begin([job])
         try:
             answer = job.task()
         except StorageError as error:
             answer = error
         self._answer([(job, answer)])
 
-    def _answer(self, answers: list[_Answer]) -> None:
+    def _begin(self, jobs: list[Job]) -> None:
+        self._in_flight = jobs
+        self._engine.busy_since_ns = time.monotonic_ns()
+
+    def _answer(self, answers: list[Answer]) -> None:
         self._engine.parts.failpoint("before_answer")
         self._in_flight = []
+        self._engine.busy_since_ns = 0
+        self._turns += 1
         for job, _ in answers:
             if job.submission is not None:
                 self._engine.register.pop(job.submission.candidate_id, None)
-        _deliver(answers)
+        deliver(answers)
 
     def _abandon(self) -> None:
         unknown = OutcomeUnknown("the writer ended while this was being written")
-        _deliver([(job, unknown) for job in self._in_flight])
+        deliver([(job, unknown) for job in self._in_flight])
         self._in_flight = []
         refused = StoreUnavailable("the store is closing")
         while True:
@@ -308,7 +323,7 @@ class EmbeddedWriter:
             except queue.Empty:
                 return
             if job is not None:
-                _deliver([(job, refused)])
+                deliver([(job, refused)])
 
     # ---- beside the writing --------------------------------------------------------------------
 
@@ -339,28 +354,3 @@ class EmbeddedWriter:
         """Closing: nothing new is queued any more; write what outlives the process."""
         self._copy_checkpoint()
         self._engine.snapshot()
-
-
-def _weight(job: _Job) -> int:
-    submission = job.submission
-    return 0 if submission is None else len(submission.canonical) + len(submission.vector)
-
-
-def _deliver(answers: list[_Answer]) -> None:
-    """Resolve futures, with one call into each loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
-    for answer in answers:
-        by_loop.setdefault(answer[0].loop, []).append(answer)
-    for loop, mine in by_loop.items():
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_resolve, mine)
-
-
-def _resolve(answers: list[_Answer]) -> None:
-    for job, answer in answers:
-        if job.future.done():
-            continue  # its caller was cancelled; the commit was not
-        if isinstance(answer, StorageError):
-            job.future.set_exception(answer)
-        else:
-            job.future.set_result(answer)
