@@ -85,7 +85,8 @@ class StateDirectory:
         try:
             self._create()
             self._lock = self._take_lock()
-        except PermissionError as error:
+        except OSError as error:
+            # No leave, no room, or mounted read-only.
             raise StoreUnavailable(f"no access to the state directory: {error.strerror}") from error
 
     def _create(self) -> None:
