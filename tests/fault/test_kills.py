@@ -1,0 +1,74 @@
+"""kill -9 under load: nothing answered is lost, nothing is there that nobody sent, or in part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import HEAVY
+from tests.fault.kills.ledger import Counts, Ledger, Told
+from tests.fault.kills.sidecar_process import kill_sidecars
+from tests.fault.kills.storage_process import kill_forked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ADMITTED = Told("admit", 1)
+
+
+def _nothing(counts: Counts) -> None:
+    del counts
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_store_kept_every_answer_and_nothing_else(tmp_path: Path) -> None:
+    counts = kill_forked(tmp_path, 100 if HEAVY else 20, 1, _nothing)
+    assert counts.broken == []
+    # The kills hit something: answers were given, and requests were under way.
+    assert counts.answered > counts.kills
+    assert counts.in_flight > counts.kills
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_sidecar_kept_every_answer_and_nothing_else(tmp_path: Path) -> None:
+    counts = kill_sidecars(tmp_path, 10 if HEAVY else 1, 1, _nothing)
+    assert counts.broken == []
+    assert counts.answered > 0
+    assert counts.in_flight > 0
+
+
+def _ledger() -> Ledger:
+    ledger = Ledger(Counts())
+    for nonce in ("one", "two"):
+        ledger.sent(nonce, nonce)
+    ledger.answered("one", ADMITTED)
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("texts", "version", "broken"),
+    [
+        ({"one"}, 1, (0, 0, 0)),
+        ({"one", "two"}, 2, (0, 0, 0)),
+        (set[str](), 0, (1, 0, 0)),
+        ({"one", "three"}, 2, (0, 1, 0)),
+        ({"one", "two"}, 1, (0, 0, 1)),
+    ],
+)
+def test_the_ledger_tells_lost_ghosts_and_partial_commits_apart(
+    texts: set[str], version: int, broken: tuple[int, int, int]
+) -> None:
+    ledger = _ledger()
+    ledger.found(texts, version, ())
+    counts = ledger.counts
+    assert (len(counts.lost), len(counts.ghosts), len(counts.partial)) == broken
+
+
+def test_the_ledger_notices_another_answer_to_the_same_nonce() -> None:
+    ledger = _ledger()
+    ledger.asked_again("one", ADMITTED, replayed=True)
+    assert ledger.counts.broken == []
+    ledger.asked_again("one", ADMITTED, replayed=False)
+    ledger.asked_again("one", Told("reject", 1), replayed=True)
+    assert len(ledger.counts.lost) == 2
