@@ -44,7 +44,6 @@ Result = TypeVar("Result")
 _REMOVAL_ALLOWANCE: Final = 1.1
 _STAGING_RESERVE_BYTES: Final = 16 * 1024 * 1024
 _OBSERVING: Final = "observe mode: nothing is refused"
-_SLOW_S: Final = 5.0
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 
@@ -79,6 +78,8 @@ class Engine:
         self.broken: str | None = None
         # When the writer began what it is doing (monotonic); 0 while it waits for work.
         self.busy_since_ns = 0
+        # For how long it may do so before nobody else is let in to wait for it.
+        self.patience_s = 10.0
         # Findings that do not stop the store, by subject.
         self.remarks: dict[str, str] = {}
         # Whether purged bytes wait for the file to be rewritten.
@@ -312,16 +313,20 @@ class Engine:
         since = self.busy_since_ns
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
+    def hanging(self) -> bool:
+        """Whether the writer has been doing the same for longer than anybody waits."""
+        return self.busy_s() > self.patience_s
+
     def notice(self) -> str | None:
         """What a person should know: why nothing may be written, or what is still to be done."""
         if self.broken is not None:
             return self.broken
         notes = [_OBSERVING] if self.observing else []
         notes += self.remarks.values()
-        if (busy_s := self.busy_s()) > _SLOW_S:
+        if self.hanging():
             notes.append(
-                f"the writer has been at one transaction for {busy_s:.0f} s: the disk hangs, or "
-                "another process holds the lock of the store"
+                f"the writer has been at one transaction for {self.busy_s():.0f} s: it rewrites "
+                "the file, the disk hangs, or another process holds the lock of the store"
             )
         if self.unerased:
             notes.append("purged bytes are hidden and wait for a compaction")

@@ -268,7 +268,7 @@ class EmbeddedReader:
             leaf_count=header.leaf_count,
             bytes_used=engine.bytes_used,
             bytes_quota=self._store.quota_bytes,
-            writable=engine.broken is None,
+            writable=engine.broken is None and not engine.hanging(),
             observing=engine.observing,
             reason=engine.notice(),
         )

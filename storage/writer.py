@@ -67,6 +67,8 @@ class EmbeddedWriter:
         self._checkpoint = checkpoint
         self._options = options
         self._pid = os.getpid()
+        # A little less: when the first caller gives up, the next one is not let in to wait as long.
+        engine.patience_s = 0.9 * options.answer_timeout_s
         self._embedder_id = engine.generation.header.embedder_id
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closing = False
@@ -192,7 +194,7 @@ class EmbeddedWriter:
             raise StoreUnavailable("the store is closing")
         if self._engine.broken is not None:
             raise StoreUnavailable(self._engine.broken)
-        if self._engine.busy_s() > self._options.answer_timeout_s:
+        if self._engine.hanging():
             raise StoreUnavailable("the writer does not get on; nothing was written")
         if self._queue.qsize() >= self._options.queue_len_max:
             raise StoreUnavailable("the writer's queue is full")

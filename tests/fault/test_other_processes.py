@@ -67,7 +67,9 @@ def test_a_stopped_process_with_the_writer_lock_keeps_nobody_waiting(bench: Benc
         assert told.count("StoreUnavailable") == 6 - unknown
         # Now it is known to hang: nobody waits any more, and reads go on.
         assert _asked(store, [candidate_of("later")]) == ["StoreUnavailable"]
-        assert store.reader.status().live_count == 1
+        status = store.reader.status()
+        assert (status.live_count, status.writable) == (1, False)
+        assert "lock of the store" in (status.reason or "")
         assert store.reader.check().problems == ()
     # The holder is dead, and the robust lock with it. Asking again tells each caller the truth.
     outcomes = _settled(store, candidates)
