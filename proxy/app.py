@@ -133,13 +133,15 @@ async def compose(
         memory_front = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
         health = Health(store.reader.status, _Scrape(store, telemetry))
         admin_front = AdminFront(Operate(parts.operate), parts.authenticator, health, halted.set)
+        listening = _Listening(settings, surroundings, halted)
+        data, admin = await listening.open(stack, memory_front, admin_front, composition)
+        health_address = await listening.open_health(stack, health, composition)
+        # Last: what fails inside a task group comes out of it as a group, and a port that is taken
+        # has to come out as that.
         await stack.enter_async_context(warned(observing=settings.observe and composition.listen))
         if composition.listen:
             sweeping = parts.retaining.sweeping(settings.retention_seconds)
             await stack.enter_async_context(sweeping)
-        listening = _Listening(settings, surroundings, halted)
-        data, admin = await listening.open(stack, memory_front, admin_front, composition)
-        health_address = await listening.open_health(stack, health, composition)
         yield Sidecar(
             data=data,
             admin=admin,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import lmdb
 
@@ -14,6 +15,8 @@ from storage.statedir import DIRECTORY_MODE, FILE_MODE, fsync_directory
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
+
+_DATA: Final = "data.mdb"
 
 
 class StagingFile:
@@ -46,8 +49,10 @@ class StagingFile:
         try:
             self._directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
             if not self._durable:
-                for left in ("data.mdb", "lock.mdb"):
+                for left in (_DATA, "lock.mdb"):
                     (self._directory / left).unlink(missing_ok=True)
+            elif not (self._directory / _DATA).exists():
+                self._make()
             env = lmdb.open(
                 str(self._directory),
                 map_size=self._map_bytes,
@@ -58,9 +63,6 @@ class StagingFile:
             )
             try:
                 env.reader_check()
-                if self._durable:
-                    # LMDB does not sync its very first pages, and a torn one never opens again.
-                    env.sync(True)  # noqa: FBT003 - positional only in py-lmdb
                 fsync_directory(self._directory)
             except (lmdb.Error, OSError):
                 env.close()
@@ -69,6 +71,25 @@ class StagingFile:
             raise StoreUnavailable(f"{self._name}/data.mdb cannot be opened: {error}") from error
         self._env = env
         return env
+
+    def _make(self) -> None:
+        """Put an empty environment in place, whole or not at all.
+
+        LMDB does not sync its very first pages, and a torn one never opens again: a power cut at
+        the first start would close the gate for good. So it is made beside, and renamed when it is
+        durable.
+        """
+        beside = self._directory.with_name(f"{self._directory.name}.making")
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(mode=DIRECTORY_MODE)
+        env = lmdb.open(str(beside), map_size=self._map_bytes, mode=FILE_MODE)
+        try:
+            env.sync(True)  # noqa: FBT003 - positional only in py-lmdb
+        finally:
+            env.close()
+        (beside / _DATA).rename(self._directory / _DATA)
+        fsync_directory(self._directory)
+        shutil.rmtree(beside, ignore_errors=True)
 
     @property
     def _name(self) -> str:
