@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DATA: Final = "data.mdb"
+_MAKING: Final = "making.mdb"
 
 
 class StagingFile:
@@ -64,6 +64,7 @@ class StagingFile:
             try:
                 env.reader_check()
                 fsync_directory(self._directory)
+                fsync_directory(self._directory.parent)
             except (lmdb.Error, OSError):
                 env.close()
                 raise
@@ -79,17 +80,16 @@ class StagingFile:
         the first start would close the gate for good. So it is made beside, and renamed when it is
         durable.
         """
-        beside = self._directory.with_name(f"{self._directory.name}.making")
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(mode=DIRECTORY_MODE)
-        env = lmdb.open(str(beside), map_size=self._map_bytes, mode=FILE_MODE)
+        beside = self._directory / _MAKING
+        beside.unlink(missing_ok=True)
+        env = lmdb.open(str(beside), subdir=False, map_size=self._map_bytes, mode=FILE_MODE)
         try:
             env.sync(True)  # noqa: FBT003 - positional only in py-lmdb
         finally:
             env.close()
-        (beside / _DATA).rename(self._directory / _DATA)
+        (self._directory / f"{_MAKING}-lock").unlink(missing_ok=True)
+        beside.rename(self._directory / _DATA)
         fsync_directory(self._directory)
-        shutil.rmtree(beside, ignore_errors=True)
 
     @property
     def _name(self) -> str:
