@@ -90,6 +90,8 @@ class StagingFile:
         (self._directory / f"{_MAKING}-lock").unlink(missing_ok=True)
         beside.rename(self._directory / _DATA)
         fsync_directory(self._directory)
+        # And the directory's own name: a durable file in a lost directory is lost.
+        fsync_directory(self._directory.parent)
 
     @property
     def _name(self) -> str:
