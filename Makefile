@@ -63,7 +63,7 @@ test: install-dev
 # Clients and collectors (mem0ai, Phoenix) get environments of their own, made by the tests that
 # need them, below $$MNEMOGATE_CACHE or ~/.cache/mnemogate.
 test-full: install-dev install-minilm
-	MNEMOGATE_HEAVY=1 $(BIN)/pytest -q $(ARGS)
+	MNEMOGATE_HEAVY=1 $(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
 
 bench: install-dev
 	$(BIN)/python -P -m tests.benchmarks $(ARGS)
