@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing: `python -P -m tests.fuzz --seconds 3600 [--target NAME]`.
+"""Coverage-guided fuzzing: `python -m tests.fuzz --seconds 3600 [--target NAME]`.
 
 The seconds are divided among the targets. Each gets a process of its own under atheris, starting
 from its corpus; what it finds is written to `--output`, with the input that broke it. Exit status 1
@@ -86,7 +86,7 @@ def _escaped(word: bytes) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -P -m tests.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=3_600, help="in all, over all targets")
     parser.add_argument(
         "--target", choices=(*TARGETS, PLANTED), action="append", help="only this one"

@@ -109,7 +109,7 @@ def _variants(node: _Site) -> Iterator[tuple[str, _Site]]:  # noqa: C901 - one a
             yield "constant turned", ast.Constant(value=not value)
         case ast.Constant(value=int(value)):
             yield "constant moved", ast.Constant(value=value + 1)
-        case ast.Return(value=value) if value is not None and not _is_none(value):
+        case ast.Return(value=value) if value is not None and not _is_false(value):
             yield "nothing returned", ast.Return(value=ast.Constant(value=None))
         case ast.Expr(value=ast.Call()):
             yield "call left out", ast.Pass()
@@ -119,8 +119,9 @@ def _variants(node: _Site) -> Iterator[tuple[str, _Site]]:  # noqa: C901 - one a
             return
 
 
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+def _is_false(value: ast.expr) -> bool:
+    # None in place of them tells nobody anything else.
+    return isinstance(value, ast.Constant) and value.value in {None, False}
 
 
 def _exchange(tree: ast.AST, site: _Site, changed: _Site) -> None:

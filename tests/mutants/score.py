@@ -15,7 +15,8 @@ from typing import Final
 
 from tests.mutants.explained import EXPLAINED
 from tests.mutants.operators import Fault, faults
-from tests.mutants.running import ROOT, Copy, Misplaced
+from tests.mutants.running import ROOT, Copy
+from tests.mutants.warm import code_of, warm_up
 
 _MODULES: Final = """
     anchors canonical checks directive gate injection labels language model query ruleset skeleton
@@ -60,10 +61,8 @@ def noticed(copy: Copy, fault: Fault) -> bool:
     ]
     rest = _POLICY_TESTS if fault.file.startswith("policy/") else _STORAGE_TESTS
     with copy.text_of(fault.file, fault.text):
-        try:
-            return (bool(own) and not copy.passes(own)) or not copy.passes(rest)
-        except Misplaced:
-            return True  # not even collected: the import failed
+        # A run that cannot even be collected has noticed as well.
+        return (bool(own) and code_of(copy.place, own) != 0) or code_of(copy.place, rest) != 0
 
 
 def main() -> int:
@@ -72,8 +71,12 @@ def main() -> int:
     asked = parser.parse_args()
     drawn = sampled(asked.sample)
     survivors: list[Fault] = []
+    warm_up()
     with tempfile.TemporaryDirectory(prefix="mnemogate-score-") as place:
         copy = Copy(Path(place) / "project")
+        if code_of(copy.place, (*_POLICY_TESTS, *_STORAGE_TESTS)) != 0:
+            sys.stdout.write("the clean code fails\n")
+            return 1
         for number, fault in enumerate(drawn, start=1):
             if not noticed(copy, fault):
                 survivors.append(fault)
