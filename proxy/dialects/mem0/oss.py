@@ -80,6 +80,7 @@ _ADMIN: Final = frozenset(
 
 NOBODY: Final = ""  # a credential, and nobody's
 
+
 class Mem0Oss:
     """The routes of `server/main.py` in Mem0's repository; see `Dialect`."""
 
