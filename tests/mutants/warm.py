@@ -58,4 +58,6 @@ def _run(place: Path, tests: tuple[str, ...]) -> None:
     # This module is of the project as it is; what is tested is the copy.
     for name in [name for name in sys.modules if name.partition(".")[0] in _OURS]:
         del sys.modules[name]
-    os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    # The plugins among the libraries are there before pytest could rewrite their asserts.
+    quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+    os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *quiet, *tests]))
