@@ -60,6 +60,7 @@ COMPATIBLE = [
     ("The emergency contact is Dr. Meyer.", "Dr. Meyer is the emergency contact."),
     ("Do not install unsigned packages.", "Unsigned packages must not be installed."),
     ("Production data stays in the EU region.", ""),
+    ("The office is in Lisbon.", "The office is in it."),
 ]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from policy.checks import STEPS, Step
 from policy.facts import BudgetState
 from policy.gate import GATE
-from policy.model import CandidateId, PrincipalId, Tenant
+from policy.model import CandidateId, MemoryClass, PrincipalId, SourceKind, Tenant
+from policy.ruleset import Cell
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import RULESET, Labels, case_of
 
@@ -16,6 +18,7 @@ CANDIDATE, FACTS = case_of(Labels())
 
 def test_control_the_case_is_admitted_as_it_is() -> None:
     assert isinstance(GATE.decide(CANDIDATE, FACTS, RULESET), Admit)
+    assert not GATE.observing
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,44 @@ def test_a_candidate_in_a_cell_under_alarm_is_held_by_step_10() -> None:
     verdict = GATE.decide(CANDIDATE, alarmed, RULESET)
     assert isinstance(verdict, Hold)
     assert (verdict.step, verdict.reason) == (10, Reason.DRIFT_ALARM)
+
+
+NEEDS = {
+    7: ("intercept",),
+    4: ("intercept", "staged_digest"),
+    5: ("nonce",),
+    1: ("provenance", "reading"),
+    6: ("provenance", "reading", "token"),
+    2: ("provenance", "reading"),
+    3: ("trust", "reading"),
+    8: ("reading",),
+    9: ("budget",),
+    10: ("drift_alarms",),
+}
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_step_without_a_fact_it_needs_objects_whatever_stood_before_it(step: Step) -> None:
+    """Through the gate an earlier step speaks first; each one is a wall of its own."""
+    assert step.check(CANDIDATE, FACTS, RULESET) is None
+    for fact in NEEDS[step.number]:
+        missing = msgspec.structs.replace(FACTS, **{fact: None})
+        finding = step.check(CANDIDATE, missing, RULESET)
+        assert finding is not None, fact
+        assert not finding.holds, fact
+
+
+def test_a_shadow_that_could_not_be_asked_is_no_consent() -> None:
+    candidate, facts = case_of(Labels(memory_class=MemoryClass.L2, source=SourceKind.USER_INPUT))
+    (shadowed,) = [step for step in STEPS if step.number == 8]
+    assert shadowed.check(candidate, facts, RULESET) is None
+    missing = msgspec.structs.replace(facts, shadow=None)
+    assert shadowed.check(candidate, missing, RULESET) is not None
+
+
+def test_a_pair_that_the_matrix_holds_waits_for_a_person() -> None:
+    row = {**RULESET.matrix[SourceKind.UNKNOWN], MemoryClass.L3: Cell.HOLD}
+    rules = msgspec.structs.replace(RULESET, matrix={**RULESET.matrix, SourceKind.UNKNOWN: row})
+    verdict = GATE.decide(CANDIDATE, FACTS, rules)
+    assert isinstance(verdict, Hold)
+    assert (verdict.step, verdict.reason) == (1, Reason.SOURCE_CLASS_FORBIDDEN)
