@@ -72,7 +72,7 @@ def recorded(base: Path, bug: str = "") -> Recorded:
 def search(
     run: Recorded, wanted: int, seed: int, told: Callable[[Result], None] = lambda result: None
 ) -> Result:
-    """Check about `wanted` distinct states, the same number at every boundary.
+    """Check about `wanted` distinct states, spread over every boundary.
 
     Each batch runs in a child of its own: whatever a state does to the process that opens it, the
     search goes on and names the state.
@@ -80,14 +80,16 @@ def search(
     result = Result(operations=len(run.operations))
     started = time.monotonic()
     boundaries = len(run.operations) + 1
-    each = max(4, -(-wanted // boundaries))
-    step = max(1, _BATCH_LEN // each)
     # Fewer states than boundaries: evenly spread ones, other ones under another seed.
     stride = max(1, boundaries * 4 // wanted)
     chosen = range(seed % stride, boundaries, stride)
-    for start in range(0, len(chosen), step):
-        part = _in_child(run, list(chosen[start : start + step]), each, seed)
-        result = _joined((result, part))
+    at = 0
+    while at < len(chosen):
+        # Where little is unsynced there are few states: what they lack goes to those that follow.
+        each = max(4, -(-(wanted - result.states) // (len(chosen) - at)))
+        batch = list(chosen[at : at + max(1, _BATCH_LEN // each)])
+        at += len(batch)
+        result = _joined((result, _in_child(run, batch, each, seed)))
         result.operations = len(run.operations)
         result.seconds = time.monotonic() - started
         told(result)
