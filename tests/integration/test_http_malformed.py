@@ -86,6 +86,8 @@ FRAMINGS = {
     "NUL in a header": HEAD + b"X: a\0b\r\n" + LENGTH + b"\r\n" + GOOD,
     "CR in a header": HEAD + b"X: a\rb\r\n" + LENGTH + b"\r\n" + GOOD,
     "two credentials": HEAD + b"Authorization: Bearer x\r\n" + LENGTH + b"\r\n" + GOOD,
+    "two API keys": HEAD + b"X-Api-Key: a\r\n" * 2 + LENGTH + b"\r\n" + GOOD,
+    "two user ids": HEAD + b"Mem0-User-ID: a\r\nMem0-User-ID: b\r\n" + LENGTH + b"\r\n" + GOOD,
     "two idempotency keys": HEAD + b"Idempotency-Key: a\r\n" * 2 + LENGTH + b"\r\n" + GOOD,
     "compressed body": HEAD + b"Content-Encoding: gzip\r\n" + LENGTH + b"\r\n" + GOOD,
     "unknown expectation": HEAD + b"Expect: 200-maybe\r\n" + LENGTH + b"\r\n" + GOOD,

@@ -54,6 +54,9 @@ _COMPARES: Final = {
 _ORDERED: Final = frozenset({Compare.GT, Compare.GTE, Compare.LT, Compare.LTE})
 _EQUAL: Final = frozenset({"eq", "ne", "in", "nin"})
 _WITHIN: Final = frozenset({"contains", "icontains"})
+_KEYS: Final = ", ".join(
+    (*ENTITY_FIELDS, *_TIMES, "memory_ids", "categories", "keywords", "metadata")
+)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -149,7 +152,9 @@ class _Reader:
             return AllOf(parts=parts)
         if self._free_keys:
             return self._metadata(key, value, depth)
-        raise MalformedRequest(f"filters: {shown(key)} is not a key that can be filtered by")
+        raise MalformedRequest(
+            f"filters: {shown(key)} is not a key that can be filtered by; the keys are {_KEYS}"
+        )
 
     def _count(self, depth: int) -> None:
         self._nodes += 1
