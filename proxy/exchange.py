@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from proxy.auth import Peer
     from proxy.dialects.operation import Answering, HttpReply, HttpRequest
@@ -16,6 +16,33 @@ if TYPE_CHECKING:
 
 # The route of a request that was refused before any front saw it.
 REFUSED_ROUTE: Final = "refused"
+
+
+class Departure:
+    """Tells those who ask that the peer of one connection went away. Event loop only."""
+
+    def __init__(self) -> None:
+        self._told: list[Callable[[], None]] = []
+        self._happened = False
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Call `told` when the peer goes, at once if it did; it must not raise."""
+        if self._happened:
+            told()
+        else:
+            self._told.append(told)
+
+    def forget(self, told: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        if told in self._told:
+            self._told.remove(told)
+
+    def happen(self) -> None:
+        """The peer went; called once by the connection."""
+        self._happened = True
+        told, self._told = self._told, []
+        for one in told:
+            one()
 
 
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +56,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceContext
     answering: Answering
     read_body: Callable[[], Awaitable[bytes]]
+    gone: Departure = msgspec.field(default_factory=Departure)
 
     async def complete(self) -> HttpRequest:
         """The request with its body.
@@ -39,6 +67,18 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.head, body=await self.read_body())
 
 
+class Pieces(Protocol):
+    """A body that comes in pieces. One reader; `aclose` is called once, read to the end or not."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The pieces, none of them empty."""
+        ...
+
+    async def aclose(self) -> None:
+        """Nobody reads on: let go of what stands behind it."""
+        ...
+
+
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """A reply, and what telemetry may know of it. `route` is a template of ours, never the path."""
 
@@ -46,6 +86,9 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     route: str
     principal: str = ""
     error_type: str = ""
+    # The body in pieces, instead of the reply's own. It is closed when the peer or the listener
+    # goes first; what it raises tears the connection, so that nobody takes a part for the whole.
+    pieces: Pieces | None = None
 
 
 class Front(Protocol):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from proxy.exchange import Departure
 from proxy.responses import PROBLEM_TYPE
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class GuardedConnection(RequestHandler):
         )
         # What the listener found out about the other end; it stays the same for the connection.
         self.peer: Peer | None = None
+        self.departure = Departure()
         self._server = server
         self._limits = limits
         self._welcome = welcome
@@ -91,9 +93,10 @@ class GuardedConnection(RequestHandler):
             self._start_clock()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop both clocks."""
+        """Stop both clocks, and tell who waits for this."""
         self._stop_clock()
         self._heed()
+        self.departure.happen()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

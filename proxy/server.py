@@ -14,11 +14,12 @@ from aiohttp import web
 
 from proxy.auth import Peer
 from proxy.dialects.operation import Answering, HttpReply, HttpRequest, MalformedRequest
-from proxy.exchange import REFUSED_ROUTE, Answered, Front, Incoming
+from proxy.exchange import REFUSED_ROUTE, Answered, Departure, Front, Incoming
 from proxy.intake import HostRules, body_of, head_of
 from proxy.limits import GuardedConnection, GuardedServer
 from proxy.responses import Failure, attempt, problem, refuse
 from proxy.settings import Address, Tls
+from proxy.streaming import Streams
 from telemetry import propagation
 from telemetry.events import RequestServed, TraceContext
 
@@ -116,6 +117,7 @@ class Listener:
         self._out = surroundings
         self._halt = halt
         self._in_flight = 0
+        self._streams = Streams(halt)
         self._sockets: list[asyncio.Server] = []
         self._guards: list[GuardedServer] = []
         self._unix_paths: list[Path] = []
@@ -159,6 +161,7 @@ class Listener:
             opened.close()
         for path in self._unix_paths:
             path.unlink(missing_ok=True)
+        self._streams.end()
         for guard in self._guards:
             guard.pre_shutdown()
         async with asyncio.TaskGroup() as group:
@@ -179,7 +182,14 @@ class Listener:
         return guard
 
     async def _handle(self, request: BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
+        """Answer one request; it is in flight until the last byte of its answer is written."""
+        self._in_flight += 1
+        try:
+            return await self._served(request)
+        finally:
+            self._in_flight -= 1
+
+    async def _served(self, request: BaseRequest) -> web.StreamResponse:
         started_ns = self._out.clock_ns()
         trace = self._trace(request)
         answering = Answering(
@@ -187,15 +197,11 @@ class Listener:
             now_ms=started_ns // 1_000_000,
             request_id=self._request_id(request),
         )
-        self._in_flight += 1
-        try:
-            if self._in_flight > self._limits.requests_max:
-                busy = refuse(503, "busy: too many requests at once", retry_after_s=1)
-                answered = Answered(reply=problem(busy, answering), route=REFUSED_ROUTE)
-            else:
-                answered = await self._answer(request, trace, answering)
-        finally:
-            self._in_flight -= 1
+        if self._in_flight > self._limits.requests_max:
+            busy = refuse(503, "busy: too many requests at once", retry_after_s=1)
+            answered = Answered(reply=problem(busy, answering), route=REFUSED_ROUTE)
+        else:
+            answered = await self._answer(request, trace, answering)
         self._out.record(
             RequestServed(
                 context=trace,
@@ -209,11 +215,14 @@ class Listener:
                 error_type=answered.error_type,
             )
         )
-        response = _response(answered.reply, trace, answering, self._headers)
+        headers = _headers(answered.reply, trace, answering, self._headers)
+        response = _response(answered, headers)
         if answered.route == REFUSED_ROUTE or not request.content.is_eof():
             # After a request that could not be read in one way only, or whose body was left, what
             # follows on the connection must not be read as the next one.
             response.force_close()
+        if answered.pieces is not None:
+            await self._streams.send(request, response, answered.pieces, _gone(request))
         return response
 
     async def _answer(
@@ -232,6 +241,7 @@ class Listener:
             trace=trace,
             answering=answering,
             read_body=lambda: body_of(request, head, self._limits, lambda: _say_continue(request)),
+            gone=_gone(request),
         )
         return await self._front.answer(incoming)
 
@@ -265,13 +275,18 @@ def _peer(request: BaseRequest) -> Peer:
     return connection.peer or peer_of(None)
 
 
-def _response(
+def _gone(request: BaseRequest) -> Departure:
+    connection = request.protocol
+    return connection.departure if isinstance(connection, GuardedConnection) else Departure()
+
+
+def _headers(
     reply: HttpReply,
     trace: TraceContext,
     answering: Answering,
     always: tuple[tuple[str, str], ...],
-) -> web.Response:
-    headers = {
+) -> dict[str, str]:
+    return {
         **dict(always),
         **dict(reply.headers),
         "Content-Type": reply.content_type,
@@ -282,6 +297,12 @@ def _response(
         "X-Request-ID": answering.request_id,
         "Server": "mnemogate",
     }
+
+
+def _response(answered: Answered, headers: dict[str, str]) -> web.StreamResponse:
+    reply = answered.reply
+    if answered.pieces is not None:
+        return web.StreamResponse(status=reply.status, reason=reply.phrase, headers=headers)
     return web.Response(status=reply.status, body=reply.body, reason=reply.phrase, headers=headers)
 
 

@@ -74,6 +74,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/server.py": "tests/integration/test_http_malformed.py",
     "proxy/setting_table.py": "tests/unit/proxy/test_settings.py",
     "proxy/setting_values.py": "tests/unit/proxy/test_settings.py",
+    "proxy/streaming.py": "tests/integration/test_http_streams.py",
     "proxy/upkeep_wire.py": "tests/integration/test_http_admin.py",
     "storage/cases.py": "tests/unit/storage/test_writer.py",
     "storage/change.py": "tests/unit/storage/test_writer.py",

@@ -1,0 +1,86 @@
+"""Answers whose body comes in pieces: written as fast as the peer reads, and never outliving it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from proxy.responses import attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp import web
+    from aiohttp.web_request import BaseRequest
+
+    from proxy.exchange import Departure, Pieces
+
+
+class Streams:
+    """The bodies that one listener is sending piece by piece. Event loop only.
+
+    A piece is asked for when the one before it was taken, so a slow reader holds one piece and a
+    socket buffer; the connection's own deadline cuts off who stops reading.
+    """
+
+    def __init__(self, halt: Callable[[], None]) -> None:
+        self._halt = halt
+        self._open: set[Callable[[], None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def end(self) -> None:
+        """End all of them now, as a listener does that closes."""
+        for stop in tuple(self._open):
+            stop()
+
+    async def send(
+        self, request: BaseRequest, response: web.StreamResponse, pieces: Pieces, gone: Departure
+    ) -> None:
+        """Send head and pieces until they end, or until the peer or the listener goes."""
+        whole = False
+        try:
+            async with asyncio.timeout(None) as scope:
+                stop = _stopper(scope)
+                self._open.add(stop)
+                gone.tell(stop)
+                try:
+                    done = await attempt(_write(request, response, pieces), self._halt)
+                    whole = done is True
+                finally:
+                    gone.forget(stop)
+                    self._open.discard(stop)
+        except TimeoutError:
+            pass
+        finally:
+            await attempt(pieces.aclose(), self._halt)
+        if not whole and request.transport is not None:
+            # Without its last chunk nobody can take the part for the whole.
+            request.transport.abort()
+
+
+def _stopper(scope: asyncio.Timeout) -> Callable[[], None]:
+    def stop() -> None:
+        if not scope.expired():
+            scope.reschedule(asyncio.get_running_loop().time())
+
+    return stop
+
+
+async def _write(request: BaseRequest, response: web.StreamResponse, pieces: Pieces) -> bool:
+    """Whether all of it was written; the peer may have gone."""
+    try:
+        await response.prepare(request)
+    except ConnectionError:
+        return False
+    async for piece in pieces:
+        try:
+            await response.write(piece)
+        except ConnectionError:
+            return False
+    try:
+        await response.write_eof()
+    except ConnectionError:
+        return False
+    return True
