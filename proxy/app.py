@@ -248,6 +248,7 @@ class _Parts:
             reader=store.reader,
             audit=EmbeddedAudit(store.lmdb, store.log_verifier),
             objections=Objections(store.lmdb),
+            quarantined=store.quarantined,
             session=self.session,
             signer=signer,
             authenticator=self.authenticator,

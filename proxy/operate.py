@@ -55,10 +55,17 @@ from proxy.operator_views import (
     memory_view,
     outcome_view,
     proof_view,
+    standing_view,
     trust_view,
 )
 from proxy.responses import NotFound
-from proxy.upkeep_wire import ObservedList, ObservedView, PolicyReloadView, RetentionView
+from proxy.upkeep_wire import (
+    ObservedList,
+    ObservedView,
+    PolicyReloadView,
+    QuarantinedList,
+    RetentionView,
+)
 from storage.interfaces import Anchor
 
 if TYPE_CHECKING:
@@ -74,8 +81,10 @@ if TYPE_CHECKING:
     from proxy.rules import Rules
     from proxy.surroundings import Surroundings
     from proxy.tokens import TokenSigner
+    from proxy.upkeep_wire import QuarantineRequest, StandingView
     from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
     from storage.objections import Objections
+    from storage.quarantine import Quarantined
     from telemetry.events import TraceContext
 
 DIALECT = "admin"
@@ -89,6 +98,7 @@ class OperateParts(msgspec.Struct, frozen=True, kw_only=True):
     reader: MemoryReader
     audit: AuditReader
     objections: Objections
+    quarantined: Quarantined
     session: Performs
     signer: TokenSigner
     authenticator: Authenticator
@@ -148,12 +158,13 @@ class Operate:
         )
 
     def memory(self, tenant: Tenant, memory_id: MemoryId) -> MemoryView:
-        """One live memory.
+        """One memory, live or under quarantine.
 
         Raises:
             NotFound: There is none of that id in the tenant.
         """
         found = self._parts.reader.get(tenant, memory_id)
+        found = found or self._parts.quarantined.get(tenant, memory_id)
         if found is None:
             raise NotFound("there is no such memory in this tenant")
         return memory_view(found)
@@ -165,11 +176,35 @@ class Operate:
             NotFound: There never was one of that id in the tenant.
         """
         entries = self._parts.reader.history(tenant, memory_id)
+        entries = entries or self._parts.quarantined.history(tenant, memory_id)
         if not entries:
             raise NotFound("there never was such a memory in this tenant")
         return HistoryView(
             memory_id=memory_id, steps=tuple(history_step(entry) for entry in entries)
         )
+
+    async def quarantined(self, tenant: Tenant) -> QuarantinedList:
+        """Memories of a tenant that no reader is shown."""
+        found = await asyncio.to_thread(self._parts.quarantined.find, tenant)
+        return QuarantinedList(memories=tuple(memory_view(memory) for memory in found))
+
+    async def quarantine(
+        self, by: Principal, memory_id: MemoryId, asked: QuarantineRequest
+    ) -> StandingView:
+        """Hide one memory from every reader, at once."""
+        done = await self._parts.writer.quarantine(
+            memory_id, Tenant(asked.tenant), by.principal_id, asked.reason
+        )
+        return standing_view(done)
+
+    async def parole(
+        self, by: Principal, memory_id: MemoryId, asked: QuarantineRequest
+    ) -> StandingView:
+        """Show one quarantined memory again."""
+        done = await self._parts.writer.parole(
+            memory_id, Tenant(asked.tenant), by.principal_id, asked.reason
+        )
+        return standing_view(done)
 
     async def purge(
         self, by: Principal, memory_id: MemoryId, asked: PurgeRequest, trace: TraceContext

@@ -17,7 +17,7 @@ from proxy.admin_wire import (
     ProofView,
     TrustView,
 )
-from proxy.upkeep_wire import DueView
+from proxy.upkeep_wire import DueView, StandingView
 from storage.audit import decode_leaf, leaf_hash
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         HeldCandidate,
         KeyRecord,
         Outcome,
+        Standing,
     )
 
 
@@ -92,6 +93,17 @@ def held_view(held: HeldCandidate) -> HeldView:
         text=candidate.text if candidate else None,
         metadata_json=candidate.metadata_json if candidate else None,
         claimed_source=candidate.claimed_source if candidate else None,
+    )
+
+
+def standing_view(standing: Standing) -> StandingView:
+    """How a memory stands after an operator's word."""
+    return StandingView(
+        memory_id=standing.memory_id,
+        tenant=standing.tenant,
+        status=standing.status.value,
+        changed=standing.changed,
+        leaf_index=standing.leaf_index,
     )
 
 

@@ -24,6 +24,7 @@ from storage.errors import (
     StoreUnavailable,
     UnknownCandidate,
     UnknownLeaf,
+    UnknownMemory,
 )
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             return refuse(409, f"ruleset_refused: {error}")
         case UnknownCandidate():
             return refuse(404, "no candidate of that id is held")
+        case UnknownMemory():
+            return refuse(404, "there is no such memory in this tenant")
         case UnknownLeaf():
             return refuse(404, "the log has no leaf of that index")
         case StoreUnavailable():

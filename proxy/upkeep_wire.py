@@ -1,6 +1,9 @@
 """What the operator API says and hears about a sidecar's upkeep, beside `proxy.admin_wire`.
 
-POST /policy/reload    PolicyReloadRequest -> PolicyReloadView
+POST /policy/reload              PolicyReloadRequest -> PolicyReloadView
+GET  /quarantined?tenant=                            -> QuarantinedList
+POST /memories/{id}/quarantine   QuarantineRequest   -> StandingView
+POST /memories/{id}/parole       QuarantineRequest   -> StandingView
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
-from proxy.admin_wire import MemoryView  # noqa: TC001 - msgspec reads the annotation
+from proxy.admin_wire import DEFAULT_TENANT, MemoryView, TenantName
+from storage.quarantine import REASON_LEN_MAX
 
 
 class PolicyReloadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,6 +46,29 @@ class ObservedList(msgspec.Struct, frozen=True, kw_only=True):
     """Every such memory of a tenant, oldest first."""
 
     observed: tuple[ObservedView, ...]
+
+
+class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hide a memory, or show it again; the reason is in the audit log for good."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    reason: Annotated[str, Meta(max_length=REASON_LEN_MAX)] = ""
+
+
+class StandingView(msgspec.Struct, frozen=True, kw_only=True):
+    """How a memory stands now; `changed` is false where it stood so before."""
+
+    memory_id: str
+    tenant: str
+    status: str  # "live" | "quarantined"
+    changed: bool
+    leaf_index: int | None
+
+
+class QuarantinedList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every memory of a tenant that is under quarantine, oldest first."""
+
+    memories: tuple[MemoryView, ...]
 
 
 class RetentionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -59,6 +59,20 @@ class _Ordinals:
         buffer[length] = ordinal
         self._length = length + 1
 
+    def readmit(self, ordinal: int) -> None:
+        kept = self.view()
+        at = int(np.searchsorted(kept, ordinal))
+        if at < len(kept) and kept[at] == ordinal:
+            self.dead -= 1
+            return
+        # It was sifted out. A copy: a reader may be walking the old buffer.
+        buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * (len(kept) + 1)), dtype=np.int64)
+        buffer[:at] = kept[:at]
+        buffer[at] = ordinal
+        buffer[at + 1 : len(kept) + 1] = kept[at:]
+        self._buffer = buffer
+        self._length = len(kept) + 1
+
     def view(self) -> Ordinals:
         # Buffer and length are read one after the other; the length first, so that it never
         # reaches past what the buffer holds.
@@ -82,9 +96,9 @@ class _Ordinals:
 class Catalogue:
     """Writer thread changes it; any thread reads it.
 
-    `stamp` is the header's `next_ordinal` that the catalogue agrees with, or -1 while it is being
-    changed. A reader that saw the same stamp before and after, and in its view of the store, has
-    seen one generation.
+    `stamp` is the header's `leaf_count` that the catalogue agrees with (nothing changes what reads
+    may show without a leaf), or -1 while it is being changed. A reader that saw the same stamp
+    before and after, and in its view of the store, has seen one generation.
     """
 
     def __init__(self) -> None:
@@ -111,6 +125,14 @@ class Catalogue:
             entry.dead += 1
             if entry.dead * _DEAD_SHARE > len(entry) > _FIRST_CAPACITY:
                 entry.sift(self._live)
+
+    def readmit(self, ordinal: int, row: Row) -> None:
+        """A row that was retired is the live state of its memory again (parole)."""
+        for entry in self._lists(row.tenant, row.scope):
+            entry.readmit(ordinal)
+        if row.expires_at is not None:
+            self._expiry[ordinal] = expiry_ms(row.expires_at)
+        self._live[ordinal] = True
 
     def _reserve(self, length: int) -> None:
         if length <= len(self._live):

@@ -91,6 +91,7 @@ class Change:
         # What the derived structures must learn after the commit.
         self.added: list[Added] = []
         self.superseded: list[tuple[int, Row]] = []
+        self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []
         # Staged candidates that are done with, and evidence of those to be kept for a person.
         self.finished: list[CandidateId] = []

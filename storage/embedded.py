@@ -17,6 +17,7 @@ from storage.judging import Judge
 from storage.keys import KeyedNames
 from storage.lmdb_store import LmdbStore
 from storage.operating import Operating
+from storage.quarantine import Quarantined
 from storage.reading import EmbeddedReader
 from storage.recovery import (
     THE_STORE,
@@ -100,6 +101,7 @@ class EmbeddedStore:
         self.reader = EmbeddedReader(engine)
         self.secrets = secrets
         self.retained = Retained(engine.parts.store, engine.parts.names)
+        self.quarantined = Quarantined(engine.parts.store, engine.parts.names)
 
     @property
     def staging(self) -> Staging:
@@ -250,7 +252,7 @@ class _Assembly:
             self._opening.options.segment_len,
         )
         with store.reading() as view:
-            catalogue.stamp = header.next_ordinal
+            catalogue.stamp = header.leaf_count
             derived = derive(view, header.embedder_id, catalogue)
             loaded = load_index(view, files, derived.searchable)
         parts = Parts(

@@ -293,7 +293,9 @@ class Engine:
         # After the additions: a row of this very transaction may be superseded already.
         for ordinal, row in change.superseded:
             parts.catalogue.retire(ordinal, row)
-        parts.catalogue.stamp = after.header.next_ordinal
+        for ordinal, row in change.readmitted:
+            parts.catalogue.readmit(ordinal, row)
+        parts.catalogue.stamp = after.header.leaf_count
         parts.failpoint("index_swapped")
 
     def destroy(self, candidate_ids: Sequence[CandidateId]) -> None:

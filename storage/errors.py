@@ -43,5 +43,9 @@ class UnknownCandidate(StorageError):
     """No held candidate of that id."""
 
 
+class UnknownMemory(StorageError):
+    """No memory of that id stands in the tenant."""
+
+
 class UnknownLeaf(StorageError):
     """The audit log has no leaf of that index."""

@@ -23,6 +23,7 @@ from policy.model import (
     Memory,
     MemoryClass,
     MemoryId,
+    MemoryStatus,
     Principal,
     PrincipalId,
     Provenance,
@@ -161,6 +162,16 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     observing: bool = False
 
 
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether reads may show a memory; `leaf_index` is of the change, where there was one."""
+
+    memory_id: MemoryId
+    tenant: Tenant
+    status: MemoryStatus
+    changed: bool = False
+    leaf_index: int | None = None
+
+
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """Result of walking the whole store; empty `problems` means sound."""
 
@@ -207,6 +218,26 @@ class MemoryWriter(Protocol):
 
         Raises:
             UnknownCandidate: Nothing of that id is held.
+        """
+        ...
+
+    async def quarantine(
+        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
+    ) -> Standing:
+        """Take a memory out of every read at once, with a leaf; again changes nothing.
+
+        Raises:
+            UnknownMemory: There is none of that id in the tenant, or it was deleted.
+        """
+        ...
+
+    async def parole(
+        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
+    ) -> Standing:
+        """Show a quarantined memory again, with a leaf; again changes nothing.
+
+        Raises:
+            UnknownMemory: There is none of that id in the tenant, or it was deleted.
         """
         ...
 
@@ -370,6 +401,7 @@ __all__ = [
     "MemoryWriter",
     "Outcome",
     "Page",
+    "Standing",
     "StoreStatus",
     "Submission",
 ]

@@ -21,6 +21,7 @@ from storage.codec import decode_evidence, decode_held, decode_intercept, encode
 from storage.errors import StoreCorrupt, UnknownCandidate
 from storage.interfaces import Submission
 from storage.lmdb_store import ANCHORS, HELD, KEYS
+from storage.quarantine import Quarantine
 from storage.recovery import THE_STORE
 from storage.rows import held_key
 
@@ -42,6 +43,7 @@ class Operating:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.quarantine = Quarantine(engine)
 
     # ---- held candidates -----------------------------------------------------------------------
 

@@ -102,7 +102,7 @@ class EmbeddedReader:
             found, exact = self._catalogue.candidates(tenant, where, self._clock())
             with self._store.reading() as view:
                 header = view.header()
-                agreed = header is None or header.next_ordinal == stamp == self._catalogue.stamp
+                agreed = header is None or header.leaf_count == stamp == self._catalogue.stamp
                 if agreed or not patience:
                     yield view, found, exact
                     return

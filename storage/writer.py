@@ -17,17 +17,18 @@ from storage.errors import OutcomeUnknown, StorageError, StoreLocked, StoreUnava
 from storage.faiss_index import BadVector, check_each
 from storage.interfaces import Outcome
 from storage.jobs import Answer, Job, deliver
+from storage.quarantine import Order
 from storage.recovery import THE_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.model import CandidateId, PrincipalId
+    from policy.model import CandidateId, MemoryId, PrincipalId, Tenant
     from policy.ruleset import Ruleset
     from policy.trust import TrustState
     from storage.checkpoint_copy import CheckpointCopy
     from storage.engine import Engine
-    from storage.interfaces import Anchor, KeyRecord, Submission
+    from storage.interfaces import Anchor, KeyRecord, Standing, Submission
     from storage.operating import Operating
 
 Result = TypeVar("Result")
@@ -155,6 +156,20 @@ class EmbeddedWriter:
     async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
         """Refuse a held candidate; its staging key is destroyed."""
         return await self._run(lambda: self._operating.deny(candidate_id, by))
+
+    async def quarantine(
+        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
+    ) -> Standing:
+        """Take a memory out of every read at once; leaves a leaf."""
+        order = Order(memory_id=memory_id, tenant=tenant, by=by, reason=reason)
+        return await self._run(lambda: self._operating.quarantine.impose(order))
+
+    async def parole(
+        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
+    ) -> Standing:
+        """Show a quarantined memory again; leaves a leaf."""
+        order = Order(memory_id=memory_id, tenant=tenant, by=by, reason=reason)
+        return await self._run(lambda: self._operating.quarantine.lift(order))
 
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """The operator's way back up the trust ladder; leaves a leaf of its own."""

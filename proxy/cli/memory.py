@@ -23,7 +23,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import block, inert, iso
-from proxy.upkeep_wire import ObservedList
+from proxy.upkeep_wire import ObservedList, QuarantinedList
 
 if TYPE_CHECKING:
     import argparse
@@ -39,6 +39,7 @@ class _List(msgspec.Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     user_id: str | None = None
     would_refuse: bool = False
+    quarantined: bool = False
 
 
 class _One(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,8 @@ async def _list(context: Context) -> Exit:
     asked = context.arguments(_List)
     if asked.would_refuse:
         return await _list_objected(context, asked.tenant)
+    if asked.quarantined:
+        return await _list_quarantined(context, asked.tenant)
     async with operator(context) as api:
         page = await api.get(
             "/memories",
@@ -86,6 +89,30 @@ async def _list(context: Context) -> Exit:
     until = page.offset + len(page.memories)
     more = f"; next: --offset {until}" if until < page.total else ""
     terminal.say(f"{len(page.memories)} of {page.total} in tenant {inert(asked.tenant)}{more}")
+    return Exit.OK
+
+
+async def _list_quarantined(context: Context, tenant: str) -> Exit:
+    terminal = context.terminal
+    async with operator(context) as api, working(terminal, "reading every memory"):
+        found = await api.get("/quarantined", QuarantinedList, timeout_s=PATIENT_S, tenant=tenant)
+    if terminal.as_json:
+        terminal.data(found)
+        return Exit.OK
+    terminal.table(
+        ("id", "class", "source", "written by", "text"),
+        [
+            (
+                memory.memory_id,
+                memory.memory_class.value,
+                memory.source.value,
+                memory.principal,
+                _first_line(memory.text),
+            )
+            for memory in found.memories
+        ],
+    )
+    terminal.say(f"{len(found.memories)} under quarantine in tenant {inert(tenant)}")
     return Exit.OK
 
 
@@ -137,6 +164,7 @@ async def _show(context: Context) -> Exit:
             ("target", memory.target),
             ("created", iso(memory.created_at_ms)),
             ("updated", iso(memory.updated_at_ms)),
+            ("status", memory.status),
             ("version", str(memory.version)),
             ("candidate", memory.candidate_id),
             ("metadata", memory.metadata_json or "-"),
@@ -241,6 +269,9 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
         "--would-refuse",
         action="store_true",
         help="only, and all of, what observe mode let in and an enforcing gate would not have",
+    )
+    parser.add_argument(
+        "--quarantined", action="store_true", help="only, and all of, what no reader is shown"
     )
 
 

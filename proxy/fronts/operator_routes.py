@@ -18,8 +18,11 @@ from proxy.upkeep_wire import (
     ObservedList,
     PolicyReloadRequest,
     PolicyReloadView,
+    QuarantinedList,
+    QuarantineRequest,
     RetentionRequest,
     RetentionView,
+    StandingView,
 )
 
 if TYPE_CHECKING:
@@ -138,6 +141,18 @@ async def _purge(operate: Operate, call: Call) -> msgspec.Struct:
     return await operate.purge(call.by, call.memory_id(), asked, call.incoming.trace)
 
 
+async def _quarantined(operate: Operate, call: Call) -> msgspec.Struct:
+    return await operate.quarantined(call.tenant())
+
+
+async def _quarantine(operate: Operate, call: Call) -> msgspec.Struct:
+    return await operate.quarantine(call.by, call.memory_id(), call.body(QuarantineRequest))
+
+
+async def _parole(operate: Operate, call: Call) -> msgspec.Struct:
+    return await operate.parole(call.by, call.memory_id(), call.body(QuarantineRequest))
+
+
 async def _review(operate: Operate, call: Call) -> msgspec.Struct:
     tenant = call.query().tenant
     return operate.review(None if tenant is None else Tenant(tenant))
@@ -253,6 +268,9 @@ ROUTES: Final = tuple(
         ("GET", "/memories/{}", _memory, None, wire.MemoryView),
         ("GET", "/memories/{}/history", _history, None, wire.HistoryView),
         ("POST", "/memories/{}/purge", _purge, wire.PurgeRequest, wire.PurgeView),
+        ("GET", "/quarantined", _quarantined, None, QuarantinedList),
+        ("POST", "/memories/{}/quarantine", _quarantine, QuarantineRequest, StandingView),
+        ("POST", "/memories/{}/parole", _parole, QuarantineRequest, StandingView),
         ("GET", "/review", _review, None, wire.ReviewList),
         ("GET", "/review/{}", _held, None, wire.HeldView),
         ("POST", "/review/{}/release", _release, wire.Empty, wire.OutcomeView),

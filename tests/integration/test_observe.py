@@ -148,5 +148,25 @@ def test_the_log_says_when_the_gate_stood_open_and_verify_counts(tmp_path: Path)
         )
         mode = next(one for one in doctor.data["findings"] if one["id"] == "mode")
         assert mode["verdict"] == "ok"
+        # Leaving the trial: what it let in goes out of every read, in one go, and only that.
+        assert sidecar.write(key, **PLAIN)[0] == 201
+        assert place.command("memory", "list", "--json").data["total"] == 2
+        done = place.command(
+            "memory", "quarantine", "--would-refuse", "--reason", "end of trial", "--json"
+        )
+        assert [one["status"] for one in done.data["standings"]] == ["quarantined"], done.err
+        seen = place.command("memory", "list", "--json").data["memories"]
+        assert [one["text"] for one in seen] == [PLAIN["text"]]
+        kept = place.command("memory", "list", "--quarantined", "--json").data["memories"]
+        assert [one["text"] for one in kept] == [POLICY["text"]]
+        memory_id = kept[0]["memory_id"]
+        assert place.command("memory", "show", memory_id, "--json").data["status"] == "quarantined"
+        again = place.command("memory", "quarantine", "--would-refuse", "--json").data
+        assert again["standings"] == []
+        lifted = place.command("memory", "parole", memory_id)
+        assert "1 of 1 changed" in lifted.out, lifted.err
+        assert place.command("memory", "list", "--json").data["total"] == 2
+        assert place.command("memory", "quarantine").code == 2
+        assert place.command("memory", "parole", "no-such-memory").code == 4
     report = place.command("audit", "verify", "--json").data
     assert (report["sound"], report["mode"], report["observed"]) == (True, "enforce", 1)

@@ -43,6 +43,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/cli/": "tests/integration/test_cli_life.py",
     "proxy/cli/backup.py": "tests/integration/test_cli_backup.py",
     "proxy/cli/export.py": "tests/unit/proxy/test_siem.py",
+    "proxy/cli/quarantine.py": "tests/integration/test_observe.py",
     "proxy/cli/retention.py": "tests/unit/test_docs.py",
     "proxy/cli/command.py": "tests/integration/test_cli_refusals.py",
     "proxy/cli/connect.py": "tests/integration/test_cli_refusals.py",

@@ -1,0 +1,125 @@
+"""`mnemogate memory quarantine` and `parole`: hide stored memories from every reader, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from proxy.admin_wire import DEFAULT_TENANT
+from proxy.cli.client import PATIENT_S, part
+from proxy.cli.command import Command
+from proxy.cli.connect import operator
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.progress import working
+from proxy.cli.terminal import inert
+from proxy.upkeep_wire import ObservedList, QuarantineRequest, StandingView
+from storage.quarantine import REASON_LEN_MAX
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.cli.client import Operator
+    from proxy.cli.command import Context
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    memory_ids: list[str] = []
+    tenant: str = DEFAULT_TENANT
+    reason: Annotated[str, Meta(max_length=REASON_LEN_MAX)] = ""
+    would_refuse: bool = False
+
+
+class StandingList(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command did to each memory."""
+
+    standings: tuple[StandingView, ...]
+
+
+async def _quarantine(context: Context) -> Exit:
+    asked = context.arguments(_Asked)
+    if bool(asked.memory_ids) is asked.would_refuse:
+        raise CommandFailed(Exit.USAGE, "name memories, or --would-refuse, and not both")
+    async with operator(context) as api, working(context.terminal, "quarantining"):
+        ids = asked.memory_ids
+        if asked.would_refuse:
+            found = await api.get(
+                "/observed", ObservedList, timeout_s=PATIENT_S, tenant=asked.tenant
+            )
+            ids = [one.memory.memory_id for one in found.observed if one.memory.status == "live"]
+        return await _each(context, api, asked, ids, "quarantine")
+
+
+async def _parole(context: Context) -> Exit:
+    asked = context.arguments(_Asked)
+    async with operator(context) as api, working(context.terminal, "lifting the quarantine"):
+        return await _each(context, api, asked, asked.memory_ids, "parole")
+
+
+async def _each(
+    context: Context, api: Operator, asked: _Asked, memory_ids: list[str], verb: str
+) -> Exit:
+    """The command for each memory, in turn; the first that fails ends it, and the rest stand.
+
+    To ask again is safe: what is done already stays as it is.
+    """
+    request = QuarantineRequest(tenant=asked.tenant, reason=asked.reason)
+    done = [
+        await api.post(f"/memories/{part(memory_id)}/{verb}", StandingView, request)
+        for memory_id in memory_ids
+    ]
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(StandingList(standings=tuple(done)))
+        return Exit.OK
+    terminal.table(
+        ("id", "status", "changed", "leaf"),
+        [
+            (
+                inert(one.memory_id),
+                one.status,
+                "yes" if one.changed else "no",
+                "-" if one.leaf_index is None else str(one.leaf_index),
+            )
+            for one in done
+        ],
+    )
+    terminal.say(f"{sum(one.changed for one in done)} of {len(done)} changed")
+    return Exit.OK
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
+    parser.add_argument("--reason", metavar="TEXT", help="why, for the audit log; kept for good")
+
+
+def _quarantine_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("memory_ids", metavar="ID", nargs="*")
+    parser.add_argument(
+        "--would-refuse",
+        action="store_true",
+        help="all that observe mode let in and an enforcing gate would not have",
+    )
+    _common(parser)
+
+
+def _parole_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("memory_ids", metavar="ID", nargs="+")
+    _common(parser)
+
+
+COMMANDS = (
+    Command(
+        words=("memory", "quarantine"),
+        summary="hide memories from every reader, and keep them",
+        act=_quarantine,
+        arguments=_quarantine_arguments,
+    ),
+    Command(
+        words=("memory", "parole"),
+        summary="show quarantined memories again",
+        act=_parole,
+        arguments=_parole_arguments,
+    ),
+)

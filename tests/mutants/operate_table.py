@@ -1,0 +1,59 @@
+"""Faults in what an operator does to stored memories."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_QUARANTINE: Final = "storage/quarantine.py"
+_QUARANTINES: Final = "tests/unit/storage/test_quarantine.py"
+_HIDDEN: Final = at(
+    _QUARANTINES, "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again"
+)
+
+OPERATE: Final = (
+    Mutant(
+        name="a quarantined memory stays in the index",
+        file=_QUARANTINE,
+        old="                change.superseded.append((known.ordinal, row))\n",
+        new="                pass\n",
+        invariant="what is under quarantine is in no search and in no count",
+        tests=(_HIDDEN,),
+        quick=True,
+    ),
+    Mutant(
+        name="a quarantine is forgotten at the next start",
+        file=_QUARANTINE,
+        old="            change.draft.put(IDS, name, encode(IdRecord(known.ordinal, status)))\n",
+        new="",
+        invariant="a quarantine is durable when it is answered",
+        tests=(_HIDDEN,),
+    ),
+    Mutant(
+        name="a quarantine leaves no leaf",
+        file=_QUARANTINE,
+        old="leaf_index = change.log(_leaf(order, status, row, change.now_ms))",
+        new="leaf_index = change.leaf_count",
+        invariant="what an operator does to a memory is in the log",
+        tests=(
+            at(
+                _QUARANTINES,
+                "test_a_second_command_of_the_same_changes_nothing_and_leaves_no_leaf",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a paroled memory is appended out of order",
+        file="storage/catalogue.py",
+        old="        at = int(np.searchsorted(kept, ordinal))\n",
+        new="        at = len(kept)\n",
+        invariant="the lists of live memories ascend",
+        tests=(
+            at(
+                _QUARANTINES,
+                "test_a_memory_comes_back_although_its_place_in_the_lists_was_given_up",
+            ),
+        ),
+    ),
+)
