@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         HeldCandidate,
         KeyRecord,
         Outcome,
-        Standing,
     )
+    from storage.quarantine import Standing
 
 
 def memory_view(memory: Memory) -> MemoryView:

@@ -23,7 +23,6 @@ from policy.model import (
     Memory,
     MemoryClass,
     MemoryId,
-    MemoryStatus,
     Principal,
     PrincipalId,
     Provenance,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from policy.query import Filter
     from policy.ruleset import Ruleset
     from policy.trust import TrustState
+    from storage.quarantine import Standing
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,16 +160,6 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     # Whether the gate admits what it objects to (observe mode).
     observing: bool = False
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether reads may show a memory; `leaf_index` is of the change, where there was one."""
-
-    memory_id: MemoryId
-    tenant: Tenant
-    status: MemoryStatus
-    changed: bool = False
-    leaf_index: int | None = None
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -401,7 +391,6 @@ __all__ = [
     "MemoryWriter",
     "Outcome",
     "Page",
-    "Standing",
     "StoreStatus",
     "Submission",
 ]

@@ -15,7 +15,6 @@ from policy.model import MemoryStatus
 from storage.audit import OperatorLeaf
 from storage.codec import IdRecord, decode_id, encode
 from storage.errors import UnknownMemory
-from storage.interfaces import Standing
 from storage.lmdb_store import IDS
 from storage.rows import chain, history_of, memory_of, read_id, read_row
 
@@ -41,6 +40,16 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     tenant: Tenant
     by: PrincipalId
     reason: str = ""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether reads may show a memory; `leaf_index` is of the change, where there was one."""
+
+    memory_id: MemoryId
+    tenant: Tenant
+    status: MemoryStatus
+    changed: bool = False
+    leaf_index: int | None = None
 
 
 class Quarantine:

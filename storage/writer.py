@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from policy.trust import TrustState
     from storage.checkpoint_copy import CheckpointCopy
     from storage.engine import Engine
-    from storage.interfaces import Anchor, KeyRecord, Standing, Submission
+    from storage.interfaces import Anchor, KeyRecord, Submission
     from storage.operating import Operating
+    from storage.quarantine import Standing
 
 Result = TypeVar("Result")
 

@@ -27,7 +27,8 @@ from tests.unit.storage.opening import (
 
 if TYPE_CHECKING:
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome, Standing
+    from storage.interfaces import Outcome
+    from storage.quarantine import Standing
     from tests.unit.storage.opening import Bench
 
 ADA = Condition(field=Field.USER_ID, compare=Compare.EQ, values=("ada",))
