@@ -8,13 +8,17 @@ here and `L1` there). Everything below raises `MalformedRequest` and nothing els
 from __future__ import annotations
 
 import json
-from typing import TypeAlias, TypeVar
+import re
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 import rfc8785
 
 from policy.skeleton import illegal_code_point
 from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -24,19 +28,24 @@ NODES_MAX = 200_000
 INTEGER_MAX = 2**53 - 1
 _INTEGER_DIGITS_MAX = 17  # sign and 16 digits: longer ones are never below 2^53
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 _T = TypeVar("_T")
 
 
-def decode_object(body: bytes) -> JsonValue:
+def decode_object(
+    body: bytes, *, bytes_max: int = BODY_BYTES_MAX, any_text: bool = False
+) -> JsonValue:
     """The one value that `body` means.
 
     Promises: keys are unique in every object, numbers are finite and exactly representable
-    (RFC 7493), depth is at most 32, no string or key holds an illegal code point.
+    (RFC 7493), depth is at most 32, no string or key holds an illegal code point. With `any_text`
+    only lone surrogates are illegal: for text that is passed on and never stored from here.
 
     Raises:
         MalformedRequest: Anything else; the detail names the rule, never what was sent.
     """
-    if len(body) > BODY_BYTES_MAX:
+    if len(body) > bytes_max:
         raise MalformedRequest("body: too large", status=413)
     if body.startswith(b"\xef\xbb\xbf"):
         raise MalformedRequest("body: must not start with a byte order mark")
@@ -51,7 +60,7 @@ def decode_object(body: bytes) -> JsonValue:
     except ValueError:  # json.JSONDecodeError is one; its text would quote the body
         raise MalformedRequest("body: not JSON") from None
     if not _plainly_fine(text):
-        _inspect(value)
+        _inspect(value, check_encodable if any_text else check_text)
     return value
 
 
@@ -97,6 +106,16 @@ def check_text(text: str, where: str) -> None:
     if text.isascii() and text.isprintable():
         return
     if illegal_code_point(text) is not None:
+        raise MalformedRequest(f"{where}: holds a code point that is not allowed")
+
+
+def check_encodable(text: str, where: str) -> None:
+    """Refuse lone surrogates alone: what escapes can spell and UTF-8 cannot.
+
+    Raises:
+        MalformedRequest: There is one.
+    """
+    if not text.isascii() and _SURROGATE.search(text) is not None:
         raise MalformedRequest(f"{where}: holds a code point that is not allowed")
 
 
@@ -167,7 +186,7 @@ def _plainly_fine(text: str) -> bool:
     )
 
 
-def _inspect(value: JsonValue) -> None:
+def _inspect(value: JsonValue, check: Callable[[str, str], None]) -> None:
     """Walk without recursion: depth, number of values, code points of every string and key."""
     level: list[JsonValue] = [value]
     nodes = 0
@@ -175,10 +194,10 @@ def _inspect(value: JsonValue) -> None:
         below: list[JsonValue] = []
         for item in level:
             if isinstance(item, str):
-                check_text(item, "body")
+                check(item, "body")
             elif isinstance(item, dict):
                 for key in item:
-                    check_text(key, "body")
+                    check(key, "body")
                 below.extend(item.values())
             elif isinstance(item, list):
                 below.extend(item)

@@ -1,0 +1,1 @@
+"""The Model Context Protocol as values: messages, tool maps, calls, results, catalogues."""

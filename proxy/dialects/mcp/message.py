@@ -1,0 +1,314 @@
+"""One JSON-RPC 2.0 message of MCP: bytes to a value, and a value to bytes.
+
+Nothing is understood here that another reader could understand differently: two equal keys, an
+array of messages, `NaN`, a request that is a response as well are refused. What is passed on is
+passed on as the bytes that came, so both eras of the protocol, and what is not known yet, survive.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Final, TypeAlias
+
+import msgspec
+
+from proxy.dialects.operation import MalformedRequest
+from proxy.strict_json import JsonValue, decode_object
+
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+ID_LEN_MAX: Final = 256
+METHOD_LEN_MAX: Final = 256
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+INTERNAL_ERROR: Final = -32603
+# Of the range that JSON-RPC leaves to servers: the one behind is gone.
+SERVER_GONE: Final = -32000
+
+META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+CANCELLED: Final = "notifications/cancelled"
+
+RequestId: TypeAlias = "int | str"
+Object: TypeAlias = "dict[str, JsonValue]"
+
+
+class Era(enum.Enum):
+    """Which protocol a message speaks; the two may be mixed on one connection."""
+
+    HANDSHAKE = "handshake"  # `initialize` first: up to 2025-11-25
+    STATELESS = "stateless"  # everything in `_meta` of each request: from 2026-07-28
+
+
+class Kind(enum.Enum):
+    """What a message is, by the members it has."""
+
+    REQUEST = "request"
+    NOTIFICATION = "notification"
+    RESULT = "result"
+    ERROR = "error"
+
+
+class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
+    """This is no message that can be passed on. `request_id` is whose answer the refusal is."""
+
+    def __init__(self, code: int, detail: str, request_id: RequestId | None = None) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.request_id = request_id
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message. `raw` are the bytes that came; `body` is what they mean."""
+
+    kind: Kind
+    raw: bytes
+    body: Object
+    era: Era
+    # None for a notification, and for an error that answers nobody knows what.
+    request_id: RequestId | None = None
+    method: str | None = None
+
+    @property
+    def params(self) -> Object:
+        """The parameters; empty where there are none."""
+        params = self.body.get("params")
+        return params if isinstance(params, dict) else {}
+
+    @property
+    def result(self) -> Object:
+        """The result; empty for everything else."""
+        result = self.body.get("result")
+        return result if isinstance(result, dict) else {}
+
+    @property
+    def meta(self) -> Object:
+        """`_meta` of the parameters or of the result."""
+        meta = (self.result if self.kind is Kind.RESULT else self.params).get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def cancels(self) -> RequestId | None:
+        """The request that this message takes back."""
+        if self.method != CANCELLED:
+            return None
+        return _id(self.params.get("requestId"))
+
+    def one_line(self) -> bytes:
+        """The message without a line break in it, and without one behind it.
+
+        White space between JSON values may be a carriage return, at which some servers end a line:
+        a message would hide in the parameters of another. Inside a string neither can stand.
+        """
+        if b"\n" in self.raw or b"\r" in self.raw:
+            return encode(self.body)
+        return self.raw
+
+
+def parse(raw: bytes, *, bytes_max: int = LINE_BYTES_MAX) -> Message:
+    """The message that these bytes are. No line break is expected at the end.
+
+    Text may hold any code point that UTF-8 can carry: it is passed on, and `calls` looks closer at
+    what would be stored.
+
+    Raises:
+        NotRelayed: Not one message, or not the same one to every reader.
+    """
+    raw = raw.strip(b" \t\r\n")
+    try:
+        body = decode_object(raw, bytes_max=bytes_max, any_text=True)
+    except MalformedRequest as error:
+        raise NotRelayed(PARSE_ERROR, error.detail, TopLevelId.of(raw)) from None
+    if isinstance(body, list):
+        # A batch: current versions have none, and its parts would escape one by one.
+        raise NotRelayed(INVALID_REQUEST, "batches of messages are not relayed")
+    if not isinstance(body, dict):
+        raise NotRelayed(INVALID_REQUEST, "a message must be an object")
+    return _shaped(raw, body)
+
+
+def encode(body: JsonValue) -> bytes:
+    """A value as one line of JSON, without its line break."""
+    return msgspec.json.encode(body)
+
+
+def error_answer(request_id: RequestId | None, code: int, text: str) -> Message:
+    """The answer that refuses a request. `None`: nobody can say which request it was."""
+    body: Object = {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "error": {"code": code, "message": text},
+    }
+    return made(body, Era.HANDSHAKE)
+
+
+def result_answer(request_id: RequestId, result: Object, era: Era) -> Message:
+    """The answer that carries this result."""
+    return made({"jsonrpc": "2.0", "id": request_id, "result": result}, era)
+
+
+def made(body: Object, era: Era) -> Message:
+    """A message of our own making, as a value and as bytes."""
+    method = body.get("method")
+    return Message(
+        kind=_kind(body),
+        raw=encode(body),
+        body=body,
+        era=era,
+        request_id=_id(body.get("id")),
+        method=method if isinstance(method, str) else None,
+    )
+
+
+def _shaped(raw: bytes, body: Object) -> Message:
+    given = body.get("id")
+    request_id = _id(given)
+    if body.get("jsonrpc") != "2.0":
+        raise NotRelayed(INVALID_REQUEST, "jsonrpc: must be 2.0", request_id)
+    named = [name for name in ("method", "result", "error") if name in body]
+    if len(named) != 1:
+        raise NotRelayed(
+            INVALID_REQUEST, "exactly one of method, result and error is needed", request_id
+        )
+    if "id" in body and request_id is None and not (named == ["error"] and given is None):
+        raise NotRelayed(INVALID_REQUEST, "id: must be a short string or a whole number")
+    method = body.get("method")
+    if named == ["method"] and not (isinstance(method, str) and 0 < len(method) <= METHOD_LEN_MAX):
+        raise NotRelayed(INVALID_REQUEST, "method: must be a short string", request_id)
+    if not isinstance(body.get("params"), dict | None):
+        raise NotRelayed(INVALID_REQUEST, "params: must be an object", request_id)
+    if named != ["method"] and not isinstance(body[named[0]], dict):
+        raise NotRelayed(INVALID_REQUEST, f"{named[0]}: must be an object", request_id)
+    if named == ["result"] and request_id is None:
+        raise NotRelayed(INVALID_REQUEST, "a result needs an id")
+    return Message(
+        kind=_kind(body),
+        raw=raw,
+        body=body,
+        era=_era(body),
+        request_id=request_id,
+        method=method if isinstance(method, str) else None,
+    )
+
+
+def _kind(body: Object) -> Kind:
+    if "method" in body:
+        return Kind.REQUEST if "id" in body else Kind.NOTIFICATION
+    return Kind.RESULT if "result" in body else Kind.ERROR
+
+
+def _era(body: Object) -> Era:
+    """A request says so in `_meta`; a result by its `resultType`. Nothing else has to."""
+    params, result = body.get("params"), body.get("result")
+    if isinstance(params, dict):
+        meta = params.get("_meta")
+        if isinstance(meta, dict) and META_VERSION in meta:
+            return Era.STATELESS
+    if isinstance(result, dict) and "resultType" in result:
+        return Era.STATELESS
+    return Era.HANDSHAKE
+
+
+def _id(given: JsonValue) -> RequestId | None:
+    """A request's id: 1 and "1" are two ids; `true`, 1.5 and null are none."""
+    if isinstance(given, bool):
+        return None
+    if isinstance(given, int) or (isinstance(given, str) and len(given) <= ID_LEN_MAX):
+        return given
+    return None
+
+
+_TOKEN: Final = re.compile(rb'[\\"{}\[\],:]')
+_INT: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,15})\Z")
+_TOKENS_MAX: Final = 200_000
+_HELD_BYTES_MAX: Final = 2 * ID_LEN_MAX
+
+
+class TopLevelId:
+    """Finds the one `"id"` of an object that is too long, or too odd, to be read.
+
+    Fed piece by piece, it keeps a few hundred bytes and looks at a bounded number of tokens. What
+    it finds serves to refuse a request by its id, and for nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+        self._tokens = 0
+        self._held = bytearray()  # the scalar that is being read at depth 1
+        self._key: bytes | None = None
+        self._found: list[bytes] = []
+
+    @classmethod
+    def of(cls, raw: bytes) -> RequestId | None:
+        """The id of a whole message."""
+        finder = cls()
+        finder.feed(raw)
+        return finder.found()
+
+    def feed(self, piece: bytes) -> None:
+        """Look at the next bytes."""
+        at = 0
+        while at < len(piece) and self._tokens <= _TOKENS_MAX:
+            if self._escaped:
+                self._escaped = False
+                self._hold(piece[at : at + 1])
+                at += 1
+                continue
+            token = _TOKEN.search(piece, at)
+            end = len(piece) if token is None else token.start()
+            self._hold(piece[at:end])
+            if token is None:
+                return
+            self._tokens += 1
+            self._see(token[0])
+            at = end + 1
+
+    def found(self) -> RequestId | None:
+        """The id, where exactly one was seen and it is one."""
+        if len(self._found) != 1 or self._tokens > _TOKENS_MAX:
+            return None
+        raw = self._found[0]
+        if _INT.match(raw):
+            return _id(int(raw))
+        try:
+            return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else None
+        except (msgspec.DecodeError, UnicodeError):
+            return None
+
+    def _hold(self, piece: bytes) -> None:
+        if self._depth == 1 and len(self._held) <= _HELD_BYTES_MAX:
+            self._held += piece[: _HELD_BYTES_MAX + 1 - len(self._held)]
+
+    def _see(self, token: bytes) -> None:
+        if self._in_string:
+            self._hold(token)
+            if token == b"\\":
+                self._escaped = True
+            elif token == b'"':
+                self._in_string = False
+        elif token == b'"':
+            self._hold(token)
+            self._in_string = True
+        elif token in b"{[":
+            self._depth += 1
+            self._held.clear()
+        elif token in b"}]":
+            self._end_value()
+            self._depth -= 1
+        elif token == b",":
+            self._end_value()
+        elif token == b":" and self._depth == 1:
+            self._key = bytes(self._held).strip()
+            self._held.clear()
+
+    def _end_value(self) -> None:
+        if self._depth == 1:
+            if self._key == b'"id"' and len(self._held) <= _HELD_BYTES_MAX:
+                self._found.append(bytes(self._held).strip())
+            self._key = None
+        self._held.clear()

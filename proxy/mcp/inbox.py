@@ -1,0 +1,68 @@
+"""What one side has sent and the relay has not dealt with yet: in order, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from proxy.mcp.pending import Arrival
+
+LEN_MAX: Final = 64
+BYTES_MAX: Final = 32 * 1024 * 1024
+
+
+class Inbox:
+    """First in, first out. One reader; any number of writers, each of which may have to wait.
+
+    A message is let in as soon as fewer than `len_max` wait and their bytes are fewer than
+    `bytes_max`, so that one long message always gets in.
+    """
+
+    def __init__(self, len_max: int = LEN_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._len_max = len_max
+        self._bytes_max = bytes_max
+        self._waiting: deque[Arrival] = deque()
+        self._bytes = 0
+        self._arrived = asyncio.Event()
+        # Writers that wait, in the order they came: an arrival may not overtake another.
+        self._entering = asyncio.Lock()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._closed = False
+
+    async def put(self, arrival: Arrival) -> None:
+        """Wait for room, then queue. Nothing is taken in any more once the inbox is closed."""
+        async with self._entering:
+            await self._room.wait()
+            if self._closed:
+                return
+            self._waiting.append(arrival)
+            self._bytes += len(arrival.message.raw)
+            self._measure()
+            self._arrived.set()
+
+    async def take(self) -> Arrival | None:
+        """The next one; None once the inbox is closed and empty."""
+        while not self._waiting:
+            if self._closed:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        arrival = self._waiting.popleft()
+        self._bytes -= len(arrival.message.raw)
+        self._measure()
+        return arrival
+
+    def close(self) -> None:
+        """Take nothing more. What was let in can still be taken."""
+        self._closed = True
+        self._arrived.set()
+        self._room.set()
+
+    def _measure(self) -> None:
+        if self._closed or (len(self._waiting) < self._len_max and self._bytes < self._bytes_max):
+            self._room.set()
+        else:
+            self._room.clear()

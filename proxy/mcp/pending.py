@@ -1,0 +1,95 @@
+"""Requests under way on one connection: who asked, and what an answer would mean."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId
+    from proxy.dialects.mcp.message import Era, Message, RequestId
+
+PENDING_MAX: Final = 4_096
+
+
+class Stage(enum.Enum):
+    """How far a request got."""
+
+    QUEUED = "queued"  # behind others, or waiting for its verdict or for a person
+    SENT = "sent"  # the other side has it
+
+
+class Pending:
+    """One request that has not been answered. Event loop only."""
+
+    def __init__(self, message: Message, via: object) -> None:
+        if message.request_id is None or message.method is None:
+            raise ValueError("only requests wait for an answer")
+        self.request_id: RequestId = message.request_id
+        self.method: str = message.method
+        self.era: Era = message.era
+        self.via = via
+        self.message: Message | None = message
+        self.stage = Stage.QUEUED
+        # Its client took it back: whatever comes for it is for us alone.
+        self.cancelled = asyncio.Event()
+        self.answered = asyncio.Event()
+        # A request of the relay's own: its answer never reaches the other side.
+        self.own: asyncio.Future[Message] | None = None
+        # The admitted items that went with it, to be settled by the answer.
+        self.admitted: tuple[CandidateId, ...] = ()
+        # What the answer has to say besides what the server says: refused items of a batch.
+        self.note: tuple[str, ...] = ()
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A message with its place in the order, and the request that it makes, if it makes one."""
+
+    message: Message
+    via: object
+    pending: Pending | None = None
+
+
+class Table:
+    """The requests of one side, by id: 1 and "1" are two."""
+
+    def __init__(self) -> None:
+        self._pending: dict[RequestId, Pending] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def find(self, request_id: RequestId | None) -> Pending | None:
+        """The request under way with this id."""
+        return None if request_id is None else self._pending.get(request_id)
+
+    def add(self, pending: Pending) -> bool:
+        """Whether it could be added: its id is free, and there is room."""
+        if len(self._pending) >= PENDING_MAX:
+            self._forget_cancelled()
+        if pending.request_id in self._pending or len(self._pending) >= PENDING_MAX:
+            return False
+        self._pending[pending.request_id] = pending
+        return True
+
+    def take(self, request_id: RequestId | None) -> Pending | None:
+        """The request that an answer with this id ends; its id is free again."""
+        if request_id is None:
+            return None
+        pending = self._pending.pop(request_id, None)
+        if pending is not None:
+            pending.answered.set()
+        return pending
+
+    def _forget_cancelled(self) -> None:
+        """What was taken back is mostly never answered: it may not fill the table."""
+        for pending in self.all():
+            if pending.cancelled.is_set() and pending.own is None and not pending.admitted:
+                del self._pending[pending.request_id]
+
+    def all(self) -> tuple[Pending, ...]:
+        """Every request under way, oldest first."""
+        return tuple(self._pending.values())

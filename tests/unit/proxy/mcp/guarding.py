@@ -1,0 +1,143 @@
+"""A guard in memory that keeps the promises of `proxy.guard.Guard`, for tests of relays.
+
+It refuses what holds `EVIL`, holds what holds `ASK`, and admits the rest. What is refused never
+gets a state; what is admitted waits for `settle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from policy.model import CandidateId, ChangeKind
+from policy.verdict import Reason
+from proxy.guard import Forwarded, Judged, PinState, Unsettled
+from storage.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.guard import GuardedCall, Item, PinnedTool, Segment
+
+EVIL = "EVIL"
+ASK = "ASK"
+
+
+class MemoryGuard:
+    def __init__(self) -> None:
+        self.judged: list[GuardedCall] = []
+        self.states: dict[CandidateId, Forwarded | None] = {}  # None: admitted, not settled
+        self.settled: list[tuple[CandidateId, Forwarded]] = []
+        self.segments: list[Segment] = []
+        self.held: dict[CandidateId, Item] = {}
+        self.decisions: dict[CandidateId, Judged] = {}
+        self.withheld: set[str] = set()
+        self.waiting: list[Unsettled] = []
+        self.pins: tuple[PinnedTool, ...] | None = None
+        self.approved = True
+        self.broken = False
+        # Cleared: a verdict waits until it is set.
+        self.may_judge = asyncio.Event()
+        self.may_judge.set()
+        self.judging = asyncio.Event()
+
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        self._check()
+        self.judged.append(call)
+        self.judging.set()
+        await self.may_judge.wait()
+        return tuple(self._verdict(item) for item in call.items)
+
+    async def settle(
+        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+    ) -> None:
+        self._check()
+        for candidate_id, state in settled:
+            self.settled.append((candidate_id, state))
+            self.states[candidate_id] = state
+
+    async def sift(
+        self, principal: Principal, server: str, strings: tuple[str, ...]
+    ) -> tuple[bool, ...]:
+        self._check()
+        return tuple(any(hidden in text for hidden in self.withheld) for text in strings)
+
+    async def saw(self, principal: Principal, segment: Segment) -> None:
+        self._check()
+        self.segments.append(segment)
+
+    async def pin(
+        self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
+    ) -> PinState:
+        self._check()
+        if self.pins is None:
+            self.pins = tools
+        changed = tuple(sorted({tool.name for tool in set(tools) ^ set(self.pins)}))
+        return PinState(approved=not changed and self.approved, changed=changed)
+
+    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+        self._check()
+        given, self.waiting = tuple(self.waiting), []
+        return given
+
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+        self._check()
+        return self.decisions[candidate_id]
+
+    def _check(self) -> None:
+        if self.broken:
+            raise StoreUnavailable("the disk is gone")
+
+    def _verdict(self, item: Item) -> Judged:
+        candidate_id = CandidateId(f"{len(self.states) + len(self.held) + 1:032x}")
+        words = " ".join((*item.pieces, item.key))
+        if EVIL in words:
+            return Judged(
+                decision="reject",
+                candidate_id=candidate_id,
+                memory_class=item.memory_class,
+                observation="not stored: directive_language",
+                reason=Reason.DIRECTIVE_LANGUAGE,
+                step=2,
+            )
+        if ASK in words:
+            self.held[candidate_id] = item
+            judged = Judged(
+                decision="hold",
+                candidate_id=candidate_id,
+                memory_class=item.memory_class,
+                observation="not stored yet: it waits for a person",
+                reason=Reason.CLASS_FLOOR,
+                step=1,
+                confirm_url=f"http://127.0.0.1:7078/confirm/{candidate_id}",
+            )
+            self.decisions[candidate_id] = judged
+            return judged
+        self.states[candidate_id] = None
+        return Judged(
+            decision="admit",
+            candidate_id=candidate_id,
+            memory_class=item.memory_class,
+            observation="",
+        )
+
+    def release(self, candidate_id: CandidateId, tool: str) -> None:
+        """A person said yes to a held item."""
+        item = self.held.pop(candidate_id)
+        self.states[candidate_id] = None
+        self.decisions[candidate_id] = Judged(
+            decision="admit",
+            candidate_id=candidate_id,
+            memory_class=item.memory_class,
+            observation="",
+        )
+        self.waiting.append(
+            Unsettled(
+                candidate_id=candidate_id,
+                tool=tool,
+                change=ChangeKind.CREATE,
+                arguments=item.arguments,
+                pieces=item.pieces,
+                key=item.key,
+                sent=False,
+            )
+        )

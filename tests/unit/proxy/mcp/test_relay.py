@@ -1,0 +1,141 @@
+"""The relay: order, pairing, and what does not go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.proxy.mcp.guarding import MemoryGuard
+from tests.unit.proxy.mcp.wire import cancel, line, relayed, request, result
+
+STATELESS = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+
+
+async def test_bytes_go_on_as_they_came() -> None:
+    odd = b'{ "params": {"z":1.50, "a":"\\u00e9"} ,"method":"x/unknown","jsonrpc":"2.0","id": 7 }'
+    back = b'{"id":7,"result":{"n":1e2,"s":"\\u0041"},"jsonrpc":"2.0"}'
+    async with relayed(MemoryGuard()) as ends:
+        await ends.client(odd)
+        await ends.server_has(1)
+        await ends.server(back)
+        await ends.client_has(1)
+    assert ends.to_server == [odd]
+    assert ends.to_client == [back]
+
+
+async def test_a_message_does_not_hide_in_the_white_space_of_another() -> None:
+    hidden = line(request(9, "tools/call", name="create_entities"))
+    outer = b'{"jsonrpc":"2.0","method":"notifications/x","params":\r' + hidden + b"\r}"
+    # The control: a reader that ends lines at a carriage return sees the call.
+    assert hidden in outer.splitlines()
+    async with relayed(MemoryGuard()) as ends:
+        await ends.client(outer)
+        await ends.server_has(1)
+    assert len(ends.to_server[0].splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]',
+        b'{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/list","result":{}}',
+        b'{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":true,"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}',
+        b'{"jsonrpc":"1.0","id":1,"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":[1]}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"a":"\\ud800"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"a":NaN}}',
+        b"\xff\xfe",
+        b"",
+        b"null",
+    ],
+)
+async def test_what_two_readers_could_read_differently_is_refused(raw: bytes) -> None:
+    async with relayed(MemoryGuard()) as ends:
+        await ends.client(raw)
+        (answer,) = await ends.client_has(1)
+    assert ends.to_server == []
+    assert answer["error"]["code"] in (-32700, -32600)
+    assert ends.relay.counts.refused == 1
+
+
+async def test_ids_of_both_sides_are_two_tables() -> None:
+    async with relayed(MemoryGuard()) as ends:
+        await ends.client(request(1, "resources/list"))
+        await ends.server_has(1)
+        await ends.server(request(1, "roots/list"))
+        await ends.client_has(1)
+        await ends.client(result(1, roots=[]))
+        await ends.server_has(2)
+        await ends.server(result(1, resources=[]))
+        got = await ends.client_has(2)
+    assert got[0]["method"] == "roots/list"
+    assert got[1]["result"] == {"resources": []}
+
+
+async def test_an_id_in_use_is_refused_without_an_answer_under_it() -> None:
+    async with relayed(MemoryGuard()) as ends:
+        await ends.client(request(1, "ping"), request(1, "ping"), request("1", "ping"))
+        (refusal,) = await ends.client_has(1)
+        sent = await ends.server_has(2)
+        await ends.server(result(1))
+        await ends.client_has(2)
+        await ends.client(request(1, "ping"))
+        await ends.server_has(3)
+    assert refusal["id"] is None
+    assert [body["id"] for body in sent] == [1, "1"]
+
+
+async def test_answers_that_nobody_waits_for_end_here() -> None:
+    async with relayed(MemoryGuard()) as ends:
+        await ends.client(request(1, "ping"))
+        await ends.server_has(1)
+        await ends.server(result(2), result("1"), result(1, n=1), result(1, n=2))
+        await ends.server({"jsonrpc": "2.0", "method": "notifications/x"})
+        got = await ends.client_has(2)
+    assert [body.get("result") for body in got] == [{"n": 1}, None]
+    assert ends.relay.counts.orphans == 3
+
+
+async def test_a_late_answer_goes_nowhere() -> None:
+    async with relayed(MemoryGuard()) as ends:
+        await ends.client(request(1, "ping"), cancel(1))
+        await ends.server_has(2)
+        await ends.server(result(1), {"jsonrpc": "2.0", "method": "notifications/x"})
+        (got,) = await ends.client_has(1)
+    assert got["method"] == "notifications/x"
+    assert ends.relay.counts.late == 1
+
+
+async def test_a_thousand_calls_of_both_eras_stay_in_order_and_paired() -> None:
+    def asked(n: int) -> dict[str, Any]:
+        request_id = n // 2 if n % 2 else str(n // 2)
+        return request(request_id, "x/echo", n=n, **(STATELESS if n % 3 else {}))
+
+    async with relayed(MemoryGuard()) as ends:
+        for n in range(1_000):
+            await ends.client(asked(n))
+            if n >= 10:
+                back = asked(n - 10 if n % 5 else n - 9)  # answers out of order
+                await ends.server(result(back["id"], n=back["params"]["n"]))
+        sent = await ends.server_has(1_000)
+        got = await ends.client_has(792)
+    assert [body["params"]["n"] for body in sent] == list(range(1_000))
+    assert all(asked(body["result"]["n"])["id"] == body["id"] for body in got)
+
+
+async def test_a_lost_server_is_said_to_everybody_who_waits() -> None:
+    async with relayed(MemoryGuard()) as ends:
+        await ends.client(request(1, "ping"), request("a", "resources/list"))
+        await ends.server_has(2)
+        await ends.relay.lost()
+        await ends.client(request(2, "ping"))
+        got = await ends.client_has(3)
+    assert [(body["id"], body["error"]["code"]) for body in got] == [
+        (1, -32000),
+        ("a", -32000),
+        (2, -32000),
+    ]
