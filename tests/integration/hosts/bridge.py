@@ -1,0 +1,111 @@
+"""A stdio server made reachable over Streamable HTTP (handshake era), as bridges on npm do it.
+
+One child for each session. For tests of the direct connection: no judgement, no rewriting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+Json = dict[str, Any]
+
+
+class _Child:
+    """One server process. Requests are answered one after the other."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.turn = asyncio.Lock()
+
+    async def send(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.replace(b"\n", b"") + b"\n")
+        await self.process.stdin.drain()
+
+    async def answer(self, request_id: int | str) -> list[bytes]:
+        """Every line up to the answer."""
+        assert self.process.stdout is not None
+        lines: list[bytes] = []
+        async with asyncio.timeout(60):
+            while True:
+                lines.append((await self.process.stdout.readline()).strip())
+                said = msgspec.json.decode(lines[-1], type=Json)
+                if said.get("id") == request_id and "method" not in said:
+                    return lines
+
+
+class Bridge:
+    """The sessions of one command, and what it answered over HTTP."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self.url = ""
+        self._words = words
+        self._children: dict[str, _Child] = {}
+
+    async def post(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        said = msgspec.json.decode(body, type=Json)
+        session = request.headers.get("Mcp-Session-Id", "")
+        if said.get("method") == "initialize":
+            session = secrets.token_hex(8)
+            self._children[session] = _Child(await _start(self._words))
+        child = self._children.get(session)
+        if child is None:
+            return web.Response(status=404)
+        async with child.turn:
+            await child.send(body)
+            if "id" not in said or "method" not in said:
+                return web.Response(status=202)
+            lines = await child.answer(said["id"])
+        events = b"".join(b"event: message\ndata: " + line + b"\n\n" for line in lines)
+        headers = {"Content-Type": "text/event-stream", "Mcp-Session-Id": session}
+        return web.Response(body=events, headers=headers)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        child = self._children.pop(request.headers.get("Mcp-Session-Id", ""), None)
+        if child is not None:
+            await _stop(child)
+        return web.Response(status=200)
+
+    async def close(self) -> None:
+        for child in self._children.values():
+            await _stop(child)
+
+
+async def _start(words: tuple[str, ...]) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, limit=1 << 26)
+
+
+async def _stop(child: _Child) -> None:
+    if child.process.returncode is None:
+        child.process.terminate()
+    await child.process.wait()
+
+
+@asynccontextmanager
+async def bridge(words: tuple[str, ...]) -> AsyncGenerator[str]:
+    """The URL of the command's own Streamable HTTP."""
+    made = Bridge(words)
+    application = web.Application(client_max_size=1 << 26)
+    application.router.add_post("/mcp", made.post)
+    application.router.add_delete("/mcp", made.delete)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}/mcp"
+    finally:
+        await made.close()
+        await runner.cleanup()

@@ -1,0 +1,162 @@
+"""Claude Code and Codex, unmodified, each with a home of its own and a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from tests.integration.clients.environments import node_environment
+from tests.integration.clients.process import run_client
+from tests.integration.hosts.messages_model import MessagesModel
+from tests.integration.hosts.responses_model import ResponsesModel
+from tests.integration.hosts.script import ModelServer, ToolResult, calling, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+CLAUDE_CODE = "2.1.197"
+CODEX = "0.169.0"
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that the host starts."""
+
+    words: tuple[str, ...]
+    environment: dict[str, str] = {}
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that the host calls."""
+
+    url: str
+    headers: dict[str, str] = {}
+
+
+Servers = dict[str, Command | Address]
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt: what the host printed, and what its tools told its model."""
+
+    out: str
+    err: str
+    results: list[ToolResult]
+
+
+class Host(Protocol):
+    """One installation of an MCP host."""
+
+    def model(self) -> ModelServer: ...
+    async def run(
+        self, prompt: str, home: Path, model: str, servers: Servers
+    ) -> tuple[str, str]: ...
+
+
+async def ask(host: Host, home: Path, servers: Servers, *calls: tuple[str, dict[str, Any]]) -> Ran:
+    """Have the host's model make these calls, in one process of the host."""
+    # Each host finds its settings in its home.
+    await asyncio.to_thread((home / ".codex").mkdir, parents=True, exist_ok=True)
+    async with serving(host.model()) as model:
+        out, err = await host.run(calling(*calls), home, model.url, servers)
+        results = model.results()
+    assert "NO TOOL" not in out, out
+    return Ran(out=out, err=err, results=results)
+
+
+class ClaudeCode:
+    """`claude -p`."""
+
+    def model(self) -> MessagesModel:
+        return MessagesModel()
+
+    async def run(self, prompt: str, home: Path, model: str, servers: Servers) -> tuple[str, str]:
+        settings = home / "mcp.json"
+        settings.write_text(json.dumps({"mcpServers": claude_servers(servers)}), encoding="utf-8")
+        allowed = [f"mcp__{name}" for name in servers] + ["ReadMcpResourceTool"]
+        code, out, err = await run_client(
+            _claude(),
+            *("-p", prompt, "--output-format", "json"),
+            *("--mcp-config", settings, "--strict-mcp-config"),
+            *("--allowedTools", ",".join(allowed)),
+            home=home,
+            environment={
+                "ANTHROPIC_BASE_URL": model,
+                "ANTHROPIC_API_KEY": "nothing",
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                "DISABLE_AUTOUPDATER": "1",
+                "ENABLE_TOOL_SEARCH": "false",
+            },
+        )
+        assert code == 0, (out, err[-2_000:])
+        return out, err
+
+
+class Codex:
+    """`codex exec`."""
+
+    def model(self) -> ResponsesModel:
+        return ResponsesModel()
+
+    async def run(self, prompt: str, home: Path, model: str, servers: Servers) -> tuple[str, str]:
+        config = CODEX_MODEL.format(model=model) + codex_servers(servers)
+        (home / ".codex" / "config.toml").write_text(config, encoding="utf-8")
+        environment = node_environment("@openai/codex", CODEX)
+        code, out, err = await run_client(
+            environment / "node_modules" / ".bin" / "codex",
+            *("exec", "--skip-git-repo-check", "--json", prompt),
+            home=home,
+            environment={"SCRIPTED_KEY": "nothing"},
+        )
+        assert code == 0, (out, err[-2_000:])
+        return out, err
+
+
+CODEX_MODEL = """\
+model = "gpt-5"
+model_provider = "scripted"
+[model_providers.scripted]
+name = "scripted"
+base_url = "{model}/v1"
+wire_api = "responses"
+env_key = "SCRIPTED_KEY"
+"""
+
+
+def claude_servers(servers: Mapping[str, Command | Address]) -> dict[str, Any]:
+    """The `mcpServers` of `.mcp.json`."""
+    written: dict[str, Any] = {}
+    for name, server in servers.items():
+        if isinstance(server, Command):
+            command, *args = server.words
+            written[name] = {"command": command, "args": args, "env": server.environment}
+        else:
+            written[name] = {"type": "http", "url": server.url, "headers": server.headers}
+    return written
+
+
+def codex_servers(servers: Mapping[str, Command | Address]) -> str:
+    """The `[mcp_servers]` of `config.toml`. JSON strings and lists are TOML too."""
+    lines: list[str] = []
+    for name, server in servers.items():
+        lines += [f"[mcp_servers.{name}]", 'default_tools_approval_mode = "approve"']
+        if isinstance(server, Command):
+            command, *args = server.words
+            lines += [f"command = {json.dumps(command)}", f"args = {json.dumps(args)}"]
+            table, pairs = "env", server.environment
+        else:
+            lines.append(f"url = {json.dumps(server.url)}")
+            table, pairs = "http_headers", server.headers
+        lines.append(f"[mcp_servers.{name}.{table}]")
+        lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in pairs.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _claude() -> Path:
+    """The program itself: its npm package is a launcher around one file per platform."""
+    environment = node_environment("@anthropic-ai/claude-code", CLAUDE_CODE)
+    folder = environment / "node_modules" / "@anthropic-ai"
+    return next(folder.glob("claude-code-*/claude"))

@@ -1,0 +1,140 @@
+"""A scripted model behind Anthropic's Messages API, streamed, as Claude Code asks for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from tests.integration.hosts.script import Reply, ToolResult, next_move, send_events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+_USAGE = {"input_tokens": 1, "output_tokens": 1}
+
+
+class MessagesModel:
+    """Follows the prompt, and keeps the body of every request."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[Json] = []
+
+    def routes(self, application: web.Application) -> None:
+        application.router.add_post("/v1/messages", self._messages)
+        application.router.add_post("/v1/messages/count_tokens", _count)
+        application.router.add_route("*", "/{path:.*}", _nothing)
+
+    def results(self) -> list[ToolResult]:
+        """What the tools told the model, in order, of the longest conversation."""
+        with_tools = [body for body in self.requests if body.get("tools")]
+        if not with_tools:
+            return []
+        return _results(max(with_tools, key=lambda body: len(body["messages"])))
+
+    def catalogue(self) -> list[str]:
+        """The tools that the model was offered."""
+        return sorted({tool["name"] for body in self.requests for tool in body.get("tools", ())})
+
+    async def _messages(self, request: web.Request) -> web.StreamResponse:
+        body: Json = await request.json()
+        self.requests.append(body)
+        content, stop = _content(body)
+        message: Json = {
+            "id": f"msg_{len(self.requests)}",
+            "type": "message",
+            "role": "assistant",
+            "model": body["model"],
+            "stop_sequence": None,
+            "usage": _USAGE,
+        }
+        if not body.get("stream"):
+            return web.json_response({**message, "content": content, "stop_reason": stop})
+        start: Json = {"message": {**message, "content": [], "stop_reason": None}}
+        return await send_events(request, [("message_start", start), *_streamed(content, stop)])
+
+
+def _content(body: Json) -> tuple[list[Json], str]:
+    """The blocks of the answer and why it stops. Requests without tools are about titles."""
+    offered = {tool["name"] for tool in body.get("tools", ())}
+    if not offered:
+        return [{"type": "text", "text": "A title"}], "end_turn"
+    results = _results(body)
+    move: Reply = next_move(_user_texts(body), results)
+    if move.call is None:
+        return [{"type": "text", "text": move.text}], "end_turn"
+    server, tool = move.call.server, move.call.tool
+    name = f"mcp__{server}__{tool}" if server else tool
+    if name not in offered:
+        text = f"NO TOOL {name} among {sorted(offered)}"
+        return [{"type": "text", "text": text}], "end_turn"
+    given = json.loads(move.arguments)
+    use = {"type": "tool_use", "id": f"toolu_{len(results):024d}", "name": name, "input": given}
+    return [{"type": "text", "text": move.text}, use], "tool_use"
+
+
+def _streamed(content: list[Json], stop: str) -> Iterator[tuple[str, Json]]:
+    for index, block in enumerate(content):
+        if block["type"] == "text":
+            empty: Json = {"type": "text", "text": ""}
+            whole = block["text"]
+            kind, field = "text_delta", "text"
+        else:
+            empty = {**block, "input": {}}
+            whole = json.dumps(block["input"])
+            kind, field = "input_json_delta", "partial_json"
+        yield "content_block_start", {"index": index, "content_block": empty}
+        for at in range(0, len(whole), 40):
+            delta = {"type": kind, field: whole[at : at + 40]}
+            yield "content_block_delta", {"index": index, "delta": delta}
+        yield "content_block_stop", {"index": index}
+    ended = {"stop_reason": stop, "stop_sequence": None}
+    yield "message_delta", {"delta": ended, "usage": {"output_tokens": 1}}
+    yield "message_stop", {}
+
+
+def _blocks(message: Json) -> list[Json]:
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _user_texts(body: Json) -> list[str]:
+    return [
+        block["text"]
+        for message in body["messages"]
+        if message["role"] == "user"
+        for block in _blocks(message)
+        if block["type"] == "text"
+    ]
+
+
+def _results(body: Json) -> list[ToolResult]:
+    blocks = [block for message in body["messages"] for block in _blocks(message)]
+    names = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
+    return [
+        ToolResult(
+            names[block["tool_use_id"]],
+            _text(block.get("content", "")),
+            bool(block.get("is_error")),
+        )
+        for block in blocks
+        if block["type"] == "tool_result"
+    ]
+
+
+def _text(content: str | list[Json]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(block.get("text", json.dumps(block)) for block in content)
+
+
+async def _count(_: web.Request) -> web.Response:
+    return web.json_response({"input_tokens": 1})
+
+
+async def _nothing(_: web.Request) -> web.Response:
+    error = {"type": "not_found_error", "message": "There is nothing here."}
+    return web.json_response({"type": "error", "error": error}, status=404)

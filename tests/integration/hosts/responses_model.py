@@ -1,0 +1,172 @@
+"""A scripted model behind OpenAI's Responses API, streamed, as Codex asks for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from tests.integration.hosts.script import Directive, ToolResult, next_move, send_events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Json = dict[str, Any]
+_USAGE = {
+    "input_tokens": 1,
+    "output_tokens": 1,
+    "total_tokens": 2,
+    "input_tokens_details": {"cached_tokens": 0},
+    "output_tokens_details": {"reasoning_tokens": 0},
+}
+
+
+class ResponsesModel:
+    """Follows the prompt, and keeps the body of every request."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[Json] = []
+
+    def routes(self, application: web.Application) -> None:
+        application.router.add_post("/v1/responses", self._responses)
+        application.router.add_route("*", "/{path:.*}", _nothing)
+
+    def results(self) -> list[ToolResult]:
+        """What the tools told the model, in order, of the longest conversation."""
+        if not self.requests:
+            return []
+        return _results(max(self.requests, key=lambda body: len(body["input"]))["input"])
+
+    def catalogue(self) -> list[str]:
+        """The tools that the model was offered."""
+        offered = [_offered(body.get("tools", ())) for body in self.requests]
+        return sorted({f"{space}/{name}" for names in offered for space, name in names})
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        body: Json = await request.json()
+        self.requests.append(body)
+        item = _next_item(body)
+        whole: Json = {
+            "id": f"resp_{len(self.requests)}",
+            "object": "response",
+            "created_at": 0,
+            "model": body["model"],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": _USAGE,
+            "error": None,
+        }
+        done: Json = {**whole, "status": "completed", "output": [item]}
+        begun: Json = {**whole, "status": "in_progress", "output": []}
+        events: list[tuple[str, Json]] = [
+            ("response.created", {"response": begun}),
+            *_streamed(item),
+            ("response.completed", {"response": done}),
+        ]
+        numbered = [
+            (name, {"sequence_number": at, **data}) for at, (name, data) in enumerate(events)
+        ]
+        return await send_events(request, numbered)
+
+
+def _next_item(body: Json) -> Json:
+    results = _results(body["input"])
+    move = next_move(_user_texts(body["input"]), results)
+    if move.call is None:
+        return _message(move.text)
+    found = _find(move.call, _offered(body.get("tools", ())))
+    if found is None:
+        return _message(f"NO TOOL {move.call.server}/{move.call.tool}")
+    space, name = found
+    item = {
+        "type": "function_call",
+        "id": f"fc_{len(results)}",
+        "call_id": f"call_{len(results):020d}",
+        "name": name,
+        "arguments": move.arguments,
+        "status": "completed",
+    }
+    return {**item, "namespace": space} if space else item
+
+
+def _message(text: str) -> Json:
+    part: Json = {"type": "output_text", "text": text, "annotations": []}
+    return {
+        "type": "message",
+        "id": "msg_1",
+        "status": "completed",
+        "role": "assistant",
+        "content": [part],
+    }
+
+
+def _find(call: Directive, offered: list[tuple[str, str]]) -> tuple[str, str] | None:
+    space = f"mcp__{call.server}" if call.server else ""
+    names = {(space, call.tool), ("", f"{space}__{call.tool}")}
+    return next((one for one in offered if one in names), None)
+
+
+def _offered(tools: list[Json], space: str = "") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for tool in tools:
+        if tool.get("type") == "namespace":
+            found += _offered(tool["tools"], tool["name"])
+        else:
+            found.append((space, str(tool.get("name") or tool.get("type"))))
+    return found
+
+
+def _streamed(item: Json) -> Iterator[tuple[str, Json]]:
+    at = {"output_index": 0, "item_id": item["id"]}
+    if item["type"] == "message":
+        text: str = item["content"][0]["text"]
+        empty: Json = {**item, "content": [], "status": "in_progress"}
+        yield "response.output_item.added", {"output_index": 0, "item": empty}
+        yield "response.output_text.delta", {**at, "content_index": 0, "delta": text}
+        yield "response.output_text.done", {**at, "content_index": 0, "text": text}
+    else:
+        empty = {**item, "arguments": "", "status": "in_progress"}
+        yield "response.output_item.added", {"output_index": 0, "item": empty}
+        whole: str = item["arguments"]
+        for start in range(0, len(whole), 40):
+            delta = {**at, "delta": whole[start : start + 40]}
+            yield "response.function_call_arguments.delta", delta
+        yield "response.function_call_arguments.done", {**at, "arguments": whole}
+    yield "response.output_item.done", {"output_index": 0, "item": item}
+
+
+def _user_texts(items: list[Json]) -> list[str]:
+    return [
+        part["text"]
+        for item in items
+        if item.get("role") == "user"
+        for part in item["content"]
+        if "text" in part
+    ]
+
+
+def _results(items: list[Json]) -> list[ToolResult]:
+    names = {
+        item["call_id"]: f"{item.get('namespace', '')}/{item['name']}"
+        for item in items
+        if item.get("type") == "function_call"
+    }
+    return [
+        ToolResult(names[item["call_id"]], _text(item["output"]), None)
+        for item in items
+        if item.get("type") == "function_call_output"
+    ]
+
+
+def _text(output: str | list[Json]) -> str:
+    if isinstance(output, str):
+        return output
+    return "\n".join(part.get("text", json.dumps(part)) for part in output)
+
+
+async def _nothing(_: web.Request) -> web.Response:
+    error = {"message": "There is nothing here.", "type": "invalid_request_error", "code": None}
+    return web.json_response({"error": error}, status=404)

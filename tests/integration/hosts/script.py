@@ -1,0 +1,113 @@
+"""What a scripted model does: it follows the directives that stand in the person's prompt.
+
+`CALL server/tool {json} ENDCALL` is one tool call; several are made one after the other. `<<memo>>`
+inside the JSON becomes what the last tool result says after `MEMO:`, up to the end of that line: a
+model that obeys what it read. A tool of the host's own is written `/tool`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+_CALL = re.compile(r"CALL (\S*)/(\S+) (\{.*?\}) ENDCALL", re.DOTALL)
+_MEMO = re.compile(r"MEMO: ([^\n\"\\]+)")
+MEMO = "<<memo>>"
+
+
+class Directive(msgspec.Struct, frozen=True):
+    """One call to make."""
+
+    server: str
+    tool: str
+    arguments: str
+
+    def filled(self, result: str) -> str:
+        """The arguments, with what the last result said to keep."""
+        if MEMO not in self.arguments:
+            return self.arguments
+        said = _MEMO.search(result)
+        return self.arguments.replace(MEMO, said[1].strip() if said else "there was no memo")
+
+
+class ToolResult(msgspec.Struct, frozen=True):
+    """What the host showed its model of one call."""
+
+    tool: str
+    text: str
+    is_error: bool | None  # None where the protocol has no such field
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The next move of the model: a call, or its last words."""
+
+    text: str
+    call: Directive | None = None
+    arguments: str = "{}"
+
+
+def calling(*calls: tuple[str, dict[str, Any]]) -> str:
+    """A prompt that has the model make these calls, `server/tool` and arguments each."""
+    return "\n".join(f"CALL {name} {json.dumps(given)} ENDCALL" for name, given in calls)
+
+
+def directives(texts: Iterable[str]) -> tuple[Directive, ...]:
+    found = [_CALL.findall(text) for text in texts]
+    return tuple(Directive(*match) for matches in found for match in matches)
+
+
+def next_move(texts: Iterable[str], results: list[ToolResult]) -> Reply:
+    """What follows after these results."""
+    calls = directives(texts)
+    if len(results) >= len(calls):
+        return Reply(f"FINAL: {len(results)} calls made.")
+    call = calls[len(results)]
+    return Reply("Calling.", call, call.filled(results[-1].text if results else ""))
+
+
+class ModelServer(Protocol):
+    """A wire that a scripted model speaks."""
+
+    url: str
+    requests: list[dict[str, Any]]
+
+    def routes(self, application: web.Application) -> None: ...
+    def results(self) -> list[ToolResult]: ...
+
+
+@asynccontextmanager
+async def serving(model: ModelServer) -> AsyncGenerator[ModelServer]:
+    """The model on a free port; its `url` has no path."""
+    application = web.Application(client_max_size=1 << 26)
+    model.routes(application)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        model.url = f"http://{host}:{port}"
+        yield model
+    finally:
+        await runner.cleanup()
+
+
+async def send_events(
+    request: web.Request, events: Iterable[tuple[str, dict[str, Any]]]
+) -> web.StreamResponse:
+    """Server-sent events, each under its own name."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for name, data in events:
+        body = json.dumps({"type": name, **data})
+        await response.write(f"event: {name}\ndata: {body}\n\n".encode())
+    await response.write_eof()
+    return response
