@@ -31,6 +31,9 @@ class Inbox:
         self._room = asyncio.Event()
         self._room.set()
         self._closed = False
+        self._entered = 0
+        self._dealt_with = 0
+        self._progress = asyncio.Condition()
 
     async def put(self, arrival: Arrival) -> None:
         """Wait for room, then queue. Nothing is taken in any more once the inbox is closed."""
@@ -39,6 +42,7 @@ class Inbox:
             if self._closed:
                 return
             self._waiting.append(arrival)
+            self._entered += 1
             self._bytes += len(arrival.message.raw)
             self._measure()
             self._arrived.set()
@@ -54,6 +58,18 @@ class Inbox:
         self._bytes -= len(arrival.message.raw)
         self._measure()
         return arrival
+
+    async def dealt_with(self) -> None:
+        """The reader is done with what it took last."""
+        async with self._progress:
+            self._dealt_with += 1
+            self._progress.notify_all()
+
+    async def flushed(self) -> None:
+        """Wait until the reader is done with all that is in here now."""
+        entered = self._entered
+        async with self._progress:
+            await self._progress.wait_for(lambda: self._dealt_with >= entered)
 
     def close(self) -> None:
         """Take nothing more. What was let in can still be taken."""

@@ -145,8 +145,23 @@ class Relay:
         """A transport could not hold a message (its length, mostly); say so to whom it concerns."""
         await self._refuse(side, NotRelayed(INVALID_REQUEST, detail, request_id), via)
 
-    async def lost(self) -> None:
-        """The server is gone: every request that waits gets an honest answer."""
+    async def flushed(self, side: Side) -> None:
+        """Wait until all that this side has sent so far has gone on, or ended here.
+
+        Not from within `deliver`: it would wait for itself.
+        """
+        await self._inbox[side].flushed()
+
+    async def lost(self, request_id: RequestId | None = None) -> None:
+        """The server is gone, or with `request_id` only its answer to that request.
+
+        Every request that waits for it gets an honest answer.
+        """
+        if request_id is not None:
+            pending = self._asked[Side.CLIENT].find(request_id)
+            if pending is not None:
+                await self._answer_lost(pending)
+            return
         if self._gone:
             return
         self._gone = True
@@ -216,6 +231,7 @@ class Relay:
                 await self._ask(side, arrival, arrival.pending)
             else:
                 await self._send(_other(side), message, arrival.via)
+            await inbox.dealt_with()
 
     async def _ask(self, side: Side, arrival: Arrival, pending: Pending) -> None:
         if side is Side.CLIENT and self._gone:
@@ -244,7 +260,9 @@ class Relay:
         elif pending.cancelled.is_set():
             self.counts.late += 1
         else:
-            await self._send(_other(side), message, pending.via)
+            # Over HTTP an answer may come on another stream than the one that was asked on.
+            via = pending.via if arrival.via is None else arrival.via
+            await self._send(_other(side), message, via)
 
     async def _answer_lost(self, pending: Pending) -> None:
         if self._asked[Side.CLIENT].take(pending.request_id) is None:
@@ -252,7 +270,7 @@ class Relay:
         if pending.own is not None:
             pending.own.cancel()
         elif not pending.cancelled.is_set():
-            text = "the MCP server behind Mnemogate stopped before it answered"
+            text = "the MCP server behind Mnemogate gave no answer"
             await self._send(
                 Side.CLIENT, error_answer(pending.request_id, SERVER_GONE, text), pending.via
             )

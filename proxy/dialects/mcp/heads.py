@@ -104,9 +104,11 @@ def headers_for(message: Message, given: dict[str, str]) -> dict[str, str]:
         made[NAME] = given[NAME]
     if message.method == "tools/call":
         held = _scalars(message.params.get("arguments"))
-        for header, value in given.items():
-            if header.startswith(PARAM_PREFIX) and decode_value(value) in held:
-                made[header] = value
+        made |= {
+            header: value
+            for header, value in given.items()
+            if header.startswith(PARAM_PREFIX) and decode_value(value) in held
+        }
     return made
 
 
@@ -147,16 +149,15 @@ def _check_params(headers: dict[str, str], message: Message) -> None:
     named = [header for header in headers if header.startswith(PARAM_PREFIX)]
     if not named:
         return
-    held = _scalars(message.params.get("arguments")) if message.method == "tools/call" else set()
+    called = message.method == "tools/call"
+    held = _scalars(message.params.get("arguments") if called else None)
     for header in named:
         if decode_value(headers[header]) not in held:
             raise _mismatch(message, "mcp-param: not a value in the body's arguments")
 
 
 def _names(message: Message) -> tuple[JsonValue, ...]:
-    return tuple(
-        value for key in ("name", "uri") if (value := message.params.get(key)) is not None
-    )
+    return tuple(value for key in ("name", "uri") if (value := message.params.get(key)) is not None)
 
 
 def _scalars(arguments: JsonValue) -> set[str | None]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.mcp.relay import Side
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import cancel, line, relayed, request, result
 
@@ -139,3 +140,28 @@ async def test_a_lost_server_is_said_to_everybody_who_waits() -> None:
         ("a", -32000),
         (2, -32000),
     ]
+
+
+async def test_one_lost_answer_ends_one_request() -> None:
+    async with relayed(MemoryGuard()) as ends:
+        await ends.client(request(1, "tools/list"), request("1", "tools/list"))
+        await ends.server_has(2)
+        await ends.relay.lost("1")
+        await ends.client_has(1)
+        await ends.relay.lost("nobody")
+        await ends.server(result(1, tools=[]), result("1", tools=[]))
+        await ends.relay.flushed(Side.SERVER)
+        got = await ends.client_has(2)
+    assert [answer["id"] for answer in got] == ["1", 1]
+    assert "error" in got[0]
+    assert ends.relay.counts.orphans == 1
+
+
+async def test_an_answer_goes_to_the_stream_it_came_on_and_else_to_the_one_that_asked() -> None:
+    async with relayed(MemoryGuard()) as ends:
+        for number in (1, 2):
+            await ends.relay.from_client(line(request(number, "tools/list")), f"asked {number}")
+        await ends.relay.from_server(line(result(1)), "resumed")
+        await ends.relay.from_server(line(result(2)))
+        await ends.relay.flushed(Side.SERVER)
+    assert ends.vias == ["asked 1", "asked 2", "resumed", "asked 2"]
