@@ -300,7 +300,8 @@ def budgets(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     over_topic = state.topic_writes_count >= limits.topic_writes_max
     if over_rate and limits.over_rate is Answer.REJECT:
         return Objection(Reason.RATE_LIMITED)
-    if over_topic and limits.over_topic is Answer.REJECT:
+    full = state.tenant_full and candidate.change not in _REMOVALS
+    if full or (over_topic and limits.over_topic is Answer.REJECT):
         return Objection(Reason.QUOTA_EXCEEDED)
     if over_rate:
         return Objection(Reason.RATE_LIMITED, holds=True)

@@ -78,6 +78,8 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
     text_bytes: int
     metadata_bytes: int
     topic_writes_count: int = 0
+    # Whether the tenant's share of the store is used up.
+    tenant_full: bool = False
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):

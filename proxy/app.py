@@ -167,7 +167,11 @@ def _open_store(
         dimension=embedder.dimension,
         clock=lambda: composition.clock_ns() // 1_000_000,
         failpoint=composition.failpoint,
-        options=EmbeddedOptions(quota_bytes=settings.quota_bytes, adopts_mode=composition.listen),
+        options=EmbeddedOptions(
+            quota_bytes=settings.quota_bytes,
+            tenant_share=settings.tenant_share,
+            adopts_mode=composition.listen,
+        ),
     )
 
 

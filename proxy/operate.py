@@ -65,6 +65,8 @@ from proxy.upkeep_wire import (
     PolicyReloadView,
     QuarantinedList,
     RetentionView,
+    TenantUsageView,
+    UsageList,
 )
 from storage.interfaces import Anchor
 
@@ -124,6 +126,15 @@ class Operate:
     def status(self) -> StatusView:
         """The store at a glance."""
         return msgspec.convert(msgspec.structs.asdict(self._parts.reader.status()), StatusView)
+
+    def usage(self) -> UsageList:
+        """What each tenant takes of the store."""
+        return UsageList(
+            tenants=tuple(
+                msgspec.convert(msgspec.structs.asdict(one), TenantUsageView)
+                for one in self._parts.reader.usage()
+            )
+        )
 
     async def memories(
         self, tenant: Tenant, user_id: str | None, offset: int, limit: int

@@ -20,6 +20,7 @@ from proxy.observations import observation_for
 from proxy.rules import RulesetRefused
 from storage.errors import (
     OutcomeUnknown,
+    QuotaReached,
     StorageError,
     StoreUnavailable,
     UnknownCandidate,
@@ -65,6 +66,7 @@ _TITLES: Final[dict[int, str]] = {
     500: "Internal Server Error",
     501: "Not Implemented",
     503: "Service Unavailable",
+    507: "Insufficient Storage",
 }
 
 _T = TypeVar("_T")
@@ -127,6 +129,12 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             return refuse(404, "there is no such memory in this tenant")
         case UnknownLeaf():
             return refuse(404, "the log has no leaf of that index")
+        case QuotaReached():
+            return refuse(
+                507,
+                "quota_exceeded: no room is left in the store, or in this tenant's share of it; "
+                "nothing was written. Purge memories, or ask the operator",
+            )
         case StoreUnavailable():
             return refuse(
                 503, "store_unavailable: nothing was written; try again", retry_after_s=RETRY_S

@@ -146,6 +146,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         parse=whole(16 * 1024**2, 1024**5),
     ),
     Setting(
+        name="tenant_share",
+        default=0.5,
+        meaning="Share of that which one tenant may take before its writes are refused; 1: all.",
+        parse=number(0.001, 1),
+    ),
+    Setting(
         name="allowed_hosts",
         default="",
         meaning="Host names besides the loopback ones that a request may be addressed to.",

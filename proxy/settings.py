@@ -89,6 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retention_seconds: float
     embedder: str
     quota_bytes: int
+    tenant_share: float
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
     agent_key: Secret | None

@@ -1,6 +1,7 @@
 """What the operator API says and hears about a sidecar's upkeep, beside `proxy.admin_wire`.
 
 POST /policy/reload              PolicyReloadRequest -> PolicyReloadView
+GET  /usage                                          -> UsageList
 GET  /quarantined?tenant=                            -> QuarantinedList
 POST /memories/{id}/quarantine   QuarantineRequest   -> StandingView
 POST /memories/{id}/parole       QuarantineRequest   -> StandingView
@@ -63,6 +64,20 @@ class StandingView(msgspec.Struct, frozen=True, kw_only=True):
     status: str  # "live" | "quarantined"
     changed: bool
     leaf_index: int | None
+
+
+class TenantUsageView(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tenant takes of the store, and how much it may take."""
+
+    tenant: str
+    bytes_used: int
+    bytes_quota: int
+
+
+class UsageList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every tenant that ever wrote, the largest first."""
+
+    tenants: tuple[TenantUsageView, ...]
 
 
 class QuarantinedList(msgspec.Struct, frozen=True, kw_only=True):

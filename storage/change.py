@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from policy.model import CandidateId, PrincipalId
+    from policy.model import CandidateId, PrincipalId, Tenant
     from storage.audit import Leaf
     from storage.codec import Row, StoreHeader
     from storage.lmdb_store import Draft, View
@@ -96,6 +96,8 @@ class Change:
         # Staged candidates that are done with, and evidence of those to be kept for a person.
         self.finished: list[CandidateId] = []
         self.kept: dict[CandidateId, bytes] = {}
+        # Bytes that each tenant takes more, or less.
+        self.charges: Counter[Tenant] = Counter()
         # How many held candidates of each principal come or go.
         self.held_moves: Counter[PrincipalId] = Counter()
         self._tree = generation.tree.copy()

@@ -204,7 +204,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         status = self._status(kind)
         if vector:
             change.draft.append(VECTORS, ordinal_key(ordinal), vector)
-        change.draft.append(ROWS, ordinal_key(ordinal), encode(row))
+        stored_row = encode(row)
+        change.draft.append(ROWS, ordinal_key(ordinal), stored_row)
+        change.charges[row.tenant] += len(stored_row) + len(vector)
         change.draft.put(IDS, name, encode(IdRecord(ordinal, status)))
         if status is MemoryStatus.LIVE:
             change.live_count += 1
@@ -239,8 +241,12 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         draft, ordinal = self.change.draft, self.known.ordinal
         while ordinal != NO_ORDINAL:
             row = read_row(draft, ordinal)
+            freed = len(draft.get(VECTORS, ordinal_key(ordinal)) or b"")
             if not row.erased:
-                draft.put(ROWS, ordinal_key(ordinal), encode(_contentless(row)))
+                left = encode(_contentless(row))
+                freed += len(encode(row)) - len(left)
+                draft.put(ROWS, ordinal_key(ordinal), left)
+            self.change.charges[row.tenant] -= freed
             draft.delete(VECTORS, ordinal_key(ordinal))
             self.change.erased.append(ordinal)
             ordinal = row.prev_ordinal

@@ -32,6 +32,7 @@ from storage.retaining import Retained
 from storage.segment_files import Identity, SegmentFiles
 from storage.staging import Staging
 from storage.statedir import StateDirectory
+from storage.usage import Usage
 from storage.writer import EmbeddedWriter, WriterOptions
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     quota_bytes: int = 8 * _GIB
     staging_quota_bytes: int = _GIB // 2
+    # How much of the quota one tenant may take; 1 and more: all of it.
+    tenant_share: float = 1.0
     origin: str = "mnemogate"
     segment_len: int = SEGMENT_LEN
     # The directory was put back from a backup on purpose: a new incarnation begins, nonces of the
@@ -237,7 +240,7 @@ class _Assembly:
         staging: Staging,
         generation: Generation,
     ) -> Engine:
-        header = generation.header
+        header, options = generation.header, self._opening.options
         names = KeyedNames(self._secrets.store_key)
         catalogue = Catalogue()
         identity = Identity(
@@ -249,17 +252,19 @@ class _Assembly:
             directory.segments,
             identity,
             self._opening.failpoint,
-            self._opening.options.segment_len,
+            options.segment_len,
         )
         with store.reading() as view:
             catalogue.stamp = header.leaf_count
+            usage = Usage(names, options.quota_bytes, options.tenant_share)
+            usage.load(view, header.dimension)
             derived = derive(view, header.embedder_id, catalogue)
             loaded = load_index(view, files, derived.searchable)
         parts = Parts(
             store=store,
             staging=staging,
             names=names,
-            judge=Judge(self._opening.gate, names, staging, self._opening.failpoint),
+            judge=Judge(self._opening.gate, names, staging, self._opening.failpoint, usage),
             catalogue=catalogue,
             index=loaded.index,
             files=files,

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import lmdb
 import msgspec
 
-from policy.model import ChangeKind
 from storage.cases import Case
 from storage.change import Change
-from storage.errors import OutcomeUnknown, StorageError, StoreCorrupt, StoreUnavailable
+from storage.errors import (
+    OutcomeUnknown,
+    StorageError,
+    StoreCorrupt,
+    StoreUnavailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,11 +44,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# Deletes and purges may use this much more than the quota: a full store must be able to shrink.
-_REMOVAL_ALLOWANCE: Final = 1.1
 _STAGING_RESERVE_BYTES: Final = 16 * 1024 * 1024
 _OBSERVING: Final = "observe mode: nothing is refused"
-_REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,8 +144,9 @@ class Engine:
             outcomes.clear()  # the work is done again when dead readers had filled the map
             room = self.parts.store.quota_bytes - change.draft.bytes_used()
             for item, data in zip(batch, staged, strict=True):
-                if room < 0 and not self._may_overdraw(item, room):
-                    outcomes.append(StoreUnavailable("the store has reached its quota"))
+                refusal = self.parts.judge.usage.no_room(item.candidate, room, change)
+                if refusal is not None:
+                    outcomes.append(refusal)
                     change.finished.append(item.candidate_id)
                     continue
                 case = Case(
@@ -165,10 +167,6 @@ class Engine:
             )
 
         return self.transact(work, confirmed)
-
-    def _may_overdraw(self, item: Submission, room: int) -> bool:
-        removal = item.candidate.change in _REMOVALS
-        return removal and -room < self.parts.store.quota_bytes * (_REMOVAL_ALLOWANCE - 1)
 
     def _recorded(self, view: View, item: Submission, outcome: Outcome | StorageError) -> bool:
         """Whether the store's own record of the nonce tells the same as the outcome."""
@@ -224,6 +222,7 @@ class Engine:
             if change.kept:
                 # Durable in staging first: a hold that outlives a crash needs what it holds.
                 parts.staging.hold(change.kept)
+            parts.judge.usage.record(change)
             after = change.finish(parts.origin, parts.signer)
             used = draft.bytes_used()
             ready = True
@@ -275,6 +274,7 @@ class Engine:
         parts = self.parts
         self.generation = after
         parts.judge.held_by.update(change.held_moves)
+        parts.judge.usage.adopt(change)
         self.destroy(change.finished)
         parts.failpoint("key_destroyed")
         self._erased.extend(change.erased)
@@ -311,7 +311,7 @@ class Engine:
         return self.parts.judge.observing
 
     def busy_s(self) -> float:
-        """For how long the writer has been doing what it is doing; 0 while it waits for work."""
+        """For how long the writer has been at its work; 0 while it waits for any."""
         since = self.busy_since_ns
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 

@@ -11,6 +11,10 @@ class StoreUnavailable(StorageError):
     """The store cannot take this request now (disk, quota, queue, closing); nothing was written."""
 
 
+class QuotaReached(StoreUnavailable):
+    """No room is left in the store, or in the share of it that a tenant may use."""
+
+
 class OutcomeUnknown(StorageError):
     """A commit may or may not be durable, and the store could not be reopened to find out."""
 

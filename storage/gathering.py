@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.interfaces import Submission
     from storage.keys import KeyedNames
     from storage.lmdb_store import View
+    from storage.usage import Usage
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +45,9 @@ class _Target(msgspec.Struct, frozen=True, kw_only=True):
 class Gatherer:
     """Reads what the gate must be told. Writer thread only, except `trust`."""
 
-    def __init__(self, names: KeyedNames) -> None:
+    def __init__(self, names: KeyedNames, usage: Usage) -> None:
         self._names = names
+        self._usage = usage
 
     def nonce_state(
         self, change: Change, case: Case, nonce_key: bytes
@@ -83,7 +85,7 @@ class Gatherer:
             nonce=known.nonce_state,
             token=self._token_state(change, submission),
             shadow=submission.shadow,
-            budget=submission.budget,
+            budget=self._usage.measured(submission.budget, candidate, change),
             drift_alarms=(),
             stored=None if target is None else target.state,
             lineage=self._lineage(change, candidate),

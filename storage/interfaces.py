@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from policy.ruleset import Ruleset
     from policy.trust import TrustState
     from storage.quarantine import Standing
+    from storage.usage import TenantUsage
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,11 +225,7 @@ class MemoryWriter(Protocol):
     async def parole(
         self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
     ) -> Standing:
-        """Show a quarantined memory again, with a leaf; again changes nothing.
-
-        Raises:
-            UnknownMemory: There is none of that id in the tenant, or it was deleted.
-        """
+        """Show a quarantined memory again; like `quarantine` in all else."""
         ...
 
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
@@ -313,6 +310,10 @@ class MemoryReader(Protocol):
 
     def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
         """Every principal with a recorded trust."""
+        ...
+
+    def usage(self) -> tuple[TenantUsage, ...]:
+        """What each tenant takes of the store, the largest first."""
         ...
 
     def status(self) -> StoreStatus:

@@ -30,6 +30,7 @@ from storage.interfaces import Decision, Outcome
 from storage.lmdb_store import HELD, NONCES, TOKENS
 from storage.randomness import random_bytes
 from storage.rows import memory_of
+from storage.usage import VERDICT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from storage.change import Change
     from storage.keys import KeyedNames
     from storage.staging import Staging
+    from storage.usage import Usage
 
 _BUDGETS: Final = 9
 HELD_PER_PRINCIPAL_MAX: Final = 256
@@ -78,7 +80,9 @@ class Judge:
         names: KeyedNames,
         staging: Staging,
         failpoint: Callable[[str], None],
+        usage: Usage,
     ) -> None:
+        self.usage = usage
         self._gate = gate
         self.observing = gate.observing
         self._names = names
@@ -87,7 +91,7 @@ class Judge:
         # How many candidates of each principal wait for a person, as of the last commit.
         self.held_by: Counter[PrincipalId] = Counter()
         self._committer = Committer(names, gate.required, failpoint)
-        self.gatherer = Gatherer(names)
+        self.gatherer = Gatherer(names, usage)
         self.first_outcomes = FirstOutcomes(names, self.gatherer)
 
     def judge(self, change: Change, case: Case, ruleset: Ruleset) -> Outcome:
@@ -303,6 +307,7 @@ class Judge:
     ) -> Outcome:
         """Spend the nonce, end the wait of a held candidate, and say what became of it."""
         submission = docket.case.submission
+        change.charges[submission.candidate.tenant] += VERDICT_BYTES
         if docket.nonce_state in {NonceState.FRESH, NonceState.OWN}:
             binding = self._names.binding(submission.candidate, submission.digest)
             record = NonceRecord(binding, first)

@@ -66,6 +66,10 @@ class KeyedNames:
         """Where the spending of a promotion token is recorded."""
         return self._name(b"token", token_key)
 
+    def tenant(self, tenant: Tenant) -> bytes:
+        """Where a tenant's use of the store is recorded."""
+        return self._name(b"tenant", tenant.encode())
+
     def _principal(self, principal_id: PrincipalId) -> bytes:
         """Where a principal's trust is recorded."""
         return self._name(b"principal", principal_id.encode())

@@ -18,6 +18,7 @@ from storage.codec import decode_anchor, decode_held, decode_key, decode_trust
 from storage.interfaces import HeldCandidate, Page, StoreStatus
 from storage.lmdb_store import ANCHORS, HELD, KEYS, TRUST
 from storage.rows import chain, held_key, history_of, memory_of, read_id, read_row, trust_of
+from storage.usage import TenantUsage
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -253,6 +254,15 @@ class EmbeddedReader:
         return tuple(sorted((record.principal_id, trust_of(record)) for record in found))
 
     # ---- the store itself ----------------------------------------------------------------------
+
+    def usage(self) -> tuple[TenantUsage, ...]:
+        """What each tenant takes of the store, the largest first."""
+        usage = self._engine.parts.judge.usage
+        limit = self._store.quota_bytes if usage.limit_bytes is None else usage.limit_bytes
+        found = sorted(usage.by_tenant().items(), key=lambda one: (-one[1], one[0]))
+        return tuple(
+            TenantUsage(tenant=tenant, bytes_used=used, bytes_quota=limit) for tenant, used in found
+        )
 
     def status(self) -> StoreStatus:
         """A cheap summary."""

@@ -23,7 +23,7 @@ from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import block, inert, iso
-from proxy.upkeep_wire import ObservedList, QuarantinedList
+from proxy.upkeep_wire import ObservedList, QuarantinedList, UsageList
 
 if TYPE_CHECKING:
     import argparse
@@ -290,6 +290,20 @@ def _purge_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+async def _usage(context: Context) -> Exit:
+    async with operator(context) as api:
+        found = await api.get("/usage", UsageList)
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(found)
+        return Exit.OK
+    terminal.table(
+        ("tenant", "bytes", "may take"),
+        [(one.tenant, str(one.bytes_used), str(one.bytes_quota)) for one in found.tenants],
+    )
+    return Exit.OK
+
+
 COMMANDS = (
     Command(
         words=("memory", "list"),
@@ -311,6 +325,9 @@ COMMANDS = (
         summary="erase one memory and its bytes, for good",
         act=_purge,
         arguments=_purge_arguments,
+    ),
+    Command(
+        words=("memory", "usage"), summary="how much of the store each tenant takes", act=_usage
     ),
     Command(words=("check",), summary="walk the whole store for contradictions", act=_check),
 )

@@ -23,6 +23,7 @@ from proxy.upkeep_wire import (
     RetentionRequest,
     RetentionView,
     StandingView,
+    UsageList,
 )
 
 if TYPE_CHECKING:
@@ -115,6 +116,11 @@ def _number(text: str, name: str, high: int) -> int:
 async def _status(operate: Operate, call: Call) -> msgspec.Struct:
     call.query()
     return operate.status()
+
+
+async def _usage(operate: Operate, call: Call) -> msgspec.Struct:
+    call.query()
+    return operate.usage()
 
 
 async def _memories(operate: Operate, call: Call) -> msgspec.Struct:
@@ -263,6 +269,7 @@ ROUTES: Final = tuple(
     Route(method=method, template=template, handler=handler, asks=asks, answers=answers)
     for method, template, handler, asks, answers in (
         ("GET", "/status", _status, None, wire.StatusView),
+        ("GET", "/usage", _usage, None, UsageList),
         ("GET", "/memories", _memories, None, wire.MemoryPage),
         ("GET", "/observed", _observed, None, ObservedList),
         ("GET", "/memories/{}", _memory, None, wire.MemoryView),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from tests.integration.running import AGENT_KEY, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,3 +32,26 @@ async def test_a_flood_is_refused_before_it_leaves_a_leaf(tmp_path: Path) -> Non
         assert status().version == LIMIT
         code, _ = await live.call("POST", "/v1/search", AGENT_KEY, {"query": "bus"})
         assert code == 200, "reads go on"
+
+
+async def test_a_tenant_that_fills_its_share_is_told_and_leaves_room_for_another(
+    tmp_path: Path,
+) -> None:
+    flags = {"quota_bytes": "33554432", "tenant_share": "0.01"}
+    async with running(tmp_path, flags=flags) as live:
+        other = await live.key("scout", tenant="research")
+        answers = [await live.write(AGENT_KEY, {"text": f"{n} " + "x" * 20_000}) for n in range(45)]
+        statuses = [status for status, _ in answers]
+        assert statuses.count(201) == 16
+        refused = next(body for status, body in answers if status == 403)
+        assert refused["reason"] == "quota_exceeded"
+        status, told = answers[-1]
+        assert status == 507
+        assert told["detail"].startswith("quota_exceeded")
+        assert (await live.write(other, {"text": "The bus leaves at nine."}))[0] == 201
+        headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+        url = live.admin_url + "/api/v1/usage"
+        async with live.client.get(url, headers=headers) as answer:
+            tenants = (await answer.json())["tenants"]
+        assert [one["tenant"] for one in tenants] == ["default", "research"]
+        assert tenants[0]["bytes_used"] > tenants[0]["bytes_quota"] == 335_544

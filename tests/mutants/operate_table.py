@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant, at
 
 _QUARANTINE: Final = "storage/quarantine.py"
 _QUARANTINES: Final = "tests/unit/storage/test_quarantine.py"
+_USAGE: Final = "tests/unit/storage/test_usage.py"
 _HIDDEN: Final = at(
     _QUARANTINES, "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again"
 )
@@ -55,5 +56,21 @@ OPERATE: Final = (
                 "test_a_memory_comes_back_although_its_place_in_the_lists_was_given_up",
             ),
         ),
+    ),
+    Mutant(
+        name="a tenant has no share",
+        file="storage/usage.py",
+        old="        return msgspec.structs.replace(budget, tenant_full=True)",
+        new="        return budget  # forgotten",
+        invariant="one tenant cannot take the room of all",
+        tests=(at(_USAGE, "test_one_tenant_fills_its_share_and_another_still_writes"),),
+    ),
+    Mutant(
+        name="refusals of a full tenant go on for ever",
+        file="storage/usage.py",
+        old='        return QuotaReached("the tenant has used up its share of the store")',
+        new="        return None",
+        invariant="refusals end where their leaves would be the flood",
+        tests=(at(_USAGE, "test_one_tenant_fills_its_share_and_another_still_writes"),),
     ),
 )

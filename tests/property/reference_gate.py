@@ -335,6 +335,8 @@ def complain_9(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> list[Com
         complaints.append(Complaint(9, "reject", Reason.OVERSIZE))
     if facts.budget.writes_in_window_count >= limits.writes_per_window_max:
         complaints.append(Complaint(9, limits.over_rate.value, Reason.RATE_LIMITED))
+    if facts.budget.tenant_full and candidate.change.value not in {"delete", "purge"}:
+        complaints.append(Complaint(9, "reject", Reason.QUOTA_EXCEEDED))
     if facts.budget.topic_writes_count >= limits.topic_writes_max:
         complaints.append(Complaint(9, limits.over_topic.value, Reason.QUOTA_EXCEEDED))
     return complaints
