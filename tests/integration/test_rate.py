@@ -40,7 +40,7 @@ async def test_a_tenant_that_fills_its_share_is_told_and_leaves_room_for_another
     flags = {"quota_bytes": "33554432", "tenant_share": "0.01"}
     async with running(tmp_path, flags=flags) as live:
         other = await live.key("scout", tenant="research")
-        answers = [await live.write(AGENT_KEY, {"text": f"{n} " + "x" * 20_000}) for n in range(45)]
+        answers = [await live.write(AGENT_KEY, {"text": f"{n} " + "x" * 20_000}) for n in range(60)]
         statuses = [status for status, _ in answers]
         assert statuses.count(201) == 15
         refused = next(body for status, body in answers if status == 403)
