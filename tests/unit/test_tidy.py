@@ -67,6 +67,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/fronts/admin.py": "tests/integration/test_http_admin.py",
     "proxy/fronts/memory.py": "tests/integration/test_http_front.py",
     "proxy/fronts/operator_routes.py": "tests/integration/test_http_admin.py",
+    "proxy/mcp/lines.py": "tests/unit/proxy/fronts/test_mcp_stdio.py",
     "proxy/mcp/inbox.py": "tests/unit/proxy/mcp/test_relay.py",
     "proxy/mcp/pending.py": "tests/unit/proxy/mcp/test_relay.py",
     "proxy/observing.py": "tests/integration/test_observe.py",

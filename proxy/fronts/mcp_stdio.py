@@ -1,0 +1,261 @@
+"""The stdio wrapper: our stdin and stdout are the client's, the child's are the server's.
+
+The child has the client's environment, working directory and stderr, gets its signals, and its end
+is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import stat
+import subprocess
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import IO, TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from proxy.mcp.lines import Lines, TooLong
+from proxy.mcp.relay import Side
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from proxy.dialects.mcp.message import Message
+    from proxy.mcp.relay import Deliver, Relay
+
+_LOG: Final = logging.getLogger("mnemogate.mcp")
+_PIECE_BYTES: Final = 64 * 1024
+# What a process that is gone may have left with a child of its own that keeps the pipe open.
+_LAST_WORDS_S: Final = 1.0
+PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Source(Protocol):
+    """Where pieces of a byte stream come from."""
+
+    async def read(self, n: int, /) -> bytes:
+        """Up to `n` bytes; none at the end."""
+        ...
+
+
+class Sink(Protocol):
+    """Where bytes go."""
+
+    def write(self, data: bytes, /) -> None:
+        """Take these, whole."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until there is room for more. Raises `ConnectionError` where nobody reads."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more comes; what was taken is still written."""
+        ...
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's command line and environment."""
+
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+class StdioFront:
+    """Runs one server behind one relay, between two open files."""
+
+    def __init__(self, command: Command, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self._command = command
+        self._stdin = stdin
+        self._stdout = stdout
+
+    async def serve(
+        self, open_relay: Callable[[Deliver], AbstractAsyncContextManager[Relay]]
+    ) -> int:
+        """Relay until the server has ended; what it returned, negative for a signal.
+
+        Raises:
+            OSError: The command cannot be started.
+        """
+        child = _started(self._command)
+        if child.stdin is None or child.stdout is None:
+            raise OSError("the server has no pipes")
+        async with AsyncExitStack() as stack:
+            stack.callback(_end, child)
+            stack.enter_context(_signals(child))
+            source = await stack.enter_async_context(_source(self._stdin))
+            sink = await stack.enter_async_context(_sink(self._stdout))
+            child_source = await stack.enter_async_context(_source(child.stdout))
+            child_sink = await stack.enter_async_context(_sink(child.stdin))
+            pipes = _Pipes(sink, child_sink)
+            relay = await stack.enter_async_context(open_relay(pipes.deliver))
+            async with asyncio.TaskGroup() as group:
+                up = group.create_task(_up(source, relay, child_sink))
+                down = group.create_task(_down(child_source, relay))
+                await _ended(child)
+                await asyncio.wait([down], timeout=_LAST_WORDS_S)
+                up.cancel()
+                down.cancel()
+            await relay.lost()
+        return child.wait()
+
+
+def _started(command: Command) -> subprocess.Popen[bytes]:
+    # Not asyncio's: it takes a process for running as long as somebody has its pipes open.
+    return subprocess.Popen(  # noqa: S603 - the very command that the operator wrapped
+        command.words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env=command.environment,
+    )
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Leave no process behind, and no open file; in good order there is nothing left to do."""
+    if child.poll() is None:
+        child.kill()
+    child.wait()
+    for file in (child.stdin, child.stdout):
+        if file is not None:
+            file.close()
+
+
+async def _ended(child: subprocess.Popen[bytes]) -> None:
+    """Wait for the process itself. Children of its own may live on with its pipes."""
+    handle = os.pidfd_open(child.pid)
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    try:
+        loop.add_reader(handle, over.set)
+        await over.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+class _Pipes:
+    """Delivers to both ends. A message is written whole; one for an end that is gone is dropped."""
+
+    def __init__(self, client: Sink, server: Sink) -> None:
+        self._sinks = {Side.CLIENT: client, Side.SERVER: server}
+
+    async def deliver(self, side: Side, raw: bytes, _message: Message, _via: object, /) -> None:
+        """One line to one end."""
+        sink = self._sinks[side]
+        try:
+            sink.write(raw + b"\n")
+            await sink.drain()
+        except OSError as error:
+            _LOG.info("peer gone", extra={"side": side.value, "error_type": type(error).__name__})
+
+
+async def _up(source: Source, relay: Relay, stdin: Sink) -> None:
+    """Client to relay. Its end is the server's, once everything before it was passed on."""
+    await _lines(source, relay, Side.CLIENT)
+    await relay.flushed(Side.CLIENT)
+    stdin.close()
+
+
+async def _down(stdout: Source, relay: Relay) -> None:
+    """Server to relay. After its last word nobody has to wait for another."""
+    await _lines(stdout, relay, Side.SERVER)
+    await relay.flushed(Side.SERVER)
+    await relay.lost()
+
+
+async def _lines(source: Source, relay: Relay, side: Side) -> None:
+    take = relay.from_client if side is Side.CLIENT else relay.from_server
+    lines = Lines()
+    while True:
+        piece = await source.read(_PIECE_BYTES)
+        for line in lines.feed(piece) if piece else lines.end():
+            if isinstance(line, TooLong):
+                await relay.refused(side, line.request_id, "message: too long")
+            else:
+                await take(line)
+        if not piece:
+            return
+
+
+class _signals:  # noqa: N801 - used as a function, like a context manager of contextlib
+    """While open, what ends or reloads us is passed on to the server; its end will be ours."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> None:
+        for number in PASSED_ON:
+            self._loop.add_signal_handler(number, self._pass_on, number)
+
+    def __exit__(self, *_: object) -> None:
+        for number in PASSED_ON:
+            self._loop.remove_signal_handler(number)
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        self._child.send_signal(number)  # asks first whether it is still there
+
+
+@asynccontextmanager
+async def _source(file: IO[bytes]) -> AsyncGenerator[Source]:
+    if _is_file(file):
+        yield _FileSource(file)
+        return
+    reader = asyncio.StreamReader(limit=_PIECE_BYTES)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    try:
+        yield reader
+    finally:
+        transport.close()
+
+
+@asynccontextmanager
+async def _sink(file: IO[bytes]) -> AsyncGenerator[Sink]:
+    if _is_file(file):
+        yield _FileSink(file)
+        return
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, file)
+    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    try:
+        yield writer
+    finally:
+        # What is still buffered is flushed; a client that does not read has no claim to it.
+        writer.close()
+
+
+def _is_file(file: IO[bytes]) -> bool:
+    """Whether it is a plain file: those are always ready, and no event loop waits for them."""
+    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+
+
+class _FileSource:
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    async def read(self, n: int, /) -> bytes:
+        """Up to `n` bytes."""
+        return os.read(self._file.fileno(), n)
+
+
+class _FileSink:
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, data: bytes, /) -> None:
+        """Write them all."""
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._file.fileno(), left) :]
+
+    async def drain(self) -> None:
+        """A file has always room, or fails."""
+
+    def close(self) -> None:
+        """Whoever opened it closes it."""

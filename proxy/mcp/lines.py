@@ -1,0 +1,66 @@
+"""A byte stream as lines of bounded length, however it is cut into pieces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proxy.dialects.mcp.message import LINE_BYTES_MAX, RequestId, TopLevelId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class TooLong(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that nobody holds any more, and the id that it had, where that could be told."""
+
+    request_id: RequestId | None
+
+
+class Lines:
+    """Splits at line feeds, and nowhere else. Keeps at most one line, and of a longer one nothing.
+
+    A carriage return before the line feed is part of the line: to JSON it is white space.
+    """
+
+    def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._held = bytearray()
+        self._finder: TopLevelId | None = None
+
+    def feed(self, piece: bytes) -> Iterator[bytes | TooLong]:
+        """The lines that end in this piece. Blank ones are left out."""
+        at = 0
+        while (end := piece.find(b"\n", at)) >= 0:
+            self._hold(piece[at:end])
+            at = end + 1
+            line = self._line()
+            if line is not None:
+                yield line
+        self._hold(piece[at:])
+
+    def end(self) -> Iterator[bytes | TooLong]:
+        """What stood behind the last line feed: a last line without one counts as well."""
+        line = self._line()
+        if line is not None:
+            yield line
+
+    def _hold(self, piece: bytes) -> None:
+        if self._finder is None and len(self._held) + len(piece) <= self._bytes_max:
+            self._held += piece
+            return
+        if self._finder is None:
+            self._finder = TopLevelId()
+            self._finder.feed(bytes(self._held))
+            self._held = bytearray()
+        self._finder.feed(piece)
+
+    def _line(self) -> bytes | TooLong | None:
+        if self._finder is not None:
+            found = TooLong(request_id=self._finder.found())
+            self._finder = None
+            return found
+        line = bytes(self._held)
+        self._held = bytearray()
+        return None if line.isspace() or not line else line
