@@ -21,9 +21,9 @@ from proxy.strict_json import check_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aiohttp.web_request import BaseRequest
     from multidict import CIMultiDictProxy
 
+    from proxy.received import Received
     from proxy.settings import Limits
 
 TARGET_LEN_MAX: Final = 4_096
@@ -88,7 +88,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
             raise MalformedRequest("origin: pages may not send requests here", status=403)
 
 
-def head_of(request: BaseRequest) -> HttpRequest:
+def head_of(request: Received) -> HttpRequest:
     """Method, path, query and headers of a request, its body still unread.
 
     Raises:
@@ -102,7 +102,7 @@ def head_of(request: BaseRequest) -> HttpRequest:
 
 
 async def body_of(
-    request: BaseRequest, head: HttpRequest, limits: Limits, continue_: Callable[[], None]
+    request: Received, head: HttpRequest, limits: Limits, continue_: Callable[[], None]
 ) -> bytes:
     """The whole body, within size and time.
 
@@ -135,7 +135,7 @@ async def body_of(
     return bytes(received)
 
 
-def _whole(request: BaseRequest, limits: Limits) -> bytes:
+def _whole(request: Received, limits: Limits) -> bytes:
     try:
         received = request.content.read_nowait()
     except (web.RequestPayloadError, HttpProcessingError, ConnectionError):

@@ -2,43 +2,64 @@
 
 aiohttp keeps a connection whose headers never end open for as long as its keep-alive time, answers
 a broken request line by quoting it, and waits without end for a peer that does not read. The
-subclass here puts a deadline or a fixed text around each.
+subclass here puts a deadline or a fixed text around each, and answers the requests of a connection
+one after the other with as little around each as can be.
 """
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, Final
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
+from policy.verdict import InvariantBroken
 from proxy.exchange import Departure
+from proxy.received import Received, writer_of
 from proxy.responses import PROBLEM_TYPE
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from aiohttp.streams import StreamReader
     from aiohttp.web_request import BaseRequest
-    from aiohttp.web_response import StreamResponse
 
     from proxy.auth import Peer
     from proxy.settings import Limits
 
-_LOG: Final = logging.getLogger("mnemogate.http")
+    # Answers one request: the bytes to send, b"" where they were sent already, and whether the
+    # connection is kept behind it. None: it failed.
+    Answers = Callable[[Received], Awaitable[tuple[bytes, bool] | None]]
+
 HEADER_LINE_BYTES_MAX: Final = 8_190
 HEADERS_MAX: Final = 64
 LINGER_S: Final = 1.0
 
-_MALFORMED: Final = (
+
+def _fixed(status: str, body: bytes) -> bytes:
+    """A whole answer that ends the connection.
+
+    aiohttp's own would quote the request, and name every version to whoever sends a broken line.
+    """
+    head = (
+        f"HTTP/1.0 {status}\r\nContent-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(body)}\r\n"
+        "Server: mnemogate\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+_MALFORMED: Final = _fixed(
+    "400 Bad Request",
     b'{"type":"urn:mnemogate:problem:bad_request","title":"Bad Request","status":400,'
-    b'"detail":"not a well-formed HTTP/1.1 request"}'
+    b'"detail":"not a well-formed HTTP/1.1 request"}',
 )
-_INTERNAL: Final = (
+_INTERNAL: Final = _fixed(
+    "500 Internal Server Error",
     b'{"type":"urn:mnemogate:problem:internal_server_error","title":"Internal Server Error",'
-    b'"status":500,"detail":"cannot_decide: an internal failure; nothing was admitted"}'
+    b'"status":500,"detail":"cannot_decide: an internal failure; nothing was admitted"}',
 )
 _LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _FULL: Final = (
@@ -62,7 +83,6 @@ class GuardedConnection(RequestHandler):
             server,
             loop=loop,
             access_log=None,  # type: ignore[arg-type]  # None turns it off; aiohttp types it not
-            logger=_LOG,
             auto_decompress=False,
             keepalive_timeout=limits.idle_seconds,
             max_line_size=HEADER_LINE_BYTES_MAX,
@@ -80,6 +100,8 @@ class GuardedConnection(RequestHandler):
         # Runs while an answer waits for its peer to read; no answer that is read costs a timer.
         self._unread: asyncio.TimerHandle | None = None
         self._newest: StreamReader | None = None
+        # The body of the request that is being answered, where it did not come with its head.
+        self._arriving: StreamReader | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the clock, or turn the peer away."""
@@ -97,6 +119,8 @@ class GuardedConnection(RequestHandler):
         self._stop_clock()
         self._heed()
         self.departure.happen()
+        if self._arriving is not None:
+            self._arriving.set_exception(ConnectionResetError("the peer went"))
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -121,32 +145,92 @@ class GuardedConnection(RequestHandler):
         self._heed()
         super().resume_writing()
 
-    def handle_error(
-        self,
-        request: BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> StreamResponse:
-        """A fixed text: the parser's own message quotes the request."""
-        del message
-        if exc is not None and status >= 500:  # noqa: PLR2004 - ours, not the peer's
-            _LOG.error("connection failed", extra={"error_type": type(exc).__name__})
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer is under way already")
-        body = _MALFORMED if status < 500 else _INTERNAL  # noqa: PLR2004
-        # aiohttp's own Server header tells every version to whoever sends one broken line.
-        response = web.Response(
-            status=status, body=body, content_type=PROBLEM_TYPE, headers={"Server": "mnemogate"}
-        )
-        response.force_close()
-        return response
+    async def start(self) -> None:
+        """Answer the requests of this connection, in their order, until it ends.
 
-    def log_exception(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as overridden
-        """The type alone: a traceback would carry what the peer sent into the log."""
-        del args
-        error = kwargs.get("exc_info")
-        _LOG.error("connection failed", extra={"error_type": type(error).__name__})
+        In the place of aiohttp's own, and under its rules: one task for the connection, which
+        `shutdown` waits for and then cancels.
+        """
+        try:
+            while not self._force_close and await self._next():
+                pass
+        finally:
+            if not self._force_close:
+                self._task_handler = None
+                if self.transport is not None:
+                    self.transport.close()
+
+    async def _next(self) -> bool:
+        """Answer the next request; False where the connection ends behind it."""
+        if not self._messages:
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        message, content = self._messages.popleft()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+        if not isinstance(message, RawRequestMessage):
+            self._say(_MALFORMED)
+            return False
+        self._request_in_progress = True
+        try:
+            stays = await self._converse(Received(message, content, self))
+        finally:
+            self._arriving = None
+            self._request_in_progress = False
+            if self._handler_waiter is not None:
+                self._handler_waiter.set_result(None)
+        if not stays or self._close:
+            return False
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(
+                self._next_keepalive_close_time, self._process_keepalive
+            )
+        return True
+
+    async def _converse(self, received: Received) -> bool:
+        content = received.content
+        if not content.is_eof():
+            self._arriving = content
+        answer = await self._server.answers(received)
+        if answer is None:
+            self._say(_INTERNAL)
+            return False
+        data, stays = answer
+        if data:
+            self._say(data)
+        if self._paused:
+            try:
+                await self._drain_helper()
+            except ConnectionError:
+                return False
+        if not content.is_eof():
+            await self._let_it_end(content)
+            return False
+        return stays
+
+    async def _let_it_end(self, content: StreamReader) -> None:
+        """Read past a body that nobody wants: closed at once, the answer before it may be lost."""
+        with contextlib.suppress(TimeoutError, web.RequestPayloadError, ConnectionError):
+            async with asyncio.timeout(LINGER_S):
+                while not content.is_eof():
+                    await content.readany()
+
+    def request_of(self, message: RawRequestMessage, content: StreamReader) -> BaseRequest:
+        """A request as aiohttp makes it, for an answer that comes in pieces.
+
+        Raises:
+            ConnectionError: The peer is gone.
+        """
+        factory, task = self._request_factory, self._task_handler
+        if factory is None or task is None:
+            raise ConnectionResetError("the peer went")
+        return factory(message, content, self, writer_of(self, self._loop), task)
 
     def _start_clock(self) -> None:
         if self._deadline is None:
@@ -169,7 +253,7 @@ class GuardedConnection(RequestHandler):
 
     def _late(self) -> None:
         self._deadline = None
-        if self._current_request is not None or self._messages:
+        if self._request_in_progress or self._messages:
             # An answer is under way: it may not be torn, so close behind it.
             self.close()
             return
@@ -186,15 +270,20 @@ class GuardedServer(web.Server):
 
     def __init__(
         self,
-        handler: Any,  # noqa: ANN401 - aiohttp keeps the handler's type to itself
+        answers: Answers,
         *,
         limits: Limits,
         welcome: Callable[[asyncio.BaseTransport], bool],
     ) -> None:
-        super().__init__(handler)
+        super().__init__(_never)
+        self.answers = answers
         self._guard = limits
         self._may_enter = welcome
 
     def __call__(self) -> RequestHandler:
         """The protocol of one new connection."""
         return GuardedConnection(self, loop=self._loop, limits=self._guard, welcome=self._may_enter)
+
+
+async def _never(request: BaseRequest) -> web.StreamResponse:
+    raise InvariantBroken(f"aiohttp handled a {type(request).__name__} by itself")

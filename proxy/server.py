@@ -14,9 +14,9 @@ from aiohttp import web
 
 from proxy.auth import Peer
 from proxy.dialects.operation import Answering, HttpReply, HttpRequest, MalformedRequest
-from proxy.exchange import REFUSED_ROUTE, Answered, Departure, Front, Incoming
+from proxy.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Pieces
 from proxy.intake import HostRules, body_of, head_of
-from proxy.limits import GuardedConnection, GuardedServer
+from proxy.limits import GuardedServer
 from proxy.responses import Failure, attempt, problem, refuse
 from proxy.settings import Address, Tls
 from proxy.streaming import Streams
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from aiohttp.web_request import BaseRequest
-
+    from proxy.received import Received
     from proxy.settings import Limits
     from proxy.surroundings import Surroundings
 
@@ -177,11 +176,15 @@ class Listener:
         return self._in_flight
 
     def _guarded(self, welcome: Callable[[asyncio.BaseTransport], bool]) -> GuardedServer:
-        guard = GuardedServer(self._handle, limits=self._limits, welcome=welcome)
+        guard = GuardedServer(self._answers, limits=self._limits, welcome=welcome)
         self._guards.append(guard)
         return guard
 
-    async def _handle(self, request: BaseRequest) -> web.StreamResponse:
+    async def _answers(self, request: Received) -> tuple[bytes, bool] | None:
+        done = await attempt(self._counted(request), self._halt)
+        return None if isinstance(done, Failure) else done
+
+    async def _counted(self, request: Received) -> tuple[bytes, bool]:
         """Answer one request; it is in flight until the last byte of its answer is written."""
         self._in_flight += 1
         try:
@@ -189,7 +192,7 @@ class Listener:
         finally:
             self._in_flight -= 1
 
-    async def _served(self, request: BaseRequest) -> web.StreamResponse:
+    async def _served(self, request: Received) -> tuple[bytes, bool]:
         started_ns = self._out.clock_ns()
         trace = self._trace(request)
         answering = Answering(
@@ -216,17 +219,36 @@ class Listener:
             )
         )
         headers = _headers(answered.reply, trace, answering, self._headers)
-        response = _response(answered, headers)
-        if answered.route == REFUSED_ROUTE or not request.content.is_eof():
-            # After a request that could not be read in one way only, or whose body was left, what
-            # follows on the connection must not be read as the next one.
+        # After a request that could not be read in one way only, or whose body was left, what
+        # follows on the connection must not be read as the next one.
+        certain = answered.route != REFUSED_ROUTE and request.content.is_eof()
+        stays = certain and request.stays
+        if answered.pieces is None:
+            return request.rendered(answered.reply, headers, stays=stays), stays
+        await self._send_pieces(request, answered.reply, headers, answered.pieces, stays=stays)
+        return b"", stays
+
+    async def _send_pieces(
+        self,
+        request: Received,
+        reply: HttpReply,
+        headers: dict[str, str],
+        pieces: Pieces,
+        *,
+        stays: bool,
+    ) -> None:
+        response = web.StreamResponse(status=reply.status, reason=reply.phrase, headers=headers)
+        if not stays:
             response.force_close()
-        if answered.pieces is not None:
-            await self._streams.send(request, response, answered.pieces, _gone(request))
-        return response
+        try:
+            known = request.in_pieces()
+        except ConnectionError:
+            await attempt(pieces.aclose(), self._halt)
+            return
+        await self._streams.send(known, response, pieces, request.connection.departure)
 
     async def _answer(
-        self, request: BaseRequest, trace: TraceContext, answering: Answering
+        self, request: Received, trace: TraceContext, answering: Answering
     ) -> Answered:
         head = await attempt(self._checked(request), self._halt)
         if isinstance(head, Failure):
@@ -241,16 +263,16 @@ class Listener:
             trace=trace,
             answering=answering,
             read_body=lambda: body_of(request, head, self._limits, lambda: _say_continue(request)),
-            gone=_gone(request),
+            gone=request.connection.departure,
         )
         return await self._front.answer(incoming)
 
-    async def _checked(self, request: BaseRequest) -> HttpRequest:
+    async def _checked(self, request: Received) -> HttpRequest:
         head = head_of(request)
         self._rules.check(head.headers)
         return head
 
-    def _trace(self, request: BaseRequest) -> TraceContext:
+    def _trace(self, request: Received) -> TraceContext:
         if "traceparent" not in request.headers:
             return propagation.start_hex(self._out.random_hex)
         return propagation.accept(
@@ -259,25 +281,18 @@ class Listener:
             lambda count: bytes.fromhex(self._out.random_hex(count)),
         )
 
-    def _request_id(self, request: BaseRequest) -> str:
+    def _request_id(self, request: Received) -> str:
         """The peer's id where it can spell nothing but hex digits, else one of ours."""
         given = request.headers.get("X-Request-ID", "")
         return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
 
 
-def _peer(request: BaseRequest) -> Peer:
+def _peer(request: Received) -> Peer:
     """The other end of the request's connection, asked for once per connection."""
-    connection = request.protocol
-    if not isinstance(connection, GuardedConnection):
-        return peer_of(request.transport)
+    connection = request.connection
     if connection.peer is None and request.transport is not None:
         connection.peer = peer_of(request.transport)
     return connection.peer or peer_of(None)
-
-
-def _gone(request: BaseRequest) -> Departure:
-    connection = request.protocol
-    return connection.departure if isinstance(connection, GuardedConnection) else Departure()
 
 
 def _headers(
@@ -299,14 +314,7 @@ def _headers(
     }
 
 
-def _response(answered: Answered, headers: dict[str, str]) -> web.StreamResponse:
-    reply = answered.reply
-    if answered.pieces is not None:
-        return web.StreamResponse(status=reply.status, reason=reply.phrase, headers=headers)
-    return web.Response(status=reply.status, body=reply.body, reason=reply.phrase, headers=headers)
-
-
-def _say_continue(request: BaseRequest) -> None:
+def _say_continue(request: Received) -> None:
     if request.transport is None:
         raise MalformedRequest("body: the connection is gone", status=400)
     request.transport.write(_CONTINUE)

@@ -15,7 +15,7 @@ from proxy.dialects.operation import HttpRequest, MalformedRequest
 from proxy.intake import METHODS, head_of
 
 if TYPE_CHECKING:
-    from aiohttp.web_request import BaseRequest
+    from proxy.received import Received
 
 
 class SentHead(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ def taken(method: str, raw_path: str, headers: CIMultiDict[str]) -> HttpRequest:
         MalformedRequest: It refuses it.
     """
     sent = SentHead(method, raw_path, CIMultiDictProxy(headers))
-    return head_of(cast("BaseRequest", sent))
+    return head_of(cast("Received", sent))
 
 
 def written_down(data: bytes) -> HttpRequest | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Any
 
 from proxy.limits import GuardedServer
 from proxy.settings import Limits
+
+if TYPE_CHECKING:
+    from proxy.received import Received
 
 LIMITS = Limits(
     body_bytes_max=1_024,
@@ -40,8 +41,8 @@ class Transport(asyncio.Transport):
         return default
 
 
-async def _nothing(_request: web.BaseRequest) -> web.StreamResponse:
-    return web.Response()
+async def _nothing(_request: Received) -> tuple[bytes, bool]:
+    return b"", True
 
 
 async def test_a_peer_that_does_not_read_is_cut_off_and_one_that_reads_again_is_not() -> None:
