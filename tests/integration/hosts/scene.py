@@ -75,6 +75,10 @@ class Scene:
             Said(inwards=line[:1] == b">", line=line[2:]) for line in path.read_bytes().splitlines()
         ]
 
+    def complaints(self, name: str) -> bytes:
+        """What the recorded command said on standard error."""
+        return (self.recordings / f"{name}.err").read_bytes()
+
     def remembered(self) -> list[Json]:
         """The lines of the memory server's own file."""
         if not self.memory_file.exists():

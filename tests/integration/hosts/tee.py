@@ -1,7 +1,7 @@
 """Stands on a pipe: `tee.py FILE COMMAND ...` runs the command and keeps what both sides say.
 
-Each line of the file is the direction (`>` to the command, `<` from it) and the raw line. Standard
-library only. The command's exit code is relayed; its standard error is not touched.
+Each line of the file is the direction (`>` to the command, `<` from it) and the raw line; FILE.err
+is what the command says on standard error. Standard library only. Its exit code is relayed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ def _pass_on(source: IO[bytes], target: IO[bytes], mark: bytes, kept: IO[bytes])
 
 
 def main() -> int:
+    pipe = subprocess.PIPE
     with (
         Path(sys.argv[1]).open("ab") as kept,
-        subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child,
+        Path(sys.argv[1] + ".err").open("ab") as errors,
+        subprocess.Popen(sys.argv[2:], stdin=pipe, stdout=pipe, stderr=errors) as child,
     ):
         if child.stdin is None or child.stdout is None:
             return 1

@@ -1,0 +1,113 @@
+"""What `mnemogate mcp --` adds to a call: an admitted write, and a read of fifty memories.
+
+The same client calls the same server directly and through the wrapper, call by call in turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+CALLS = 400
+WARM_UP = 50
+_SERVER = (sys.executable, str(Path(__file__).parent / "mcp_memory.py"))
+_WRAPPER = (sys.executable, "-P", "-m", "proxy", "mcp", "--server", "memory", "--")
+
+
+def run() -> list[str]:
+    """Milliseconds of each kind of call, and what was added to it."""
+    with ExitStack() as stack:
+        base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(base),
+            "MNEMOGATE_STATE": str(base / "state"),
+            "MNEMOGATE_CHECKPOINT": str(base / "checkpoint" / "checkpoint.txt"),
+            "MNEMOGATE_LISTEN": "127.0.0.1:0",
+            "MNEMOGATE_ADMIN": "127.0.0.1:0",
+            "PYTHONPATH": str(ROOT),
+        }
+        direct = stack.enter_context(_Client(_SERVER, environment))
+        guarded = stack.enter_context(_Client((*_WRAPPER, *_SERVER), environment))
+        taken = {
+            kind: [
+                (direct.call(*_asked(kind, number)), guarded.call(*_asked(kind, number)))
+                for number in range(CALLS + WARM_UP)
+            ][WARM_UP:]
+            for kind in ("write", "read")
+        }
+    lines = ["call   | direct p50, p99 ms | guarded p50, p99 ms | added p50, p99 ms"]
+    for kind, pairs in taken.items():
+        measured = np.array(pairs) * 1_000
+        columns = (measured[:, 0], measured[:, 1], measured[:, 1] - measured[:, 0])
+        shown = [
+            f"{np.percentile(column, 50):8.2f} {np.percentile(column, 99):8.2f}"
+            for column in columns
+        ]
+        lines.append(f"{kind:6s} | {' | '.join(shown)}")
+    lines.append("An admitted write is two durable commits: the intent, then what became of it.")
+    return lines
+
+
+def _asked(kind: str, number: int) -> tuple[str, dict[str, Any]]:
+    if kind == "read":
+        return "read_graph", {}
+    text = f"Guest {number} of the house likes tea from garden {number * 7919 % 1_000}."
+    entity = {"name": f"guest-{number}", "entityType": "person", "observations": [text]}
+    return "create_entities", {"entities": [entity]}
+
+
+class _Client:
+    """Raw JSON-RPC on a pipe: nothing of a client's own is in the figures."""
+
+    def __init__(self, words: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=dict(environment)
+        )
+        self._ids = itertools.count()
+
+    def __enter__(self) -> Self:
+        given: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        self._ask("initialize", {**given, "clientInfo": {"name": "bench", "version": "0"}})
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self._ask("tools/list", {})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=30)
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> float:
+        """Seconds from the request to its answer."""
+        began = time.perf_counter()
+        answer = self._ask("tools/call", {"name": tool, "arguments": arguments})
+        taken = time.perf_counter() - began
+        if answer["result"].get("isError"):
+            raise RuntimeError(f"{tool} was refused: {answer['result']['content']}")
+        return taken
+
+    def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._send({"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params})
+        if self._process.stdout is None:
+            raise RuntimeError("the server has no pipe")
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self._process.stdin is None:
+            raise RuntimeError("the server has no pipe")
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
