@@ -48,7 +48,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `pieces` are the strings a later read would show, in the order of the call; `text` of the
     candidate is them joined by newlines. `arguments` is the canonical JSON (RFC 8785) of the call's
     arguments with this item alone and each piece replaced by its index: with `pieces` it gives back
-    the very call, so that a released candidate can be sent.
+    the very call (`mcp.pieces.arguments_of`), so that a released candidate can be sent. The last
+    pieces may be in no place of it: what JSON in a string spells, names joined.
     """
 
     change: ChangeKind
@@ -56,6 +57,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pieces: Annotated[
         tuple[Annotated[str, Meta(max_length=TEXT_LEN_MAX)], ...], Meta(max_length=1_024)
     ]
+    # Which pieces only name something shared (an entity, a type, a tag): judged like the others,
+    # but a read is not withheld because it shows one of these words: `sift` leaves them out.
+    labels: Annotated[tuple[int, ...], Meta(max_length=1_024)] = ()
     # What the server files it under, in the server's own words (an entity's name, a path, an id).
     key: Annotated[str, Meta(max_length=1_024)] = ""
     memory_class: MemoryClass = MemoryClass.L3

@@ -1,0 +1,273 @@
+"""What a `tools/call` would do to memory: its kind, its items, and each item's own call again.
+
+Every string of the arguments is a piece that is judged, wherever it stands: titles, tags, metadata
+and their keys are the usual way around a gate that looks at `content`. Only a string that the map
+expects at its place and that has no room for a sentence (an id, a date, a word of a closed list)
+is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind, MemoryClass
+from policy.skeleton import skeleton
+from proxy.dialects.mcp.maps import (
+    ClassRule,
+    KeyForm,
+    Posture,
+    Tool,
+    ToolKind,
+    ToolMap,
+    key_paths,
+    path,
+)
+from proxy.dialects.mcp.paths import ELEMENT, Location, MisfitError, Pattern, places
+from proxy.dialects.mcp.pieces import Taking
+from proxy.dialects.operation import MalformedRequest
+from proxy.guard import ITEMS_MAX, Item
+from proxy.strict_json import canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.strict_json import JsonValue
+
+KEY_LEN_MAX: Final = 1_024
+# The candidate's metadata holds the arguments, the key and lengths beside them.
+ARGUMENTS_LEN_MAX: Final = METADATA_LEN_MAX - 8 * 1_024
+_MATCHED_LEN_MAX: Final = 256
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool call, read through a map. `kind` is None where the map does not name the tool."""
+
+    tool: str
+    kind: ToolKind | None
+    rule: Tool | None
+    arguments: dict[str, JsonValue]
+    # Of a write or a delete: at least one, in the order of the call.
+    items: tuple[Item, ...] = ()
+
+
+def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
+    """The kind of a call, and its items where it would change memory.
+
+    `arguments_of` gives back from each item the very call for that item alone.
+
+    Raises:
+        MalformedRequest: No name, arguments that are no object, or of a shape that the map does
+            not expect, too many items, too much text. The detail never holds what was sent.
+    """
+    if not isinstance(params, dict):
+        raise MalformedRequest("params: must be an object")
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_LEN_MAX:
+        raise MalformedRequest(f"params.name: must be a string of 1 to {NAME_LEN_MAX} characters")
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        raise MalformedRequest("params.arguments: must be an object")
+    if tool_map.posture is Posture.CONTEXT:
+        return Call(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
+    rule = tool_map.tool(name)
+    if rule is not None and rule.switch is not None:
+        rule = _case(rule, arguments)
+    if rule is None or rule.kind is None:
+        return Call(tool=name, kind=None, rule=None, arguments=arguments)
+    items: tuple[Item, ...] = ()
+    if rule.kind in {ToolKind.WRITE, ToolKind.DELETE}:
+        items = _items(tool_map, rule, arguments)
+    return Call(tool=name, kind=rule.kind, rule=rule, arguments=arguments, items=items)
+
+
+def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
+    """The call's arguments without some of its items; None where nothing is left to do."""
+    if not refused:
+        return call.arguments
+    if call.rule is None or not call.rule.items or len(refused) >= len(call.items):
+        return None
+    kept = [index for index in range(len(call.items)) if index not in refused]
+    return _reduced(call.rule, call.arguments, kept)
+
+
+def _case(rule: Tool, arguments: dict[str, JsonValue]) -> Tool:
+    if rule.switch is None:
+        return rule
+    found = [value for _, value in _places(arguments, path(rule.switch.path)) if value is not None]
+    if not found:
+        name = rule.switch.absent
+    elif isinstance(found[0], bool):
+        name = "true" if found[0] else "false"
+    else:
+        name = found[0] if isinstance(found[0], str) else None
+    case = rule.switch.cases.get(name) if name is not None else None
+    if case is None:
+        raise MalformedRequest(f"arguments: {rule.switch.path}: not one of the allowed values")
+    return case
+
+
+def _items(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> tuple[Item, ...]:
+    _check_shape(rule, arguments)
+    number = _number_of_items(rule, arguments)
+    if number > ITEMS_MAX:
+        raise MalformedRequest(f"arguments: more than {ITEMS_MAX} items in one call", status=413)
+    if not number:  # no array of items, or an empty one: the call is one item
+        return (_item(tool_map, rule, arguments),)
+    return tuple(
+        _item(tool_map, rule, _reduced(rule, arguments, [index])) for index in range(number)
+    )
+
+
+def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Item:
+    taking = Taking(rule)
+    encoded = canonical_json(taking.take(arguments, ()))
+    if len(encoded) > ARGUMENTS_LEN_MAX:
+        raise MalformedRequest("arguments: too much beside the texts", status=413)
+    joined = [_first(arguments, text) for text in rule.joined]
+    if joined:
+        taking.add(" ".join(part for part in joined if part))
+    if taking.length > TEXT_LEN_MAX:
+        raise MalformedRequest("arguments: too much text for one memory", status=413)
+    deletes = rule.kind is ToolKind.DELETE
+    return Item(
+        change=rule.change or (ChangeKind.DELETE if deletes else ChangeKind.CREATE),
+        arguments=encoded,
+        pieces=tuple(taking.pieces),
+        labels=tuple(sorted(taking.labels)),
+        key=_key(rule, arguments),
+        memory_class=_memory_class(tool_map, rule, arguments),
+        scope_user=_user(rule, arguments),
+    )
+
+
+def _places(arguments: dict[str, JsonValue], pattern: Pattern) -> list[tuple[Location, JsonValue]]:
+    try:
+        return list(places(arguments, pattern))
+    except MisfitError:
+        raise MalformedRequest(
+            f"arguments: {_written(pattern)}: not of the expected type"
+        ) from None
+
+
+def _written(pattern: Pattern) -> str:
+    return ".".join(pattern).replace(f".{ELEMENT}", ELEMENT)
+
+
+def _check_shape(rule: Tool, arguments: dict[str, JsonValue]) -> None:
+    for text in rule.required:
+        *above, last = path(text)
+        for _, parent in _places(arguments, Pattern(tuple(above))):
+            if not isinstance(parent, dict):
+                raise MalformedRequest(f"arguments: {text}: not of the expected type")
+            if parent.get(last) is None:
+                raise MalformedRequest(f"arguments: {text}: missing")
+    for text in (*rule.texts, *rule.labels, *rule.plain, *key_paths(rule), *_user_path(rule)):
+        for _, value in _places(arguments, path(text)):
+            if value is not None and not isinstance(value, str):
+                raise MalformedRequest(f"arguments: {text}: must be a string")
+    for text in rule.items:
+        _places(arguments, path(text))
+
+
+def _user_path(rule: Tool) -> tuple[str, ...]:
+    return (rule.user,) if rule.user else ()
+
+
+def _number_of_items(rule: Tool, arguments: dict[str, JsonValue]) -> int:
+    lengths = [
+        len(value)
+        for text in rule.items
+        for _, value in _places(arguments, Pattern(path(text)[:-1]))
+        if isinstance(value, list)
+    ]
+    if len(set(lengths)) > 1:
+        raise MalformedRequest("arguments: arrays of the same items differ in length")
+    return lengths[0] if lengths else 0
+
+
+def _reduced(
+    rule: Tool, arguments: dict[str, JsonValue], kept: Sequence[int]
+) -> dict[str, JsonValue]:
+    """The arguments with only some elements in the arrays of items; nothing shared is changed."""
+    reduced = dict(arguments)
+    for text in rule.items:
+        names = path(text)[:-1]
+        holder = reduced
+        for name in names[:-1]:
+            below = holder.get(name)
+            if not isinstance(below, dict):
+                break
+            copied = dict(below)
+            holder[name] = copied
+            holder = copied
+        else:
+            array = holder.get(names[-1])
+            if isinstance(array, list):
+                holder[names[-1]] = [array[index] for index in kept]
+    return reduced
+
+
+def _first(arguments: dict[str, JsonValue], text: str) -> str:
+    found = [value for _, value in _places(arguments, path(text)) if isinstance(value, str)]
+    return found[0] if found else ""
+
+
+def _key(rule: Tool, arguments: dict[str, JsonValue]) -> str:
+    parts = [
+        _formed(
+            _first(arguments, part)
+            if isinstance(part, str)
+            else "/".join(filter(None, (_first(arguments, text) for text in part))),
+            rule.key_form,
+        )
+        for part in rule.key
+    ]
+    if not any(parts):
+        return ""
+    # Several parts as an array: joined by a mark, an agent could spell another's key.
+    key = parts[0] if len(parts) == 1 else canonical_json(list(parts))
+    if len(key) > KEY_LEN_MAX:
+        raise MalformedRequest("arguments: the name of the memory is too long", status=413)
+    return key
+
+
+def _formed(text: str, form: KeyForm) -> str:
+    if form is KeyForm.PLAIN:
+        return text
+    lowered = text.strip().lower().removeprefix("memory://").strip("/").removesuffix(".md")
+    return re.sub(r"[\s_]+", "-", lowered)
+
+
+def _memory_class(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> MemoryClass:
+    found = [rule.memory_class or tool_map.memory_class]
+    for class_rule in (*tool_map.class_rules, *rule.class_rules):
+        try:
+            values = list(places(arguments, path(class_rule.path)))
+        except MisfitError:
+            continue  # a rule of the whole map, on a tool with other arguments
+        if any(isinstance(value, str) and _fits(class_rule, value) for _, value in values):
+            found.append(class_rule.memory_class)
+    return max(found, key=lambda memory_class: memory_class.power)
+
+
+def _fits(rule: ClassRule, text: str) -> bool:
+    folded = skeleton(_CAMEL.sub(" ", text) if rule.words else text)
+    if rule.words:
+        return not {*_NO_WORD.split(folded)}.isdisjoint(rule.words)
+    if rule.prefixes:
+        return folded.startswith(rule.prefixes)
+    return re.search(rule.pattern, folded[:_MATCHED_LEN_MAX]) is not None
+
+
+def _user(rule: Tool, arguments: dict[str, JsonValue]) -> str | None:
+    name = _first(arguments, rule.user) if rule.user else ""
+    if len(name) > NAME_LEN_MAX:
+        raise MalformedRequest(f"arguments: {rule.user}: longer than {NAME_LEN_MAX} characters")
+    return name or None

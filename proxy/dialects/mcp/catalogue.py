@@ -1,0 +1,63 @@
+"""What a server says its tools are, as digests to pin: a tool that changes is another tool."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from policy.model import NAME_LEN_MAX
+from proxy.dialects.operation import MalformedRequest
+from proxy.guard import TOOLS_MAX, PinnedTool
+from proxy.strict_json import canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.strict_json import JsonValue
+
+# All that a model or a host acts upon. Icons and `_meta` are neither read nor pinned.
+PINNED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+def pinned_tools(pages: Iterable[JsonValue]) -> tuple[PinnedTool, ...]:
+    """The tools of a whole list (one result per page), by name.
+
+    The digest is SHA-256 over the canonical JSON (RFC 8785) of a tool's pinned members; an absent
+    member and null are the same.
+
+    Raises:
+        MalformedRequest: A result without tools, a tool without a name, a name given twice, too
+            many tools.
+    """
+    found: dict[str, PinnedTool] = {}
+    for page in pages:
+        for tool in _tools(page):
+            pinned = _pinned(tool)
+            if pinned.name in found:
+                raise MalformedRequest("tools: two of them have the same name")
+            found[pinned.name] = pinned
+            if len(found) > TOOLS_MAX:
+                raise MalformedRequest(f"tools: more than {TOOLS_MAX}")
+    return tuple(found[name] for name in sorted(found))
+
+
+def next_cursor(page: JsonValue) -> str | None:
+    """Where the next page of a list begins; None on the last."""
+    cursor = page.get("nextCursor") if isinstance(page, dict) else None
+    return cursor if isinstance(cursor, str) else None
+
+
+def _tools(page: JsonValue) -> list[JsonValue]:
+    tools = page.get("tools") if isinstance(page, dict) else None
+    if not isinstance(tools, list):
+        raise MalformedRequest("tools: the result holds no list of them")
+    return tools
+
+
+def _pinned(tool: JsonValue) -> PinnedTool:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    if not isinstance(tool, dict) or not isinstance(name, str) or not 0 < len(name) <= NAME_LEN_MAX:
+        raise MalformedRequest("tools: one of them has no name, or a very long one")
+    said: JsonValue = {member: tool[member] for member in PINNED if tool.get(member) is not None}
+    digest = hashlib.sha256(canonical_json(said).encode("utf-8")).hexdigest()
+    return PinnedTool(name=name, digest=digest)

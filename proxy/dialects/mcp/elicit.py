@@ -1,0 +1,138 @@
+"""Sending the person to where a held candidate is confirmed (elicitation in URL mode, both eras).
+
+The message and the address never hold anything of the candidate: the agent's own host reads them.
+Form elicitation is never asked for: its answer would come over the agent's own connection, where a
+host may accept by itself.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from proxy.strict_json import JsonValue
+
+METHOD: Final = "elicitation/create"
+COMPLETE: Final = "notifications/elicitation/complete"
+REQUEST_NAME: Final = "mnemogate"
+STATE_PREFIX: Final = "mnemogate:"
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+_STATE_LEN_MAX: Final = 256
+
+
+class Answer(enum.Enum):
+    """What the person, or the host for him, did with the question; never a verdict."""
+
+    ACCEPT = "accept"  # the address was opened; the decision is made there
+    DECLINE = "decline"
+    CANCEL = "cancel"
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """One held candidate to be confirmed. `elicitation_id` is ours, random."""
+
+    elicitation_id: str
+    url: str
+    memory_class: MemoryClass
+    number: int = 1  # how many candidates wait at that address
+
+
+class Retried(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that came back with the answer to our question."""
+
+    state: str
+    answer: Answer
+
+
+def takes_urls(capabilities: JsonValue) -> bool:
+    """Whether a client says that it sends people to addresses. `{}` means forms alone."""
+    found = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
+    return isinstance(found, dict) and isinstance(found.get("url"), dict)
+
+
+def takes_urls_now(params: JsonValue) -> bool:
+    """The same for one request of the stateless era, which carries its client's capabilities."""
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and takes_urls(meta.get(_CAPABILITIES))
+
+
+def request(request_id: str, question: Question) -> dict[str, JsonValue]:
+    """The request to send to a client of the handshake era while its call waits."""
+    return {"jsonrpc": "2.0", "id": request_id, "method": METHOD, "params": _params(question)}
+
+
+def complete(elicitation_id: str) -> dict[str, JsonValue]:
+    """Tells the client that the person is done there."""
+    return {"jsonrpc": "2.0", "method": COMPLETE, "params": {"elicitationId": elicitation_id}}
+
+
+def input_required(question: Question, state: str) -> dict[str, JsonValue]:
+    """The result that asks a client of the stateless era to come back with an answer.
+
+    `state` is ours: random, single use, and it stands for the candidate that was held.
+    """
+    return {
+        "resultType": "input_required",
+        "inputRequests": {REQUEST_NAME: {"method": METHOD, "params": _params(question)}},
+        "requestState": STATE_PREFIX + state,
+    }
+
+
+def answer_of(message: JsonValue) -> Answer:
+    """What a client answered to `request`; an error or anything unknown is a cancellation."""
+    result = message.get("result") if isinstance(message, dict) else None
+    return _answer(result)
+
+
+def retried(params: JsonValue) -> Retried | None:
+    """The answer that a call brings back; None where it is an ordinary call or the server's own.
+
+    Raises:
+        MalformedRequest: It names our state and not our question, or more than that.
+    """
+    if not isinstance(params, dict):
+        return None
+    state, responses = params.get("requestState"), params.get("inputResponses")
+    if not isinstance(state, str) or not state.startswith(STATE_PREFIX):
+        return None
+    if (
+        len(state) > _STATE_LEN_MAX
+        or not isinstance(responses, dict)
+        or set(responses) != {REQUEST_NAME}
+    ):
+        raise MalformedRequest("params.inputResponses: not the answer to what was asked")
+    return Retried(state=state.removeprefix(STATE_PREFIX), answer=_answer(responses[REQUEST_NAME]))
+
+
+def plain_params(params: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The params of a retried call as the first try had them."""
+    return {
+        name: value
+        for name, value in params.items()
+        if name not in {"requestState", "inputResponses"}
+    }
+
+
+def _answer(result: JsonValue) -> Answer:
+    action = result.get("action") if isinstance(result, dict) else None
+    return next((answer for answer in Answer if answer.value == action), Answer.CANCEL)
+
+
+def _params(question: Question) -> dict[str, JsonValue]:
+    many = "A memory" if question.number == 1 else f"{question.number} memories"
+    waits = "waits" if question.number == 1 else "wait"
+    return {
+        "mode": "url",
+        "elicitationId": question.elicitation_id,
+        "url": question.url,
+        "message": (
+            f"{many} (class {question.memory_class.value}) {waits} for your decision. "
+            "Open the page to see it in full and to admit or reject it."
+        ),
+    }

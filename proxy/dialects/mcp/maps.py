@@ -1,0 +1,374 @@
+"""Tool maps: what each tool of a memory server does, and where its texts and keys are.
+
+A map is data (TOML), shipped for known servers and writable by operators (docs/mcp-maps.md). What
+it does not name is closed: a tool that it does not list is not called, a string that it does not
+list is judged like any other.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import importlib.resources
+import re
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import ChangeKind, MemoryClass
+from proxy.dialects.mcp.paths import PathError, Pattern, parse_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MAP_BYTES_MAX: Final = 1024 * 1024
+FORMAT: Final = 1
+CONTEXT_MAP: Final = "context"
+_PATTERN_LEN_MAX: Final = 256
+
+Path = Annotated[str, Meta(min_length=1, max_length=256)]
+Word = Annotated[str, Meta(min_length=1, max_length=128)]
+Paths = Annotated[tuple[Path, ...], Meta(max_length=64)]
+
+
+class MapError(ValueError):
+    """The text is not a tool map; the message says where and why. For operators: it quotes."""
+
+
+class ToolKind(enum.Enum):
+    """What a call of a tool can do."""
+
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+    ADMIN = "admin"  # refused on an agent's channel
+    CONTEXT = "context"  # touches no memory; its result is what it is: a tool's
+
+
+class Posture(enum.Enum):
+    """What a server is."""
+
+    MEMORY = "memory"  # a tool that the map does not list is refused
+    CONTEXT = "context"  # no memory behind it: every tool passes
+
+
+class KeyForm(enum.Enum):
+    """How a server spells the keys of its memories alike."""
+
+    PLAIN = "plain"
+    PERMALINK = "permalink"  # lower case, hyphens for spaces, no `memory://`, no `.md`
+
+
+class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Raises the class of an item by a string in it. Exactly one of the three tests is given.
+
+    `words`: one of them is a word of the string (`user_Preference` has `preference`).
+    `prefixes`: it begins with one of them. `pattern`: the regular expression fits somewhere in its
+    first 256 characters. All three look at the skeleton, so a lookalike letter changes nothing.
+    """
+
+    path: Path
+    memory_class: MemoryClass
+    words: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
+    prefixes: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
+    pattern: Annotated[str, Meta(max_length=_PATTERN_LEN_MAX)] = ""
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where `unit` names a `target` (by one of `fields`) that was removed, it goes as well."""
+
+    unit: Path
+    fields: Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]
+    target: Path
+    name: Word
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A number beside an array that says how many elements it has."""
+
+    path: Path
+    unit: Path
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names that only together say something: the unit is looked up by them in one text."""
+
+    unit: Path
+    fields: Annotated[tuple[Word, ...], Meta(min_length=2, max_length=8)]
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the answers of a server are built, as far as removing one memory needs it.
+
+    Without any of it the innermost array element around a withheld string is removed.
+    """
+
+    # A withheld string anywhere below one of these removes it whole.
+    whole: Paths = ()
+    # Arrays side by side: what goes from one at an index goes from all.
+    columns: Annotated[tuple[Paths, ...], Meta(max_length=16)] = ()
+    links: Annotated[tuple[Link, ...], Meta(max_length=16)] = ()
+    counts: Annotated[tuple[Count, ...], Meta(max_length=16)] = ()
+    joined: Annotated[tuple[Joined, ...], Meta(max_length=16)] = ()
+    # Short strings there name something shared: they do not withhold what bears them.
+    labels: Paths = ()
+
+
+class Reconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The read that tells whether a lost write was done.
+
+    A string value of `arguments` may be `$key`, `$text` (the first piece that is no label), or
+    `$arg:PATH` (what the call had there); the whole string, nothing around it.
+    """
+
+    tool: Word
+    arguments: dict[Word, str | int | bool | list[str]] = {}
+    # Whether finding nothing proves that nothing is there; a search by similarity proves nothing.
+    proves_absence: bool = False
+
+
+KeyPart = Path | Annotated[tuple[Path, ...], Meta(min_length=2, max_length=4)]
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One tool. Paths start at the call's `arguments`. Either `kind` or `switch` is given."""
+
+    kind: ToolKind | None = None
+    change: ChangeKind | None = None
+    # Arrays of which each element is an item of its own; several are columns of the same items.
+    items: Paths = ()
+    # Must be there, and not null.
+    required: Paths = ()
+    # Strings, or absent. A value of another type is refused.
+    texts: Paths = ()
+    # Strings that name something shared (an entity, a type, a tag) and are short.
+    labels: Paths = ()
+    # Strings that are no text: `id`, `time`, or the list of words that are allowed there.
+    plain: dict[Path, str | Annotated[tuple[Word, ...], Meta(max_length=64)]] = {}
+    # These together are one piece more, in this order: names that only together say something.
+    joined: Paths = ()
+    key: Annotated[tuple[KeyPart, ...], Meta(max_length=8)] = ()
+    key_form: KeyForm = KeyForm.PLAIN
+    user: Path | None = None
+    memory_class: MemoryClass | None = None
+    class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
+    reconcile: Reconcile | None = None
+    shown: Shown | None = None
+    switch: Switch | None = None
+
+
+class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool that is another by one of its arguments. A value without a case is refused."""
+
+    path: Path
+    cases: Annotated[dict[Word, Tool], Meta(min_length=1, max_length=64)]
+    # The case that applies where the argument is absent or null; without it the call is refused.
+    absent: Word | None = None
+
+
+class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything known of one server's tools."""
+
+    format: int
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+    # From where and which version the tools were read, for whoever compares.
+    read_from: Annotated[str, Meta(min_length=1, max_length=2_048)]
+    posture: Posture = Posture.MEMORY
+    # `serverInfo.name` by which a shipped map is chosen.
+    server_names: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    memory_class: MemoryClass = MemoryClass.L3
+    class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
+    shown: Shown = Shown()
+    tools: Annotated[dict[Word, Tool], Meta(max_length=1_024)] = {}
+
+    def tool(self, name: str) -> Tool | None:
+        """What the map says of a tool; None where it does not name it."""
+        return self.tools.get(name)
+
+
+def parse_map(text: str, where: str = "map") -> ToolMap:
+    """A tool map, checked to the last path.
+
+    Raises:
+        MapError: Anything is missing, unknown, contradictory or out of range.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAP_BYTES_MAX:
+        raise MapError(f"{where}: larger than {MAP_BYTES_MAX} bytes")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MapError(f"{where}: not TOML: {error}") from None
+    except RecursionError:
+        raise MapError(f"{where}: nested too deeply") from None
+    try:
+        found = msgspec.convert(document, ToolMap)
+    except msgspec.ValidationError as error:
+        raise MapError(f"{where}: {error}") from None
+    if found.format != FORMAT:
+        raise MapError(f"{where}: format: must be {FORMAT}")
+    if found.posture is Posture.CONTEXT and found.tools:
+        raise MapError(f"{where}: tools: a context server's tools all pass; remove them")
+    _check_rules(found.class_rules, f"{where}: class_rules")
+    _check_shown(found.shown, f"{where}: shown")
+    for name, tool in found.tools.items():
+        _check_tool(tool, f"{where}: tools.{name}", found.tools)
+    return found
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the maps that come with the program, sorted."""
+    return tuple(sorted(_shipped()))
+
+
+def shipped_map(name: str) -> ToolMap | None:
+    """A shipped map by its own name."""
+    return _shipped().get(name)
+
+
+def map_for_server(server_name: str) -> ToolMap | None:
+    """The shipped map for a server that says so of itself in `serverInfo.name`."""
+    return next((found for found in _shipped().values() if server_name in found.server_names), None)
+
+
+@functools.cache
+def _shipped() -> dict[str, ToolMap]:
+    folder = importlib.resources.files("proxy.dialects.mcp").joinpath("maps")
+    found = [
+        parse_map(file.read_text("utf-8"), file.name)
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
+    ]
+    return {tool_map.name: tool_map for tool_map in found}
+
+
+@functools.lru_cache(maxsize=4_096)
+def path(text: str) -> Pattern:
+    """The parsed form of a path of a checked map."""
+    return parse_path(text)
+
+
+def key_paths(tool: Tool) -> Iterator[str]:
+    """Every path that the key is made of."""
+    for part in tool.key:
+        yield from (part,) if isinstance(part, str) else part
+
+
+def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
+    if (tool.kind is None) == (tool.switch is None):
+        raise MapError(f"{where}: needs either kind or switch")
+    if tool.switch is not None:
+        _check_switch(tool, tool.switch, where, tools)
+        return
+    _check_paths(tool.items, f"{where}: items")
+    for text in tool.items:
+        if not text.endswith("[]") or text.count("[]") != 1:
+            raise MapError(f"{where}: items: {text!r} must end in its only []")
+    for name, given in (
+        ("required", tool.required),
+        ("texts", tool.texts),
+        ("labels", tool.labels),
+        ("plain", tool.plain),
+        ("joined", tool.joined),
+        ("key", key_paths(tool)),
+        ("user", (tool.user,) if tool.user else ()),
+    ):
+        _check_paths(given, f"{where}: {name}")
+    _check_one_item(tool, where)
+    _check_rules(tool.class_rules, f"{where}: class_rules")
+    if tool.shown is not None:
+        _check_shown(tool.shown, f"{where}: shown")
+    for text, shape in tool.plain.items():
+        if isinstance(shape, str) and shape not in {"id", "time"}:
+            raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")
+    _check_kind(tool, where)
+    if tool.reconcile is not None:
+        _check_reconcile(tool.reconcile, f"{where}: reconcile", tools)
+
+
+def _check_kind(tool: Tool, where: str) -> None:
+    if tool.kind not in {ToolKind.WRITE, ToolKind.DELETE}:
+        for name in ("change", "items", "key", "class_rules", "memory_class", "reconcile"):
+            if getattr(tool, name):
+                raise MapError(f"{where}: {name}: only for a write or a delete")
+    elif tool.kind is ToolKind.DELETE and tool.change not in {None, ChangeKind.DELETE}:
+        raise MapError(f"{where}: change: a delete tool deletes")
+    elif tool.kind is ToolKind.WRITE and tool.change not in {
+        None,
+        ChangeKind.CREATE,
+        ChangeKind.UPDATE,
+    }:
+        raise MapError(f"{where}: change: a write creates or updates")
+
+
+def _check_one_item(tool: Tool, where: str) -> None:
+    """A key, a user or a class must have one value per item: `[]` only where the items are."""
+    for name, given in (("key", key_paths(tool)), ("user", (tool.user,) if tool.user else ())):
+        for text in given:
+            if "[]" in text and not any(text.startswith(items) for items in tool.items):
+                raise MapError(f"{where}: {name}: {text!r} has many values for one item")
+            if text.count("[]") > 1:
+                raise MapError(f"{where}: {name}: {text!r} has many values for one item")
+
+
+def _check_switch(tool: Tool, switch: Switch, where: str, tools: dict[str, Tool]) -> None:
+    if tool != Tool(switch=switch):
+        raise MapError(f"{where}: beside switch nothing else is given; put it in the cases")
+    _check_paths((switch.path,), f"{where}: switch.path")
+    if "[]" in switch.path:
+        raise MapError(f"{where}: switch.path: must be one argument")
+    if switch.absent is not None and switch.absent not in switch.cases:
+        raise MapError(f"{where}: switch.absent: {switch.absent!r} is no case")
+    for name, case in switch.cases.items():
+        if case.switch is not None:
+            raise MapError(f"{where}: switch.cases.{name}: a case cannot switch again")
+        _check_tool(case, f"{where}: switch.cases.{name}", tools)
+
+
+def _check_reconcile(reconcile: Reconcile, where: str, tools: dict[str, Tool]) -> None:
+    read = tools.get(reconcile.tool)
+    if read is not None and read.switch is not None:
+        chosen = reconcile.arguments.get(read.switch.path)
+        read = read.switch.cases.get(chosen) if isinstance(chosen, str) else None
+    if read is None or read.kind is not ToolKind.READ:
+        raise MapError(f"{where}: tool: {reconcile.tool!r} is not a read of this map")
+    for given in reconcile.arguments.values():
+        for text in given if isinstance(given, list) else [given]:
+            if isinstance(text, str) and text.startswith("$arg:"):
+                _check_paths((text.removeprefix("$arg:"),), where)
+            elif isinstance(text, str) and text.startswith("$") and text not in {"$key", "$text"}:
+                raise MapError(f"{where}: {text!r}: use $key, $text or $arg:PATH")
+
+
+def _check_rules(rules: tuple[ClassRule, ...], where: str) -> None:
+    for rule in rules:
+        _check_paths((rule.path,), where)
+        if sum(map(bool, (rule.words, rule.prefixes, rule.pattern))) != 1:
+            raise MapError(f"{where}: {rule.path}: needs one of words, prefixes, pattern")
+        try:
+            re.compile(rule.pattern)
+        except re.error as error:
+            raise MapError(f"{where}: {rule.path}: pattern: {error}") from None
+
+
+def _check_shown(shown: Shown, where: str) -> None:
+    _check_paths(shown.whole, f"{where}.whole")
+    _check_paths(shown.labels, f"{where}.labels")
+    for columns in shown.columns:
+        _check_paths(columns, f"{where}.columns")
+        if not all(text.endswith("[]") for text in columns):
+            raise MapError(f"{where}.columns: each path must end in []")
+    _check_paths((link.unit for link in shown.links), f"{where}.links")
+    _check_paths((joined.unit for joined in shown.joined), f"{where}.joined")
+    _check_paths((link.target for link in shown.links), f"{where}.links")
+    for count in shown.counts:
+        _check_paths((count.path, count.unit), f"{where}.counts")
+
+
+def _check_paths(given: Iterable[str], where: str) -> None:
+    for text in given:
+        try:
+            parse_path(text)
+        except PathError as error:
+            raise MapError(f"{where}: {error}") from None

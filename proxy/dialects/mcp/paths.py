@@ -1,0 +1,91 @@
+"""Places in a JSON value, written as in `entities[].observations[]`.
+
+A name steps into an object, `[]` into every element of an array. Names cannot hold a dot or a
+bracket. Nothing here recurses: depth is bounded where the value was decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NewType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.strict_json import JsonValue
+
+Step = str | int
+"""A name, or the index of an element."""
+
+Location = tuple[Step, ...]
+"""One place in one value: names and indices from the root."""
+
+Pattern = NewType("Pattern", tuple[str, ...])
+"""A parsed path: names, and `[]` for any element."""
+
+ELEMENT: Final = "[]"
+_STEP = re.compile(r"(?P<name>[^.\[\]]+)?(?P<elements>(?:\[\])*)")
+_PATH_LEN_MAX = 256
+
+
+class PathError(ValueError):
+    """Not a path; the message quotes it, so it is for whoever wrote the map."""
+
+
+class MisfitError(Exception):
+    """The value is not of the shape that the path says."""
+
+
+def parse_path(text: str) -> Pattern:
+    """The steps of a path.
+
+    Raises:
+        PathError: The text is not a path.
+    """
+    steps: list[str] = []
+    if not text or len(text) > _PATH_LEN_MAX:
+        raise PathError(f"{text!r} is not a path")
+    for position, part in enumerate(text.split(".")):
+        found = _STEP.fullmatch(part)
+        if not part or found is None or (position and not found["name"]):
+            raise PathError(
+                f"{text!r} is not a path: write names, dots and [], as in `items[].text`"
+            )
+        if found["name"]:
+            steps.append(found["name"])
+        steps.extend([ELEMENT] * (len(found["elements"]) // 2))
+    return Pattern(tuple(steps))
+
+
+def pattern_of(location: Location) -> Pattern:
+    """The path that a place lies on."""
+    return Pattern(tuple(ELEMENT if isinstance(step, int) else step for step in location))
+
+
+def places(value: JsonValue, pattern: Pattern) -> Iterator[tuple[Location, JsonValue]]:
+    """Every place on the path, in order, with what lies there. Absent names and null end a branch.
+
+    Raises:
+        MisfitError: There is a step into something that is neither absent, null, nor of that kind.
+    """
+    level: list[tuple[Location, JsonValue]] = [((), value)]
+    for step in pattern:
+        below: list[tuple[Location, JsonValue]] = []
+        for location, found in level:
+            if found is None:
+                continue
+            if step == ELEMENT:
+                if not isinstance(found, list):
+                    raise MisfitError
+                below.extend(((*location, index), item) for index, item in enumerate(found))
+            elif not isinstance(found, dict):
+                raise MisfitError
+            elif step in found:
+                below.append(((*location, step), found[step]))
+        level = below
+    yield from level
+
+
+def ends_with(pattern: Pattern, tail: Pattern) -> bool:
+    """Whether the path ends in the other: a server may wrap what it returns in one more object."""
+    return len(tail) <= len(pattern) and pattern[len(pattern) - len(tail) :] == tail

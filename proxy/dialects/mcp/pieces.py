@@ -1,0 +1,158 @@
+"""The strings of a call apart from the rest of it, and both together again."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import TEXT_LEN_MAX
+from proxy.dialects.mcp.json_text import strings_inside
+from proxy.dialects.mcp.maps import Tool, key_paths, path
+from proxy.dialects.mcp.paths import ELEMENT, Pattern
+from proxy.dialects.mcp.words import ORDINARY_NAME, is_short_label
+from proxy.dialects.operation import MalformedRequest
+from proxy.strict_json import check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from proxy.strict_json import JsonValue
+
+PIECES_MAX: Final = 1_024
+DEPTH_MAX: Final = 32
+_INNER_DEPTH_MAX: Final = 2
+
+# In `Item.arguments` a string "#7" stands for piece 7, and "=..." for a string that begins with
+# one of these two marks; every other string stands for itself.
+_PIECE, _LITERAL = "#", "="
+_PLAIN = {
+    # Hexadecimal, UUID, decimal, and those behind a short prefix: no words can be spelled in them.
+    "id": re.compile(r"(?:[A-Za-z]{1,12}[-_])?[0-9A-Fa-f]{1,8}(?:-?[0-9A-Fa-f]{1,8}){0,7}"),
+    "time": re.compile(
+        r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?(?:[T ][0-9:.,]{2,18})?(?:Z|[+-][0-9:]{2,6})?"
+    ),
+}
+
+
+class Taking:
+    """Takes the pieces out of the arguments of one item."""
+
+    def __init__(self, rule: Tool) -> None:
+        self.pieces: list[str] = []
+        self.labels: set[int] = set()
+        self.length = 0
+        self._labels = {path(text) for text in rule.labels}
+        self._plain = {path(text): shape for text, shape in rule.plain.items()}
+        self._named = {
+            Pattern(known[:end])
+            for known in map(path, declared(rule))
+            for end in range(1, len(known) + 1)
+        }
+
+    def take(self, value: JsonValue, at: tuple[str, ...]) -> JsonValue:
+        """The value with every piece replaced by its number."""
+        if len(at) > DEPTH_MAX:
+            raise MalformedRequest("arguments: nested too deeply")
+        if isinstance(value, str):
+            return self._string(value, Pattern(at))
+        if isinstance(value, list):
+            below = (*at, ELEMENT)
+            return [self.take(item, below) for item in value]
+        if isinstance(value, dict):
+            taken: dict[str, JsonValue] = {}
+            for name, item in value.items():
+                below = (*at, name)
+                taken[self._name(name, Pattern(below))] = self.take(item, below)
+            return taken
+        return value
+
+    def add(self, text: str) -> int:
+        """One more piece; its number."""
+        self.length += len(text) + 1
+        if len(self.pieces) >= PIECES_MAX or self.length > TEXT_LEN_MAX + 1:
+            raise MalformedRequest("arguments: too much text for one memory", status=413)
+        self.pieces.append(text)
+        return len(self.pieces) - 1
+
+    def _string(self, text: str, at: Pattern) -> str:
+        if not text or self._is_plain(text, at):
+            return _literal(text)
+        number = self.add(text)
+        if at in self._labels and is_short_label(text):
+            self.labels.add(number)
+        self._inner(text, 0)
+        return f"{_PIECE}{number}"
+
+    def _name(self, name: str, at: Pattern) -> str:
+        if at in self._named or not name or ORDINARY_NAME.fullmatch(name):
+            return _literal(name)
+        return f"{_PIECE}{self.add(name)}"
+
+    def _inner(self, text: str, depth: int) -> None:
+        # Servers take JSON in a string for the object it spells, and show that: what its escapes
+        # hide from a reader of the string is a piece of its own.
+        if depth >= _INNER_DEPTH_MAX:
+            return
+        for inner in strings_inside(text):
+            check_text(inner, "arguments")
+            if inner and not ORDINARY_NAME.fullmatch(inner):
+                self.add(inner)
+                self._inner(inner, depth + 1)
+
+    def _is_plain(self, text: str, at: Pattern) -> bool:
+        shape = self._plain.get(at)
+        if shape is None:
+            return False
+        if isinstance(shape, str):
+            return _PLAIN[shape].fullmatch(text) is not None
+        return text in shape
+
+
+def _literal(text: str) -> str:
+    return _LITERAL + text if text[:1] in {_PIECE, _LITERAL} else text
+
+
+def arguments_of(arguments: str, pieces: Sequence[str]) -> dict[str, JsonValue]:
+    """The arguments of the call for one item alone: `Item.arguments` with its pieces put back.
+
+    Raises:
+        MalformedRequest: These two were not made by `read_call`.
+    """
+    try:
+        value: JsonValue = msgspec.json.decode(arguments)
+        restored = _restored(value, pieces)
+    except (msgspec.DecodeError, UnicodeError, ValueError, IndexError, RecursionError):
+        raise MalformedRequest("item: its arguments and pieces do not belong together") from None
+    if not isinstance(restored, dict):
+        raise MalformedRequest("item: its arguments are no object")
+    return restored
+
+
+def _restored(value: JsonValue, pieces: Sequence[str]) -> JsonValue:
+    if isinstance(value, str):
+        return _restored_string(value, pieces)
+    if isinstance(value, list):
+        return [_restored(item, pieces) for item in value]
+    if isinstance(value, dict):
+        return {
+            _restored_string(name, pieces): _restored(item, pieces) for name, item in value.items()
+        }
+    return value
+
+
+def _restored_string(text: str, pieces: Sequence[str]) -> str:
+    if text.startswith(_PIECE):
+        if not text[1:].isdecimal():
+            raise ValueError
+        return pieces[int(text[1:])]
+    return text.removeprefix(_LITERAL)
+
+
+def declared(rule: Tool) -> Iterable[str]:
+    """Every path by which the map names a place of the arguments."""
+    yield from (*rule.items, *rule.required, *rule.texts, *rule.labels, *rule.plain)
+    yield from key_paths(rule)
+    if rule.user:
+        yield rule.user

@@ -1,0 +1,266 @@
+"""Takes withheld strings out of a JSON value so that what is left is still of its shape.
+
+An array loses the element, a member of an object keeps its place and says `[withheld]`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mcp.json_text import (
+    DEPTH_MAX,
+    NODES_MAX,
+    read_container,
+    write_container,
+)
+from proxy.dialects.mcp.maps import path
+from proxy.dialects.mcp.paths import (
+    ELEMENT,
+    Location,
+    Pattern,
+    ends_with,
+    pattern_of,
+)
+from proxy.dialects.mcp.shown_text import WITHHELD, asks, cut, is_withheld
+from proxy.dialects.mcp.words import ORDINARY_NAME, is_short_label
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.dialects.mcp.maps import Shown
+    from proxy.dialects.mcp.shown_text import Known
+    from proxy.strict_json import JsonValue
+
+INNER_DEPTH_MAX: Final = 4
+
+
+class Structure:
+    """One JSON value of an answer, and the JSON in its strings.
+
+    Raises:
+        MalformedRequest: It is deeper or larger than anything that can be sifted.
+    """
+
+    def __init__(self, value: JsonValue, shown: Shown, depth: int = 0) -> None:
+        self.value = value
+        self._shown = shown
+        self._strings: list[tuple[Location, str]] = []
+        self._names: list[tuple[Location, str]] = []
+        self._units: list[tuple[Location, dict[str, JsonValue]]] = []
+        self._inner: dict[Location, Structure] = {}
+        self._walk()
+        if depth < INNER_DEPTH_MAX:
+            for location, text in self._strings:
+                container = read_container(text)
+                if container is not None:
+                    self._inner[location] = Structure(container, shown, depth + 1)
+
+    def texts(self) -> Iterator[str]:
+        """Every string, once unescaped; of JSON in a string the strings in it."""
+        for location, text in self._strings:
+            inner = self._inner.get(location)
+            if inner is None:
+                yield text
+            else:
+                yield from inner.texts()
+        for _, name in self._names:
+            yield name
+
+    def asks(self, known: Known) -> Iterator[str]:
+        """What is still to be asked."""
+        for location, text in self._strings:
+            inner = self._inner.get(location)
+            if inner is not None:
+                yield from inner.asks(known)
+                if self._unit(location) is not None:
+                    yield from asks(text, known, whole=True)
+            elif not self._is_label(location, text):
+                yield from asks(text, known)
+        for _, name in self._names:
+            yield from asks(name, known)
+        for _, text in self._joined():
+            yield from asks(text, known)
+
+    def without(self, known: Known) -> JsonValue:
+        """The value without what is withheld; the very value where that is nothing."""
+        replaced: dict[Location, JsonValue] = {}
+        gone = {location for location, text in self._joined() if is_withheld(text, known)}
+        for location, text in self._strings:
+            left = self._left_of(location, text, known)
+            if left is text:
+                continue
+            unit = self._unit(location)
+            if unit is None:
+                replaced[location] = left
+            else:
+                gone.add(unit)
+        for location, name in self._names:
+            if is_withheld(name, known):
+                gone.add(self._unit(location) or location)
+        if not gone and not replaced:
+            return self.value
+        gone |= self._beside(gone)
+        gone |= self._linked(gone)
+        replaced.update(self._counted(gone))
+        return _rebuilt(self.value, (), gone, replaced)
+
+    def _left_of(self, location: Location, text: str, known: Known) -> str:
+        if self._is_label(location, text):
+            return text
+        inner = self._inner.get(location)
+        if inner is None:
+            return cut(text, known)
+        left = inner.without(known)
+        if left is not inner.value:
+            return write_container(left, text, inner.value)
+        # A memory that is JSON itself, in an array of such. Around an array, JSON is the server's:
+        # its own names in there, and a withheld memory of the same word, would blind every read.
+        return WITHHELD if self._unit(location) and is_withheld(text, known) else text
+
+    def _is_label(self, location: Location, text: str) -> bool:
+        return is_short_label(text) and any(
+            ends_with(pattern_of(location), path(label)) for label in self._shown.labels
+        )
+
+    def _unit(self, location: Location) -> Location | None:
+        """What goes when a string there is withheld; None where only the string can."""
+        for text in self._shown.whole:
+            pattern = path(text)
+            for end in range(len(pattern), len(location) + 1):
+                if ends_with(pattern_of(location[:end]), pattern):
+                    return location[:end]
+        for end in range(len(location), 0, -1):
+            if isinstance(location[end - 1], int):
+                return location[:end]
+        return None
+
+    def _joined(self) -> Iterator[tuple[Location, str]]:
+        for joined in self._shown.joined:
+            for location, unit in self._units:
+                if self._is_unit(location, joined.unit):
+                    found = [unit.get(field) for field in joined.fields]
+                    words = [word for word in found if isinstance(word, str) and word]
+                    if len(words) == len(joined.fields):
+                        yield location, " ".join(words)
+
+    def _is_unit(self, location: Location, text: str) -> bool:
+        pattern = path(text)
+        at = pattern_of(location)
+        # A server may show the array bare that it otherwise names.
+        return ends_with(at, pattern) or (at == (ELEMENT,) and pattern[-1] == ELEMENT)
+
+    def _beside(self, gone: set[Location]) -> set[Location]:
+        """The same index in the arrays beside those that lose it."""
+        found: set[Location] = set()
+        for columns in self._shown.columns:
+            patterns = [path(text) for text in columns]
+            for location in gone:
+                for pattern in patterns:
+                    if ends_with(pattern_of(location), pattern):
+                        found.update(_moved(location, pattern, other) for other in patterns)
+        return found
+
+    def _linked(self, gone: set[Location]) -> set[Location]:
+        found: set[Location] = set()
+        for link in self._shown.links:
+            names = {
+                name
+                for location, unit in self._units
+                if location in gone and self._is_unit(location, link.target)
+                for name in (unit.get(link.name),)
+                if isinstance(name, str)
+            }
+            for location, unit in self._units:
+                if self._is_unit(location, link.unit) and any(
+                    isinstance(unit.get(field), str) and unit.get(field) in names
+                    for field in link.fields
+                ):
+                    found.add(location)
+        return found
+
+    def _counted(self, gone: set[Location]) -> dict[Location, JsonValue]:
+        found: dict[Location, JsonValue] = {}
+        for count in self._shown.counts:
+            unit, number = path(count.unit), path(count.path)
+            lost: dict[Location, int] = {}
+            for location in gone:
+                if ends_with(pattern_of(location), unit):
+                    root = location[: len(location) - len(unit)]
+                    lost[root] = lost.get(root, 0) + 1
+            for root, many in lost.items():
+                place = (*root, *number)
+                before = _at(self.value, place)
+                if isinstance(before, int) and not isinstance(before, bool):
+                    found[place] = max(0, before - many)
+        return found
+
+    def _walk(self) -> None:
+        level: list[tuple[Location, JsonValue]] = [((), self.value)]
+        nodes = 0
+        for _ in range(DEPTH_MAX + 1):
+            below: list[tuple[Location, JsonValue]] = []
+            for location, value in level:
+                if isinstance(value, str):
+                    self._strings.append((location, value))
+                elif isinstance(value, list):
+                    below.extend(((*location, index), item) for index, item in enumerate(value))
+                elif isinstance(value, dict):
+                    self._note(location, value)
+                    below.extend(((*location, name), item) for name, item in value.items())
+            nodes += len(level)
+            if nodes > NODES_MAX:
+                raise MalformedRequest("result: too many values")
+            if not below:
+                return
+            level = below
+        raise MalformedRequest("result: nested too deeply")
+
+    def _note(self, location: Location, value: dict[str, JsonValue]) -> None:
+        self._units.append((location, value))
+        # A name of a schema is not asked for: a withheld memory that is one word would take it out
+        # of every answer.
+        self._names.extend(
+            ((*location, name), name) for name in value if not ORDINARY_NAME.fullmatch(name)
+        )
+
+
+def _moved(location: Location, pattern: Pattern, other: Pattern) -> Location:
+    """The same indices in the array beside."""
+    root, tail = location[: len(location) - len(pattern)], location[len(location) - len(pattern) :]
+    indices = iter([step for step in tail if isinstance(step, int)])
+    return (*root, *(next(indices, -1) if step == ELEMENT else step for step in other))
+
+
+def _at(value: JsonValue, location: Location) -> JsonValue:
+    for step in location:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def _rebuilt(
+    value: JsonValue,
+    at: Location,
+    gone: set[Location],
+    replaced: dict[Location, JsonValue],
+) -> JsonValue:
+    if at in replaced:
+        return replaced[at]
+    if isinstance(value, list):
+        return [
+            _rebuilt(item, (*at, index), gone, replaced)
+            for index, item in enumerate(value)
+            if (*at, index) not in gone
+        ]
+    if isinstance(value, dict):
+        return {
+            name: _rebuilt(item, (*at, name), gone, replaced)
+            for name, item in value.items()
+            if (*at, name) not in gone
+        }
+    return value

@@ -1,0 +1,261 @@
+"""What an agent may see of an answer: results of tools, resources, prompts, in both eras.
+
+`structuredContent` and `content[].text` are filtered alike: hosts show the one or the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mcp.maps import Shown
+from proxy.dialects.mcp.removal import Structure
+from proxy.dialects.mcp.shown_text import WITHHELD, read_blob, write_blob
+from proxy.dialects.operation import MalformedRequest
+from proxy.guard import STRINGS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from proxy.dialects.mcp.shown_text import Known
+    from proxy.strict_json import JsonValue
+
+ROUNDS_MAX: Final = 16
+NOTES_MAX: Final = 32
+PLAIN: Final = Shown()
+
+# Words of the protocol's own closed lists, opaque tokens, schemas: never a memory, and changing
+# them would break the client.
+_PROTOCOL: Final = frozenset(
+    {"resultType", "ttlMs", "cacheScope", "nextCursor", "requestState", "isError", "mode", "role"}
+    | {"requestedSchema", "elicitationId", "method", "stopReason", "protocolVersion", "level"}
+)
+_FIXED_IN_BLOCK: Final = frozenset({"type", "mimeType", "size", "annotations"})
+_FIXED_IN_ANNOTATIONS: Final = frozenset({"audience", "priority", "lastModified"})
+_BLOCKS: Final = frozenset({"content", "contents", "messages"})
+_CACHED: Final = frozenset(
+    {"resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get"}
+)
+
+
+def filtering(
+    result: JsonValue, shown: Shown = PLAIN
+) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
+    """A plan of asks: yields strings to sift, is sent one flag for each, returns what may be shown.
+
+    The returned value is the very `result` where nothing was withheld, so that its bytes can be
+    passed on. Ordinary answers need one ask; an answer that something was taken out of is asked
+    again as it then stands.
+
+    Raises:
+        MalformedRequest: The answer is too large or too deep to be sifted; none of it may be shown.
+    """
+    known: dict[str, bool] = {}
+    for _ in range(ROUNDS_MAX):
+        answer = _Answer(result, shown)
+        while unknown := _unique(answer.asks(known)):
+            flags = yield unknown
+            known.update(zip(unknown, flags, strict=True))
+        left = answer.without(known)
+        if left is result:
+            return result
+        result = left
+    # What remains after so many cuts is put together to get through.
+    raise MalformedRequest("result: cannot be shown without what is withheld")
+
+
+def texts_of(result: JsonValue) -> tuple[str, ...]:
+    """Every text in an answer, once each, unescaped: what it put into the agent's context.
+
+    Raises:
+        MalformedRequest: More than can be noted.
+    """
+    return _unique(_Answer(result, PLAIN).texts())
+
+
+def uncached(method: str, result: JsonValue) -> JsonValue:
+    """The answer with a client told not to keep it, in the stateless era: else the very same."""
+    if method not in _CACHED or not isinstance(result, dict) or "resultType" not in result:
+        return result
+    if result.get("ttlMs") == 0 and result.get("cacheScope", "private") == "private":
+        return result
+    return {**result, "ttlMs": 0, "cacheScope": "private"}
+
+
+def refused(observations: Sequence[str], *, stateless: bool) -> dict[str, JsonValue]:
+    """The result of a call of which nothing was done: what every host shows its model."""
+    return {
+        "content": [{"type": "text", "text": _noted(observations)}],
+        "isError": True,
+        # Clients of this era refuse a result that does not say so.
+        **({"resultType": "complete"} if stateless else {}),
+    }
+
+
+def partly_done(
+    result: JsonValue, observations: Sequence[str], number: int
+) -> dict[str, JsonValue]:
+    """A server's own answer about the items that it was given, and what became of the others.
+
+    `number` is how many items the call had; `structuredContent` stays the server's own.
+    """
+    found = dict(result) if isinstance(result, dict) else {}
+    content = found.get("content")
+    note = f"{len(observations)} of {number} items were not stored.\n{_noted(observations)}"
+    block: JsonValue = {"type": "text", "text": note}
+    found["content"] = [*(content if isinstance(content, list) else []), block]
+    return found
+
+
+def _noted(observations: Sequence[str]) -> str:
+    lines = list(dict.fromkeys(observations))
+    more = len(lines) - NOTES_MAX
+    if more > 0:
+        lines[NOTES_MAX:] = [f"And {more} more."]
+    return "\n".join(lines)
+
+
+def _unique(texts: Iterator[str]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for text in texts:
+        found[text] = None
+        if len(found) > STRINGS_MAX:
+            raise MalformedRequest("result: too many strings")
+    return tuple(found)
+
+
+class _Answer:
+    """A result taken apart by the places that the protocol knows."""
+
+    def __init__(self, result: JsonValue, shown: Shown) -> None:
+        self._result = result
+        self._lists: dict[str, list[_Block]] = {}
+        self._structures: dict[str, Structure] = {}
+        if not isinstance(result, dict):
+            self._structures[""] = Structure(result, shown)
+            return
+        for name, value in result.items():
+            if name in _BLOCKS:
+                self._lists[name] = [
+                    _Block(item, shown) for item in (value if isinstance(value, list) else [value])
+                ]
+            elif name not in _PROTOCOL:
+                # A structure of its own, so that paths begin where a map's paths do; the lists of
+                # resources, prompts and completions are their elements' arrays.
+                root = value if name == "structuredContent" else {name: value}
+                self._structures[name] = Structure(root, shown)
+
+    def asks(self, known: Known) -> Iterator[str]:
+        for structure in self._structures.values():
+            yield from structure.asks(known)
+        for blocks in self._lists.values():
+            for block in blocks:
+                yield from block.asks(known)
+
+    def texts(self) -> Iterator[str]:
+        for structure in self._structures.values():
+            yield from structure.texts()
+        for blocks in self._lists.values():
+            for block in blocks:
+                yield from block.texts()
+
+    def without(self, known: Known) -> JsonValue:
+        changed: dict[str, JsonValue] = {}
+        for name, structure in self._structures.items():
+            left = structure.without(known)
+            if left is not structure.value:
+                changed[name] = left
+        if not isinstance(self._result, dict):
+            return changed.get("", self._result)
+        for name, left in changed.items():
+            if name != "structuredContent":
+                changed[name] = left.get(name) if isinstance(left, dict) else None
+        for name, blocks in self._lists.items():
+            shown = [block.without(known) for block in blocks]
+            if any(left is not block.value for left, block in zip(shown, blocks, strict=True)):
+                changed[name] = shown if isinstance(self._result[name], list) else shown[0]
+        return {**self._result, **changed} if changed else self._result
+
+
+class _Block:
+    """A content block, the contents of a resource, or a message around a block."""
+
+    def __init__(self, value: JsonValue, shown: Shown) -> None:
+        self.value = value
+        self._text: tuple[str, Structure] | None = None
+        self._below: tuple[str, _Block] | None = None
+        self._blob = False
+        rest = value
+        if isinstance(value, dict):
+            rest = {name: item for name, item in value.items() if name not in _FIXED_IN_BLOCK}
+            annotations = value.get("annotations")
+            if isinstance(annotations, dict):
+                rest["annotations"] = {
+                    name: item
+                    for name, item in annotations.items()
+                    if name not in _FIXED_IN_ANNOTATIONS
+                }
+            if "role" in value:
+                rest.pop("role", None)
+            self._split(rest, shown)
+        # Anything withheld in here withholds the block: nobody knows what would be left of it.
+        self._rest = Structure(rest, shown)
+
+    def _split(self, rest: dict[str, JsonValue], shown: Shown) -> None:
+        for name in ("resource", "content"):
+            if isinstance(rest.get(name), dict):
+                self._below = (name, _Block(rest.pop(name), shown))
+                return
+        if isinstance(rest.get("text"), str):
+            self._text = ("text", Structure(rest.pop("text"), shown))
+            return
+        for name in ("blob", "data"):
+            data = rest.get(name)
+            if isinstance(data, str):
+                del rest[name]
+                text = read_blob(data)
+                if text is not None:
+                    self._text, self._blob = (name, Structure(text, shown)), True
+                return
+
+    def asks(self, known: Known) -> Iterator[str]:
+        yield from self._rest.asks(known)
+        if self._text is not None:
+            yield from self._text[1].asks(known)
+        if self._below is not None:
+            yield from self._below[1].asks(known)
+
+    def texts(self) -> Iterator[str]:
+        yield from self._rest.texts()
+        if self._text is not None:
+            yield from self._text[1].texts()
+        if self._below is not None:
+            yield from self._below[1].texts()
+
+    def without(self, known: Known) -> JsonValue:
+        if self._rest.without(known) is not self._rest.value:
+            return self._replacement()
+        if not isinstance(self.value, dict):
+            return self.value
+        if self._below is not None:
+            name, block = self._below
+            left = block.without(known)
+            return self.value if left is block.value else {**self.value, name: left}
+        if self._text is not None:
+            name, structure = self._text
+            text = structure.without(known)
+            if text is structure.value:
+                return self.value
+            said = text if isinstance(text, str) else WITHHELD
+            return {**self.value, name: write_blob(said) if self._blob else said}
+        return self.value
+
+    def _replacement(self) -> JsonValue:
+        if isinstance(self.value, dict):
+            if "role" in self.value:
+                return {"role": self.value["role"], "content": _NOTHING}
+            if "uri" in self.value and "type" not in self.value:
+                return {"uri": "withheld:", "text": WITHHELD}
+        return dict(_NOTHING)
+
+
+_NOTHING: Final[dict[str, JsonValue]] = {"type": "text", "text": WITHHELD}

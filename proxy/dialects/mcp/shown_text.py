@@ -1,0 +1,109 @@
+"""One text that an answer shows: what to ask of it, and what stays of it.
+
+A text is asked for as it stands and as a reader would unescape it: a withheld memory that comes
+back inside JSON, or inside a link, is still that memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import re
+import urllib.parse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WITHHELD: Final = "[withheld]"
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_SHORT = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
+_PARAGRAPHS = re.compile(r"(\n[^\S\n]*\n+)")
+_LINES = re.compile(r"(\n)")
+
+Known: TypeAlias = Mapping[str, bool]
+"""What has been asked, and whether it is withheld."""
+
+
+def views(text: str) -> Iterator[str]:
+    """The text as it may be read: as it is, unescaped, and percent-decoded."""
+    if not text or text == WITHHELD:
+        return
+    plain = text.encode("utf-8", "replace").decode("utf-8")
+    yield plain
+    if "\\" in plain:
+        yield (
+            _ESCAPE.sub(_unescaped, plain)
+            .encode("utf-16", "surrogatepass")
+            .decode("utf-16", "replace")
+        )
+    if "%" in plain:
+        yield urllib.parse.unquote(plain, errors="replace")
+
+
+def is_withheld(text: str, known: Known) -> bool:
+    """Whether any way to read the text is withheld. What was not asked is not."""
+    return any(known.get(view, False) for view in views(text))
+
+
+def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
+    """What is still to be asked of a text: itself; then its lines and paragraphs, if withheld."""
+    for view in views(text):
+        if view not in known:
+            yield view
+    if not whole and "\n" in text and is_withheld(text, known):
+        for part in (*_LINES.split(text), *_PARAGRAPHS.split(text)):
+            for view in views(part):
+                if view not in known:
+                    yield view
+
+
+def cut(text: str, known: Known) -> str:
+    """The text without what is withheld: lines, else paragraphs, else nothing is left of it.
+
+    What is left may still hold a memory of several lines; whoever cuts asks again.
+    """
+    if not is_withheld(text, known):
+        return text
+    for separators in (_LINES, _PARAGRAPHS):
+        parts = separators.split(text)
+        kept = _kept(parts, known)
+        if len(kept) < len(parts):
+            return "".join(kept).strip("\n") or WITHHELD
+    return WITHHELD
+
+
+def read_blob(data: str) -> str | None:
+    """The text that is in base64; None where it is none."""
+    try:
+        raw = base64.b64decode(data, validate=True)
+        if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return raw.decode("utf-16")
+        return raw.decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
+
+
+def write_blob(text: str) -> str:
+    """A text in base64."""
+    return base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+
+
+def _kept(parts: list[str], known: Known) -> list[str]:
+    """Parts and the separators between them, alternately; a withheld part takes the one before."""
+    kept: list[str] = []
+    for index in range(0, len(parts), 2):
+        if is_withheld(parts[index], known):
+            continue
+        if index:
+            kept.append(parts[index - 1])
+        kept.append(parts[index])
+    return kept
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1]:
+        return chr(int(found[1], 16))
+    return _SHORT.get(found[2], found[2])

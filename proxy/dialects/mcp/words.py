@@ -1,0 +1,17 @@
+"""Strings with no room for a sentence."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LABEL_LEN_MAX: Final = 40
+LABEL_WORDS_MAX: Final = 4
+
+ORDINARY_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,23}")
+"""The name of a member of an object, as schemas use them."""
+
+
+def is_short_label(text: str) -> bool:
+    """Whether a string can name something and say little more."""
+    return len(text) <= LABEL_LEN_MAX and "\n" not in text and len(text.split()) <= LABEL_WORDS_MAX

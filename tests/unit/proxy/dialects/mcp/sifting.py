@@ -1,0 +1,38 @@
+"""A guard's `sift` for tests: what contains a withheld text, or is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.dialects.mcp.results import PLAIN, filtering
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.dialects.mcp.maps import Shown
+    from proxy.strict_json import JsonValue
+
+CONTAINED_LEN_MIN = 8
+
+
+def withheld(text: str, needles: Iterable[str]) -> bool:
+    return any(
+        needle in text if len(needle) >= CONTAINED_LEN_MIN else needle == text for needle in needles
+    )
+
+
+def sifted(
+    result: JsonValue, needles: Iterable[str], shown: Shown = PLAIN
+) -> tuple[JsonValue, int]:
+    """What may be shown, and how often was asked."""
+    plan = filtering(result, shown)
+    asked = 0
+    needles = tuple(needles)
+    try:
+        strings = next(plan)
+        while True:
+            asked += 1
+            strings = plan.send(tuple(withheld(text, needles) for text in strings))
+    except StopIteration as done:
+        value: JsonValue = done.value
+        return value, asked

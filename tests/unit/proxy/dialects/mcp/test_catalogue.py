@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from proxy.strict_json import JsonValue
+
+
+def tool(**members: JsonValue) -> dict[str, JsonValue]:
+    return {"name": "recall", "description": "finds", "inputSchema": {"type": "object"}, **members}
+
+
+def digest(given: JsonValue) -> str:
+    [pinned] = pinned_tools([{"tools": [given]}])
+    return pinned.digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": "Recall"},
+        {"description": "finds, and obeys what it finds"},
+        {"inputSchema": {"type": "object", "properties": {"q": {}}}},
+        {"outputSchema": {"type": "object"}},
+        {"annotations": {"readOnlyHint": True}},
+    ],
+)
+def test_whatever_a_model_or_host_acts_upon_is_pinned(change: dict[str, JsonValue]) -> None:
+    assert digest(tool(**change)) != digest(tool())
+
+
+def test_order_absence_and_decoration_are_no_change() -> None:
+    shuffled: JsonValue = dict(reversed(tool(title=None, icons=[{"src": "x"}], _meta={}).items()))
+    assert digest(shuffled) == digest(tool())
+
+
+def test_pages_are_one_list_sorted_by_name() -> None:
+    pages: list[JsonValue] = [
+        {"tools": [tool(name="b")], "nextCursor": "2"},
+        {"tools": [tool(name="a")]},
+    ]
+    assert [pinned.name for pinned in pinned_tools(pages)] == ["a", "b"]
+    assert [next_cursor(page) for page in pages] == ["2", None]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        None,
+        {},
+        {"tools": {}},
+        {"tools": ["x"]},
+        {"tools": [{"name": ""}]},
+        {"tools": [{"name": 1}]},
+        {"tools": [{"name": "x" * 257}]},
+        {"tools": [tool(), tool()]},
+        {"tools": [tool(name=str(number)) for number in range(1_025)]},
+    ],
+)
+def test_a_list_that_cannot_be_pinned_is_refused(page: JsonValue) -> None:
+    with pytest.raises(MalformedRequest):
+        pinned_tools([page])

@@ -1,0 +1,88 @@
+"""Maps are strict: what is not plainly right is refused with its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.dialects.mcp.maps import (
+    MapError,
+    Posture,
+    ToolKind,
+    map_for_server,
+    parse_map,
+    shipped,
+    shipped_map,
+)
+
+HEAD = 'format = 1\nname = "m"\nread_from = "here"\n'
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_map_is_whole(name: str) -> None:
+    found = shipped_map(name)
+    assert found is not None
+    assert found.name == name
+    assert found.tools or found.posture is Posture.CONTEXT
+    for server_name in found.server_names:
+        assert map_for_server(server_name) is found
+
+
+def test_no_server_name_belongs_to_two_maps() -> None:
+    names = [
+        server_name
+        for name in shipped()
+        if (found := shipped_map(name)) is not None
+        for server_name in found.server_names
+    ]
+    assert len(set(names)) == len(names)
+    assert map_for_server("somebody-else") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("format = ", "not TOML"),
+        ("format = 2\n" + HEAD[11:], "format"),
+        (HEAD + "colour = 1", "colour"),
+        (HEAD + "[tools.t]", "kind or switch"),
+        (HEAD + '[tools.t]\nkind = "both"', "both"),
+        (HEAD + '[tools.t]\nkind = "write"\ntext = ["a"]', "text"),
+        (HEAD + '[tools.t]\nkind = "write"\ntexts = ["a..b"]', "tools.t: texts"),
+        (HEAD + '[tools.t]\nkind = "write"\nitems = ["a[].b[]"]', "only \\[\\]"),
+        (HEAD + '[tools.t]\nkind = "write"\nkey = ["a[].b"]', "many values"),
+        (HEAD + '[tools.t]\nkind = "write"\nplain = { a = "anything" }', "plain.a"),
+        (HEAD + '[tools.t]\nkind = "write"\nchange = "delete"', "creates or updates"),
+        (HEAD + '[tools.t]\nkind = "delete"\nchange = "update"', "deletes"),
+        (HEAD + '[tools.t]\nkind = "read"\nkey = ["a"]', "only for a write"),
+        (HEAD + '[tools.t]\nkind = "write"\nreconcile = { tool = "u" }', "not a read"),
+        (
+            HEAD + '[tools.t]\nkind = "write"\nclass_rules = [{path = "a", memory_class = "L2"}]',
+            "needs one of",
+        ),
+        (
+            HEAD + '[tools.t]\nkind = "write"\n'
+            'class_rules = [{path = "a", memory_class = "L2", pattern = "("}]',
+            "pattern",
+        ),
+        (HEAD + '[tools.t.switch]\npath = "a"\ncases = {}', "switch"),
+        (
+            HEAD + '[tools.t.switch]\npath = "a"\nabsent = "y"\n'
+            '[tools.t.switch.cases.x]\nkind = "read"',
+            "is no case",
+        ),
+        (HEAD + 'posture = "context"\n[tools.t]\nkind = "read"', "context"),
+        (HEAD + '[shown]\ncolumns = [["a"]]', "end in"),
+    ],
+)
+def test_a_map_with_a_fault_is_refused_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(MapError, match=said) as refused:
+        parse_map(text, "mine.toml")
+    assert str(refused.value).startswith("mine.toml: ")
+
+
+def test_a_tool_that_no_map_names_has_no_kind() -> None:
+    found = parse_map(HEAD + '[tools.t]\nkind = "read"')
+    tool = found.tool("t")
+    assert tool is not None
+    assert tool.kind is ToolKind.READ
+    assert found.tool("u") is None

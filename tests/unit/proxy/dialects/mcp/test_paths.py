@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.dialects.mcp.paths import (
+    MisfitError,
+    PathError,
+    ends_with,
+    parse_path,
+    pattern_of,
+    places,
+)
+
+if TYPE_CHECKING:
+    from proxy.strict_json import JsonValue
+
+
+def test_a_path_steps_into_names_and_elements() -> None:
+    value: JsonValue = {"a": [{"b": ["x", "y"]}, {"b": None}, {}], "c": None}
+    found = list(places(value, parse_path("a[].b[]")))
+    assert found == [(("a", 0, "b", 0), "x"), (("a", 0, "b", 1), "y")]
+    assert list(places(value, parse_path("c.d"))) == []
+
+
+@pytest.mark.parametrize("text", ["", ".", "a.", "a..b", "a.[]", "a[0]", "a[", "a]b", "x" * 300])
+def test_what_is_no_path_is_refused(text: str) -> None:
+    with pytest.raises(PathError):
+        parse_path(text)
+
+
+@pytest.mark.parametrize("text", ["a[]", "a.b"])
+def test_a_step_into_another_kind_of_value_is_no_match(text: str) -> None:
+    with pytest.raises(MisfitError):
+        list(places({"a": "text"}, parse_path(text)))
+
+
+def test_a_place_lies_on_its_path_whatever_is_around_it() -> None:
+    at = pattern_of(("result", "results", 3, "memory"))
+    assert ends_with(at, parse_path("results[].memory"))
+    assert not ends_with(at, parse_path("other[].memory"))
