@@ -302,7 +302,7 @@ def test_an_answer_too_deep_or_too_wide_is_not_shown_at_all() -> None:
 
 def test_a_text_of_which_everything_is_withheld_ends_as_one_word() -> None:
     whole: JsonValue = {"content": [{"type": "text", "text": "\n".join("ab" * 40)}]}
-    left, _ = sifted(whole, ["a\nb\na\nb"])
+    left, _ = sifted(whole, ["a\nb\na\nb\na"])
     assert text_of(left) == "[withheld]"
 
 
