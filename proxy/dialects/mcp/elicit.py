@@ -35,7 +35,7 @@ class Answer(enum.Enum):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """One held candidate to be confirmed. `elicitation_id` is ours, random."""
+    """One held candidate to be confirmed. `elicitation_id` is ours, random: handshake era only."""
 
     elicitation_id: str
     url: str
@@ -64,7 +64,8 @@ def takes_urls_now(params: JsonValue) -> bool:
 
 def request(request_id: str, question: Question) -> dict[str, JsonValue]:
     """The request to send to a client of the handshake era while its call waits."""
-    return {"jsonrpc": "2.0", "id": request_id, "method": METHOD, "params": _params(question)}
+    params = {**_params(question), "elicitationId": question.elicitation_id}
+    return {"jsonrpc": "2.0", "id": request_id, "method": METHOD, "params": params}
 
 
 def complete(elicitation_id: str) -> dict[str, JsonValue]:
@@ -129,7 +130,6 @@ def _params(question: Question) -> dict[str, JsonValue]:
     waits = "waits" if question.number == 1 else "wait"
     return {
         "mode": "url",
-        "elicitationId": question.elicitation_id,
         "url": question.url,
         "message": (
             f"{many} (class {question.memory_class.value}) {waits} for your decision. "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import importlib.resources
 import re
 import tomllib
 from typing import TYPE_CHECKING, Annotated, Final
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 MAP_BYTES_MAX: Final = 1024 * 1024
 FORMAT: Final = 1
-CONTEXT_MAP: Final = "context"
 _PATTERN_LEN_MAX: Final = 256
 
 Path = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -215,32 +213,6 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
     for name, tool in found.tools.items():
         _check_tool(tool, f"{where}: tools.{name}", found.tools)
     return found
-
-
-def shipped() -> tuple[str, ...]:
-    """The names of the maps that come with the program, sorted."""
-    return tuple(sorted(_shipped()))
-
-
-def shipped_map(name: str) -> ToolMap | None:
-    """A shipped map by its own name."""
-    return _shipped().get(name)
-
-
-def map_for_server(server_name: str) -> ToolMap | None:
-    """The shipped map for a server that says so of itself in `serverInfo.name`."""
-    return next((found for found in _shipped().values() if server_name in found.server_names), None)
-
-
-@functools.cache
-def _shipped() -> dict[str, ToolMap]:
-    folder = importlib.resources.files("proxy.dialects.mcp").joinpath("maps")
-    found = [
-        parse_map(file.read_text("utf-8"), file.name)
-        for file in folder.iterdir()
-        if file.name.endswith(".toml")
-    ]
-    return {tool_map.name: tool_map for tool_map in found}
 
 
 @functools.lru_cache(maxsize=4_096)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -79,7 +78,7 @@ def read_blob(data: str) -> str | None:
     """The text that is in base64; None where it is none."""
     try:
         raw = base64.b64decode(data, validate=True)
-        if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             return raw.decode("utf-16")
         return raw.decode("utf-8")
     except (binascii.Error, ValueError):

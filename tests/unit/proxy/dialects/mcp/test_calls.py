@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.mcp.calls import Call, read_call, without
-from proxy.dialects.mcp.maps import ToolKind, ToolMap, parse_map, shipped_map
+from proxy.dialects.mcp.maps import ToolKind, ToolMap, parse_map
 from proxy.dialects.mcp.pieces import arguments_of
 from proxy.dialects.operation import MalformedRequest
+from proxy.tool_maps import shipped_map
 
 if TYPE_CHECKING:
     from proxy.strict_json import JsonValue

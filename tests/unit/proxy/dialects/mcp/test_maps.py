@@ -6,36 +6,11 @@ import pytest
 
 from proxy.dialects.mcp.maps import (
     MapError,
-    Posture,
     ToolKind,
-    map_for_server,
     parse_map,
-    shipped,
-    shipped_map,
 )
 
 HEAD = 'format = 1\nname = "m"\nread_from = "here"\n'
-
-
-@pytest.mark.parametrize("name", shipped())
-def test_every_shipped_map_is_whole(name: str) -> None:
-    found = shipped_map(name)
-    assert found is not None
-    assert found.name == name
-    assert found.tools or found.posture is Posture.CONTEXT
-    for server_name in found.server_names:
-        assert map_for_server(server_name) is found
-
-
-def test_no_server_name_belongs_to_two_maps() -> None:
-    names = [
-        server_name
-        for name in shipped()
-        if (found := shipped_map(name)) is not None
-        for server_name in found.server_names
-    ]
-    assert len(set(names)) == len(names)
-    assert map_for_server("somebody-else") is None
 
 
 @pytest.mark.parametrize(

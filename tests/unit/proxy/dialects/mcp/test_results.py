@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.dialects.mcp.maps import Shown, parse_map, shipped_map
+from proxy.dialects.mcp.maps import Shown, parse_map
 from proxy.dialects.mcp.results import (
     partly_done,
     refused,
@@ -16,6 +16,7 @@ from proxy.dialects.mcp.results import (
     uncached,
 )
 from proxy.dialects.operation import MalformedRequest
+from proxy.tool_maps import shipped_map
 from tests.unit.proxy.dialects.mcp.sifting import sifted
 
 if TYPE_CHECKING:

@@ -1,0 +1,61 @@
+"""Tool maps that come with the program, and those that an operator wrote."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import re
+from pathlib import Path
+from typing import Final
+
+from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, ToolMap, parse_map
+
+CONTEXT_MAP: Final = "context"
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the maps that come with the program, sorted."""
+    return tuple(sorted(_shipped()))
+
+
+def shipped_map(name: str) -> ToolMap | None:
+    """A shipped map by its own name."""
+    return _shipped().get(name)
+
+
+def map_for_server(server_name: str) -> ToolMap | None:
+    """The shipped map for a server that says so of itself in `serverInfo.name`."""
+    return next((found for found in _shipped().values() if server_name in found.server_names), None)
+
+
+def load_map(given: str) -> ToolMap:
+    """The map that `--map` means: a shipped one by its name, else a file.
+
+    Raises:
+        MapError: There is neither, or the file is no map; the message says where and why.
+    """
+    found = shipped_map(given)
+    if found is not None:
+        return found
+    if _NAME.fullmatch(given) and not Path(given).exists():
+        raise MapError(f"{given}: no such map; there are {', '.join(shipped())}, or name a file")
+    try:
+        with Path(given).open("rb") as file:
+            raw = file.read(MAP_BYTES_MAX + 1)
+        return parse_map(raw.decode("utf-8"), given)
+    except OSError as error:
+        raise MapError(f"{given}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise MapError(f"{given}: not UTF-8") from None
+
+
+@functools.cache
+def _shipped() -> dict[str, ToolMap]:
+    folder = importlib.resources.files("proxy.dialects.mcp").joinpath("maps")
+    found = [
+        parse_map(file.read_text("utf-8"), file.name)
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
+    ]
+    return {tool_map.name: tool_map for tool_map in found}
