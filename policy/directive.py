@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from policy.reaching import Reach
+
 
 class Language(enum.Flag):
     """What a text was found to speak."""
@@ -30,6 +32,7 @@ class Shapes(msgspec.Struct, frozen=True):
     anywhere: re.Pattern[str] | None
     at_start: re.Pattern[str] | None
     at_clause: re.Pattern[str] | None
+    reaching: tuple[Reach, ...] = ()
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -104,7 +107,7 @@ REST = r"(?:[^.!?\n]|[.](?=\S))"  # the rest of a sentence; a dot inside a name 
 _VERBS = words_of(_STRONG_WORDS + " " + _WEAK_WORDS)
 
 
-def compiled(*sources: str) -> Shapes:
+def compiled(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:
     """The patterns, sorted by where they may match, each kind as one."""
     by_place: dict[str, list[str]] = {"": [], START: [], CLAUSE: []}
     for source in sources:
@@ -113,7 +116,7 @@ def compiled(*sources: str) -> Shapes:
     one = {
         place: re.compile("|".join(found)) if found else None for place, found in by_place.items()
     }
-    return Shapes(one[""], one[START], one[CLAUSE])
+    return Shapes(one[""], one[START], one[CLAUSE], reaching)
 
 
 _ALWAYS = Group(
@@ -172,18 +175,37 @@ _ASKED = words_of(
     "asked asks ask prompt query question request conversation topic discussion answering "
     "responding replying recommending prompted queried discussing"
 ) | words_of(" ".join(f"{reader} {reader}s" for reader in _READER_WORDS.split()))
+_WHEN = r"\b(?:when|whenever|if|once|every ?time|each time|any ?time|should)\b"
+_THEN = (
+    r"(?:[,:;] ?|\bthen |\byou (?:must|should|shall|will|need to|have to|are to) |\balways |"
+    r"\bnever )"
+)
+_WHEN_YOU = r"\b(?:when|whenever|if|every ?time|each time)\b"
+_MEETING = r"(?:see|receive|encounter|detect|read|find|hear|write|search|call|use)\b"
+_NOT_YOUR = r"\b(?! (?:your(?:self)?)\b)"
+_HEAD_LEN_MAX = 80
+
+
+def _reach(head: str, rest: str, stretch_len: int, tail: str) -> Reach:
+    """A condition, so many characters at most, a joint, and what is to be done then."""
+    return Reach(
+        re.compile(head),
+        re.compile(f"(?={tail})"),
+        re.compile(rf"{head}{rest}{REST}{{0,{stretch_len}}}?{tail}"),
+        _HEAD_LEN_MAX + stretch_len,
+    )
+
+
 _CONDITION = Group(
     words_of("when whenever if once time anytime should"),
     Language.DIRECTIVE,
     compiled(
-        rf"\b(?:when|whenever|if|once|every ?time|each time|any ?time|should) {_ASKING}"
-        rf"{REST}{{0,160}}?(?:[,:;] ?|\bthen |\byou (?:must|should|shall|will|need to|have to|"
-        rf"are to) |\balways |\bnever ){MAY_TURN}{ANY}\b",
         rf"{CLAUSE}{MAY_TURN}{STRONG}\b{REST}{{1,120}}\b(?:when|whenever|if|every ?time) "
         rf"(?:(?:the |an? |any ){READERS}|(?:you(?: are|'re) )?asked|(?:someone|anyone) asks)\b",
-        rf"\b(?:when|whenever|if|every ?time|each time) you (?:see|receive|encounter|detect|read|"
-        rf"find|hear|write|search|call|use)\b{REST}{{0,120}}?[,:] ?{MAY_TURN}{STRONG}\b"
-        r"(?! (?:your(?:self)?)\b)",
+        reaching=(
+            _reach(_WHEN, f" {_ASKING}", 160, rf"{_THEN}{MAY_TURN}{ANY}\b"),
+            _reach(_WHEN_YOU, f" you {_MEETING}", 120, rf"[,:] ?{MAY_TURN}{STRONG}{_NOT_YOUR}"),
+        ),
     ),
     also=_ASKED | words_of("see receive encounter detect read find hear write search call use"),
 )

@@ -99,6 +99,9 @@ def _spoken_in(shape: str, words: list[str]) -> Language:
         if shapes.anywhere is not None and shapes.anywhere.search(text):
             found |= group.speaks
             continue
+        if any(reach.found(text) for reach in shapes.reaching):
+            found |= group.speaks
+            continue
         if shapes.at_start is not None:
             starts = starts or [place.end() for place in STARTS.finditer(text)]
             if any(shapes.at_start.match(text, start) for start in starts):

@@ -1,0 +1,53 @@
+"""Shapes with a stretch of free text inside: a head, up to so many characters, a tail.
+
+Tried at every head, such a pattern walks the stretch each time: a text of nothing but heads costs
+its length times the stretch. Tails and ends of sentences are found once, and only a head that has a
+tail before the end of its sentence is tried. What is found is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BREAK: Final = re.compile(r"[!?\n]|\.(?!\S)")
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """`whole` begins with `head`, and ends with `tail`, at most `length` characters further on.
+
+    Neither `head` nor the stretch may cross the end of a sentence.
+    """
+
+    head: re.Pattern[str]
+    tail: re.Pattern[str]
+    whole: re.Pattern[str]
+    length: int
+
+    def found(self, text: str) -> bool:
+        """Whether the whole is anywhere in the text."""
+        return any(self.whole.match(text, start) for start in self.tries(text))
+
+    def tries(self, text: str) -> Iterator[int]:
+        """Where the whole may begin: at the heads that a tail is in reach of."""
+        heads = [place.start() for place in self.head.finditer(text)]
+        if not heads:
+            return
+        tails = [place.start() for place in self.tail.finditer(text)]
+        if not tails:
+            return
+        breaks = [place.start() for place in _BREAK.finditer(text)]
+        for start in heads:
+            at = bisect_left(tails, start)
+            if at == len(tails):
+                return
+            past = bisect_left(breaks, start)
+            end = breaks[past] if past < len(breaks) else len(text)
+            if tails[at] <= min(end, start + self.length):
+                yield start
