@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from proxy.responses import attempt
+from proxy.stopping import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ class Streams:
 
     def __init__(self, halt: Callable[[], None]) -> None:
         self._halt = halt
-        self._open: set[Callable[[], None]] = set()
+        self._open: set[Stop] = set()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -40,32 +40,21 @@ class Streams:
     ) -> None:
         """Send head and pieces until they end, or until the peer or the listener goes."""
         whole = False
+        stop = Stop()
+        self._open.add(stop)
+        gone.tell(stop)
         try:
-            async with asyncio.timeout(None) as scope:
-                stop = _stopper(scope)
-                self._open.add(stop)
-                gone.tell(stop)
-                try:
-                    done = await attempt(_write(request, response, pieces), self._halt)
-                    whole = done is True
-                finally:
-                    gone.forget(stop)
-                    self._open.discard(stop)
+            async with stop:
+                whole = await attempt(_write(request, response, pieces), self._halt) is True
         except TimeoutError:
             pass
         finally:
+            gone.forget(stop)
+            self._open.discard(stop)
             await attempt(pieces.aclose(), self._halt)
         if not whole and request.transport is not None:
             # Without its last chunk nobody can take the part for the whole.
             request.transport.abort()
-
-
-def _stopper(scope: asyncio.Timeout) -> Callable[[], None]:
-    def stop() -> None:
-        if not scope.expired():
-            scope.reschedule(asyncio.get_running_loop().time())
-
-    return stop
 
 
 async def _write(request: BaseRequest, response: web.StreamResponse, pieces: Pieces) -> bool:

@@ -153,10 +153,10 @@ class Upstream:
                 response = await self._session.request(
                     method, self._url, data=body, headers=sent, allow_redirects=False
                 )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            raise UpstreamError("the server behind cannot be reached", sent=False) from None
         except TimeoutError:
             raise UpstreamError("the server behind did not answer in time") from None
-        except aiohttp.ClientConnectorError:
-            raise UpstreamError("the server behind cannot be reached", sent=False) from None
         except (aiohttp.ClientError, OSError, ValueError):
             raise UpstreamError("the server behind broke the connection") from None
         try:

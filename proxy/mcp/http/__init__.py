@@ -1,0 +1,1 @@
+"""What stands behind `/mcp/<server>`: exchanges, sessions, and the two kinds of servers."""

@@ -1,0 +1,277 @@
+"""Servers behind that the sidecar runs itself, served as if they spoke HTTP.
+
+In the handshake era each session has a process of its own. In the stateless era all exchanges of a
+principal share one: their ids mean nothing to each other, so each is replaced on the way in, and
+put back on the way out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mcp.message import Kind, Message, NotRelayed, Object, RequestId, encode, parse
+from proxy.mcp.http.child import ChildGone
+from proxy.mcp.http.exchange import Arrived, Exchange, exchange_of
+from proxy.mcp.http.line import Line, LineParts
+from proxy.mcp.lines import TooLong
+from proxy.mcp.relay import Side
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from proxy.mcp.http.child import Child
+    from proxy.strict_json import JsonValue
+
+PROGRESS: Final = "notifications/progress"
+SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+UNSENT_MAX: Final = 64
+_NO_WAY_BACK: Final = {"code": -32601, "message": "requests to the client are not served here"}
+
+
+class CommandLine(Line):
+    """One session and its own process."""
+
+    def __init__(self, parts: LineParts, child: Child) -> None:
+        super().__init__(parts)
+        self.session_id: str | None = None
+        self._child = child
+        self._by_token: dict[JsonValue, Exchange] = {}
+        self._unsent: deque[tuple[bytes, Message]] = deque()
+
+    async def serve(self) -> None:
+        """Relay what the process says, until it ends; then so does the line."""
+        self.spawn(self._child.silence())
+        async for line in self._child.lines():
+            if isinstance(line, TooLong):
+                await self.relay.refused(Side.SERVER, line.request_id, "message: too long")
+            else:
+                await self.relay.from_server(line, self._stream_of(line))
+        await self.relay.flushed(Side.SERVER)
+        self.close()
+
+    async def to_server(self, raw: bytes, message: Message, via: object) -> None:
+        """One line to the process."""
+        exchange = exchange_of(via)
+        token = message.meta.get("progressToken")
+        if exchange is not None and isinstance(token, int | str):
+            self._by_token[token] = exchange
+            exchange.when_over(lambda: self._by_token.pop(token, None))
+        try:
+            await self._child.write(raw)
+        except ChildGone:
+            self.close()
+
+    async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
+        """Take one message of the client; a call is a place for what waited for one."""
+        await super().take(raw, message, exchange)
+        self.spawn(self._send_unsent())
+
+    def listen(self, exchange: Exchange) -> None:
+        """Send what belongs to no call to this exchange, and what waited for one."""
+        super().listen(exchange)
+        exchange.stream()
+        self.spawn(self._send_unsent())
+
+    async def deliver(self, side: Side, raw: bytes, message: Message, via: object) -> None:
+        """Send one message; one that has no stream to go to waits for one."""
+        homeless = side is Side.CLIENT and exchange_of(via) is None and self._somewhere() is None
+        if not homeless:
+            await super().deliver(side, raw, message, via)
+        elif len(self._unsent) < UNSENT_MAX:
+            self._unsent.append((raw, message))
+
+    async def _send_unsent(self) -> None:
+        while self._unsent and self._somewhere() is not None:
+            raw, message = self._unsent.popleft()
+            await super().deliver(Side.CLIENT, raw, message, None)
+
+    async def _hang_up(self) -> None:
+        await self._child.end()
+
+    def _stream_of(self, line: bytes) -> Arrived | None:
+        """Where a message goes that says which call it belongs to; answers find their own way."""
+        try:
+            message = parse(line)
+        except NotRelayed:
+            return None
+        if message.method != PROGRESS:
+            return None
+        token = message.params.get("progressToken")
+        exchange = self._by_token.get(token) if isinstance(token, int | str) else None
+        return None if exchange is None else Arrived(exchange=exchange)
+
+
+class _Asked:
+    """One request at the shared process."""
+
+    def __init__(self, line: SharedLine, message: Message, exchange: Exchange | None) -> None:
+        self.line = line
+        self.request_id = message.request_id
+        self.token = message.meta.get("progressToken")
+        self.exchange = exchange
+
+
+class Shared:
+    """One process for all stateless exchanges of one principal. Event loop only."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, _Asked] = {}
+        self.over = False
+
+    @property
+    def busy(self) -> bool:
+        """Somebody waits for it."""
+        return bool(self._asked)
+
+    async def serve(self) -> None:
+        """Hand out what the process says until it ends; who waits then is told."""
+        try:
+            async for line in self._child.lines():
+                if isinstance(line, TooLong):
+                    await self._lost(line.request_id)
+                else:
+                    await self._heard(line)
+        finally:
+            self.over = True
+            for number in tuple(self._asked):
+                await self._lost(number)
+            await self._child.end()
+
+    async def silence(self) -> None:
+        """Read what the process complains about."""
+        await self._child.silence()
+
+    def close(self) -> None:
+        """End the process; `serve` ends with it."""
+        self.over = True
+        self._child.close_input()
+
+    async def ask(self, message: Message, line: SharedLine, exchange: Exchange | None) -> None:
+        """One request, under a number of its own."""
+        number = next(self._numbers)
+        asked = self._asked[number] = _Asked(line, message, exchange)
+        body: Object = {**message.body, "id": number}
+        if asked.token is not None:
+            body["params"] = _with_meta(message.params, "progressToken", number)
+        await self._write(body, number)
+
+    async def take_back(self, request_id: RequestId, line: SharedLine, body: Object) -> None:
+        """Cancel a request of this line."""
+        for number, asked in self._asked.items():
+            if asked.line is line and asked.request_id == request_id:
+                params = body.get("params")
+                given = params if isinstance(params, dict) else {}
+                await self._write({**body, "params": {**given, "requestId": number}}, number)
+                return
+
+    async def _write(self, body: Object, number: int) -> None:
+        try:
+            if self.over:
+                raise ChildGone
+            await self._child.write(encode(body))
+        except ChildGone:
+            await self._lost(number)
+
+    async def _heard(self, line: bytes) -> None:
+        try:
+            message = parse(line)
+        except NotRelayed as refusal:
+            await self._lost(refusal.request_id)
+            return
+        if message.kind is Kind.REQUEST:
+            refused: Object = {"jsonrpc": "2.0", "id": message.request_id, "error": _NO_WAY_BACK}
+            await self._write(refused, 0)
+        elif message.kind is Kind.NOTIFICATION:
+            await self._told(message)
+        elif isinstance(message.request_id, int):
+            asked = self._asked.pop(message.request_id, None)
+            if asked is not None:
+                body: Object = {**message.body, "id": asked.request_id}
+                result = body.get("result")
+                if isinstance(result, dict):
+                    body["result"] = _restored(result, message.request_id, asked.request_id)
+                await asked.line.relay.from_server(encode(body), _via(asked.exchange))
+
+    async def _told(self, message: Message) -> None:
+        """A notification: it names the call that it belongs to, or nobody gets it."""
+        token = message.params.get("progressToken")
+        subscription = message.meta.get(SUBSCRIPTION)
+        number = token if message.method == PROGRESS else _number(subscription)
+        asked = self._asked.get(number) if type(number) is int else None
+        if asked is None:
+            return
+        params = message.params
+        if message.method == PROGRESS:
+            params = {**params, "progressToken": asked.token}
+        elif asked.request_id is not None:
+            params = _with_meta(params, SUBSCRIPTION, _like(subscription, asked.request_id))
+        body: Object = {**message.body, "params": params}
+        await asked.line.relay.from_server(encode(body), _via(asked.exchange))
+
+    async def _lost(self, number: object) -> None:
+        asked = self._asked.pop(number, None) if isinstance(number, int) else None
+        if asked is not None and asked.request_id is not None:
+            await asked.line.relay.lost(asked.request_id)
+
+
+class SharedLine(Line):
+    """One exchange at a time with a process that others use as well."""
+
+    def __init__(self, parts: LineParts, shared: Callable[[], Awaitable[Shared]]) -> None:
+        super().__init__(parts)
+        self._shared = shared
+
+    async def to_server(self, raw: bytes, message: Message, via: object) -> None:
+        """One request, or the end of one; there is nothing else in this era."""
+        exchange = exchange_of(via)
+        if message.kind is Kind.REQUEST:
+            self.spawn(self._ask(message, exchange))
+        elif message.cancels is not None:
+            shared = await self._shared()
+            await shared.take_back(message.cancels, self, message.body)
+
+    async def _ask(self, message: Message, exchange: Exchange | None) -> None:
+        try:
+            shared = await self._shared()
+        except ChildGone:
+            if message.request_id is not None:
+                await self.relay.lost(message.request_id)
+            return
+        await shared.ask(message, self, exchange)
+
+    async def _hang_up(self) -> None:
+        """The process is not this line's own."""
+
+
+def _via(exchange: Exchange | None) -> Arrived | None:
+    return None if exchange is None else Arrived(exchange=exchange)
+
+
+def _with_meta(params: Object, key: str, value: JsonValue) -> Object:
+    meta = params.get("_meta")
+    return {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), key: value}}
+
+
+def _restored(result: Object, number: int, request_id: RequestId | None) -> Object:
+    """A result that repeats the id of its request, as the end of a subscription does."""
+    meta = result.get("_meta")
+    if isinstance(meta, dict) and request_id is not None:
+        subscription = meta.get(SUBSCRIPTION)
+        if _number(subscription) == number:
+            return _with_meta(result, SUBSCRIPTION, _like(subscription, request_id))
+    return result
+
+
+def _number(given: JsonValue) -> int | None:
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 16:  # noqa: PLR2004
+        return int(given)
+    return given if type(given) is int else None
+
+
+def _like(given: JsonValue, request_id: RequestId) -> RequestId:
+    """The id, spelled as text where a server spells ids so."""
+    return str(request_id) if isinstance(given, str) else request_id

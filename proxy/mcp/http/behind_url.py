@@ -1,0 +1,283 @@
+"""A server behind that is reached over Streamable HTTP: its answers, streams and sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, headers_for, is_session_id
+from proxy.dialects.mcp.message import (
+    SERVER_GONE,
+    Era,
+    Kind,
+    Message,
+    NotRelayed,
+    Object,
+    RequestId,
+    encode,
+    parse,
+)
+from proxy.dialects.mcp.sse import MESSAGE, BrokenStream, Event, EventReader
+from proxy.mcp.http.exchange import EVENT_STREAM, JSON, Arrived, Exchange, exchange_of
+from proxy.mcp.http.line import Line, LineParts
+from proxy.mcp.relay import Side
+from proxy.stopping import Stop
+from proxy.upstream import UpstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.upstream import Reply, Upstream
+
+# A call, its stream included; a server that never answers holds nothing for longer.
+CALL_SECONDS: Final = 900.0
+# After the answer a stream mostly ends by itself, and its connection can be used again.
+GRACE_SECONDS: Final = 1.0
+# Headers of an answer that are this hop's own business, or say something of a body we may rewrite.
+_OURS: Final = frozenset(
+    {
+        "alt-svc",
+        "cache-control",
+        "content-digest",
+        "content-type",
+        "date",
+        "digest",
+        "etag",
+        "last-modified",
+        "server",
+        "strict-transport-security",
+        "traceparent",
+        "x-content-type-options",
+        "x-request-id",
+    }
+)
+_BODYLESS: Final = frozenset({202, 204})
+
+
+class UrlLine(Line):
+    """A line to a URL. In the handshake era the server behind names the session."""
+
+    def __init__(
+        self,
+        parts: LineParts,
+        upstream: Upstream,
+        adopt: Callable[[str, UrlLine], bool],
+    ) -> None:
+        """`adopt` takes the session that the server behind named; False where it must not."""
+        super().__init__(parts)
+        self._upstream = upstream
+        self._adopt = adopt
+        self.session_id: str | None = None
+        self._headers: dict[str, str] = {}
+        self._stops: dict[RequestId, Stop] = {}
+
+    async def to_server(self, raw: bytes, message: Message, via: object) -> None:
+        """Post one message. Answers are read beside; other messages wait to be accepted."""
+        exchange = exchange_of(via)
+        if message.kind is Kind.REQUEST:
+            ours = exchange is None or exchange.request_id != message.request_id
+            self.spawn(self._call(raw, message, None if ours else exchange))
+            return
+        if (
+            message.cancels is not None
+            and exchange is not None
+            and exchange.era is Era.STATELESS
+        ):
+            # Closing the stream is the one way to take a call back that this era knows.
+            self._stop(message.cancels)
+            return
+        try:
+            async with self._upstream.send(
+                "POST", self._head(message, exchange), raw
+            ) as reply:
+                await self._upstream.whole(reply)
+        except UpstreamError:
+            # The call that it belongs to, if any, is answered or lost on its own stream.
+            return
+
+    async def open_stream(self, exchange: Exchange) -> None:
+        """Listen to what the server sends of its own accord, or to the rest of a lost stream."""
+        self.listen(exchange)
+        self.spawn(self._listen(exchange))
+
+    async def end_session(self, exchange: Exchange) -> int:
+        """Ask the server behind to forget the session; its status."""
+        try:
+            async with self._upstream.send("DELETE", self._sent(exchange)) as reply:
+                await self._upstream.whole(reply)
+                return reply.status
+        except UpstreamError:
+            return 502
+
+    async def _hang_up(self) -> None:
+        for stop in tuple(self._stops.values()):
+            stop()
+        for exchange in tuple(self._listening):
+            exchange.finish()
+
+    # Heads
+
+    def _sent(self, exchange: Exchange | None) -> dict[str, str]:
+        headers = dict(self._headers if exchange is None else exchange.headers)
+        headers.pop(SESSION, None)
+        if self.session_id is not None:
+            headers[SESSION] = self.session_id
+        return headers
+
+    def _head(self, message: Message, exchange: Exchange | None) -> dict[str, str]:
+        if exchange is not None:
+            self._headers = {
+                name: value for name, value in exchange.headers.items() if name != LAST_EVENT
+            }
+        sent = self._sent(exchange)
+        if message.era is Era.STATELESS and message.method is not None:
+            kept = {name: value for name, value in sent.items() if not name.startswith("mcp-")}
+            sent = {**kept, **headers_for(message, sent)}
+        return {"accept": f"{JSON}, {EVENT_STREAM}", **sent, "content-type": JSON}
+
+    # Answers
+
+    def _stop(self, request_id: RequestId) -> None:
+        stop = self._stops.get(request_id)
+        if stop is not None:
+            stop()
+
+    async def _call(self, raw: bytes, message: Message, exchange: Exchange | None) -> None:
+        """Post a request and relay what comes for it, to its end."""
+        request_id = message.request_id
+        if request_id is None:
+            return
+        try:
+            async with Stop(CALL_SECONDS) as stop:
+                self._stops[request_id] = stop
+                if exchange is not None:
+                    exchange.when_over(lambda: _unread(exchange, stop))
+                async with self._upstream.send(
+                    "POST", self._head(message, exchange), raw
+                ) as reply:
+                    await self._answered(reply, message, exchange)
+        except UpstreamError as error:
+            if not error.sent:
+                await self._refused(request_id, exchange, {"message": error.detail})
+        except (BrokenStream, TimeoutError):
+            pass
+        finally:
+            self._stops.pop(request_id, None)
+        await self.relay.flushed(Side.SERVER)
+        if exchange is None or not exchange.resumable:
+            # What is not answered by now never will be.
+            await self.relay.lost(request_id)
+        if exchange is not None:
+            exchange.finish()
+
+    async def _answered(
+        self, reply: Reply, message: Message, exchange: Exchange | None
+    ) -> None:
+        if exchange is not None:
+            exchange.status = reply.status
+            exchange.passed = {
+                name: value for name, value in reply.headers.items() if name not in _OURS
+            }
+        if reply.status >= 500:  # noqa: PLR2004 - nobody knows what it did
+            if exchange is not None:
+                exchange.status = 200
+            raise UpstreamError("the server behind failed")
+        if reply.status >= 400 and message.request_id is not None:  # noqa: PLR2004
+            await self._refused(message.request_id, exchange, await self._error_of(reply))
+            return
+        named = reply.headers.get(SESSION)
+        if named is not None and message.method == "initialize" and self.session_id is None:
+            self._name(named)
+        if reply.content_type == EVENT_STREAM:
+            if exchange is not None:
+                exchange.stream()
+            await self._events(reply, exchange)
+        elif reply.content_type == JSON and reply.status not in _BODYLESS:
+            body = await self._upstream.whole(reply)
+            await self.relay.from_server(body, _via(exchange))
+        else:
+            raise UpstreamError("the server behind gave no answer to a request")
+
+    def _name(self, session_id: str) -> None:
+        if not is_session_id(session_id) or not self._adopt(session_id, self):
+            raise UpstreamError("the server behind named a session that cannot be used")
+        self.session_id = session_id
+
+    async def _refused(
+        self, request_id: RequestId, exchange: Exchange | None, error: Object
+    ) -> None:
+        """Relay a refusal as the error that answers this request, whatever id it had."""
+        body: Object = {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "error": {"code": SERVER_GONE, "message": "the server behind refused", **error},
+        }
+        await self.relay.from_server(encode(body), _via(exchange))
+
+    async def _error_of(self, reply: Reply) -> Object:
+        if reply.content_type == JSON:
+            body = await self._upstream.whole(reply)
+            try:
+                message = parse(body)
+            except NotRelayed:
+                message = None
+            error = None if message is None else message.body.get("error")
+            if isinstance(error, dict):
+                return error
+        return {"message": f"the server behind answered HTTP {reply.status}"}
+
+    # Streams
+
+    async def _listen(self, exchange: Exchange) -> None:
+        try:
+            async with Stop() as stop:
+                exchange.when_over(stop)
+                async with self._upstream.send("GET", self._sent(exchange)) as reply:
+                    exchange.passed = {
+                        name: value for name, value in reply.headers.items() if name not in _OURS
+                    }
+                    if reply.status == 200 and reply.content_type == EVENT_STREAM:  # noqa: PLR2004
+                        exchange.stream()
+                        await self._events(reply, exchange)
+                    else:
+                        status = reply.status if reply.status >= 400 else 502  # noqa: PLR2004
+                        exchange.answer(b"", status=status)
+        except UpstreamError as error:
+            exchange.answer(encode({"detail": error.detail}), status=502)
+        except (BrokenStream, TimeoutError):
+            pass
+        await self.relay.flushed(Side.SERVER)
+        exchange.finish()
+
+    async def _events(self, reply: Reply, exchange: Exchange | None) -> None:
+        reader = EventReader()
+        async for piece in reply.pieces:
+            for event in reader.feed(piece):
+                await self._event(event, exchange)
+
+    async def _event(self, event: Event, exchange: Exchange | None) -> None:
+        if event.event_id and exchange is not None:
+            exchange.resumable = True
+            if exchange.left:
+                raise UpstreamError("its client left, and may ask for the rest elsewhere")
+        if event.event == MESSAGE and event.data and not event.data.isspace():
+            await self.relay.from_server(event.data, _via(exchange, event))
+            return
+        if exchange is None or (event.event_id is None and event.retry is None):
+            return  # a ping of its own; ours are sent by the exchange
+        # An id must not overtake the messages before it: who resumes from it would miss them. Data
+        # under another name than "message" is no message to anybody, and is not passed on.
+        await self.relay.flushed(Side.SERVER)
+        empty = b"" if event.data is not None else None
+        await exchange.put(Event(data=empty, event_id=event.event_id, retry=event.retry))
+
+
+def _via(exchange: Exchange | None, event: Event | None = None) -> Arrived | None:
+    return None if exchange is None else Arrived(exchange=exchange, event=event)
+
+
+def _unread(exchange: Exchange, stop: Stop) -> None:
+    """The exchange is over. A call is not taken back by its client's leaving."""
+    if not exchange.left:
+        stop.after(GRACE_SECONDS)
+    elif exchange.resumable:
+        stop()

@@ -1,0 +1,126 @@
+"""A server that the sidecar runs itself: one process, a line per message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+
+from proxy.mcp.lines import Lines, TooLong
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import AsyncIterator
+
+_LOG: Final = logging.getLogger("mnemogate.mcp")
+_PIECE_BYTES: Final = 64 * 1024
+WRITE_SECONDS: Final = 30.0
+# What a server gets to end by itself once its input ended, and again after SIGTERM.
+END_SECONDS: Final = 2.0
+
+
+class ChildGone(Exception):  # noqa: N818 - a state, not a fault of ours
+    """The process ended, or reads nothing any more."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """What is run, and the whole environment of it."""
+
+    words: tuple[str, ...]
+    environment: dict[str, str]
+    directory: str
+
+
+class Child:
+    """One running server. Event loop only."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        self._process = process
+        self._name = name
+        self._writing = asyncio.Lock()
+
+    @classmethod
+    async def start(cls, command: Command, name: str) -> Self:
+        """Start it, in a session of its own: what it starts ends with it.
+
+        Raises:
+            ChildGone: It cannot be started.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command.words,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=command.directory,
+                env=command.environment,
+                limit=_PIECE_BYTES,
+                start_new_session=True,
+            )
+        except OSError as error:
+            _LOG.error(  # noqa: TRY400 - a traceback would hold the command line
+                "mcp server not started",
+                extra={"server": name, "error_type": type(error).__name__},
+            )
+            raise ChildGone from None
+        return cls(process, name)
+
+    async def lines(self) -> AsyncIterator[bytes | TooLong]:
+        """What it says, to its end."""
+        source = self._process.stdout
+        if source is None:
+            return
+        lines = Lines()
+        while piece := await source.read(_PIECE_BYTES):
+            for line in lines.feed(piece):
+                yield line
+        for line in lines.end():
+            yield line
+
+    async def silence(self) -> None:
+        """Read what it complains about, to its end. It may quote memories: none of it is logged."""
+        source, count = self._process.stderr, 0
+        while source is not None and (piece := await source.read(_PIECE_BYTES)):
+            count += len(piece)
+        if count:
+            _LOG.info("mcp server wrote to stderr", extra={"server": self._name, "bytes": count})
+
+    async def write(self, line: bytes) -> None:
+        """Say one line to it.
+
+        Raises:
+            ChildGone: It does not read.
+        """
+        sink = self._process.stdin
+        if sink is None or self._process.returncode is not None:
+            raise ChildGone
+        try:
+            async with self._writing, asyncio.timeout(WRITE_SECONDS):
+                sink.write(line + b"\n")
+                await sink.drain()
+        except (OSError, TimeoutError):
+            raise ChildGone from None
+
+    async def end(self) -> None:
+        """Close its input, and end it by force where that does not."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await self._process.wait()
+                break
+            self._signal(number)
+        code = await self._process.wait()
+        # What it started may live on in its group.
+        self._signal(signal.SIGKILL)
+        _LOG.info("mcp server ended", extra={"server": self._name, "code": code})
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)

@@ -1,0 +1,186 @@
+"""One relay and the two ends it delivers to: exchanges of HTTP, and a server behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from proxy.dialects.mcp.heads import status_of_error
+from proxy.dialects.mcp.message import CANCELLED, Era, Kind, Message, RequestId, encode
+from proxy.dialects.mcp.sse import Event
+from proxy.mcp.http.exchange import Arrived, Exchange, exchange_of
+from proxy.mcp.relay import Relay, Side
+from proxy.responses import attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from proxy.mcp.relay import Deliver
+
+_LOG: Final = logging.getLogger("mnemogate.mcp")
+
+
+class OpenRelay(Protocol):
+    """Makes the relay of one line."""
+
+    def __call__(self, deliver: Deliver) -> Relay:
+        """A relay that is not started yet."""
+        ...
+
+
+class LineParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What every line needs besides its server."""
+
+    open_relay: OpenRelay
+    halt: Callable[[], None]
+    now_s: Callable[[], float]
+
+
+class Line:
+    """One relay with its transport. Event loop only.
+
+    In the handshake era it is one MCP session; in the stateless era it serves one exchange at a
+    time, because there an id says nothing outside of its own exchange.
+    """
+
+    def __init__(self, parts: LineParts) -> None:
+        self._parts = parts
+        self.relay: Relay = parts.open_relay(self.deliver)
+        self.used_s = parts.now_s()
+        self._closing = asyncio.Event()
+        self._started = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._asked: dict[RequestId, Exchange] = {}
+        self._listening: list[Exchange] = []
+
+    async def run(self) -> None:
+        """Serve until `close`; every request that still waits then gets an honest answer."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                async with self.relay:
+                    self._started.set()
+                    await self._closing.wait()
+                    await self._hang_up()
+                    await self.relay.lost()
+        finally:
+            self._tasks = None
+            self._closing.set()
+            self._started.set()
+            for exchange in (*self._asked.values(), *self._listening):
+                exchange.finish()
+
+    async def started(self) -> None:
+        """Wait until it relays."""
+        await self._started.wait()
+
+    def close(self) -> None:
+        """Let `run` end."""
+        self._closing.set()
+
+    @property
+    def closed(self) -> bool:
+        """It takes nothing more."""
+        return self._closing.is_set()
+
+    @property
+    def busy(self) -> bool:
+        """Somebody waits for an answer, or listens."""
+        return any(not one.over for one in (*self._asked.values(), *self._listening))
+
+    async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
+        """Take one message of the client."""
+        self.used_s = self._parts.now_s()
+        if message.kind is Kind.REQUEST and message.request_id is not None:
+            self._keep(message.request_id, exchange)
+        taken_back = self._asked.get(message.cancels) if message.cancels is not None else None
+        await self.relay.from_client(raw, exchange)
+        if taken_back is not None:
+            # Nobody answers what was taken back.
+            await self.relay.flushed(Side.CLIENT)
+            taken_back.finish()
+
+    async def take_back(self, request_id: RequestId, exchange: Exchange) -> None:
+        """The client of a stateless exchange closed it: that is how a call is cancelled there."""
+        body = {
+            "jsonrpc": "2.0",
+            "method": CANCELLED,
+            "params": {"requestId": request_id, "reason": "the client closed the stream"},
+        }
+        await self.relay.from_client(encode(body), exchange)
+        await self.relay.flushed(Side.CLIENT)
+
+    def listen(self, exchange: Exchange) -> None:
+        """Send what belongs to no call to this exchange."""
+        self._listening.append(exchange)
+        exchange.when_over(lambda: self._listening.remove(exchange))
+
+    async def deliver(self, side: Side, raw: bytes, message: Message, via: object) -> None:
+        """Send one message to a side, as the relay asks."""
+        if side is Side.SERVER:
+            await self.to_server(raw, message, via)
+            return
+        exchange = exchange_of(via) or self._somewhere()
+        if exchange is None or exchange.over:
+            return
+        event = via.event if isinstance(via, Arrived) else None
+        last = _is_last(message, exchange)
+        if last and not exchange.streams:
+            _answer(exchange, raw, message)
+            return
+        await exchange.put(
+            Event(data=raw)
+            if event is None
+            else Event(data=raw, event_id=event.event_id, retry=event.retry)
+        )
+        if last:
+            exchange.finish()
+
+    async def to_server(self, raw: bytes, message: Message, via: object) -> None:
+        """Send one message to the server behind."""
+        raise NotImplementedError
+
+    async def _hang_up(self) -> None:
+        """Part from the server behind; nothing more is read from it."""
+        raise NotImplementedError
+
+    def spawn(self, work: Coroutine[None, None, object]) -> None:
+        """Do something beside, as long as the line is open; what it raises ends nothing else."""
+        if self._tasks is None:
+            work.close()
+            return
+        self._tasks.create_task(self._attempted(work))
+
+    async def _attempted(self, work: Awaitable[object]) -> None:
+        await attempt(work, self._parts.halt)
+
+    def _keep(self, request_id: RequestId, exchange: Exchange) -> None:
+        if request_id not in self._asked:
+            self._asked[request_id] = exchange
+            exchange.when_over(lambda: self._asked.pop(request_id, None))
+
+    def _somewhere(self) -> Exchange | None:
+        """Where a message goes that belongs to no call: who listens, else the oldest call."""
+        for exchange in (*self._listening, *self._asked.values()):
+            if not exchange.over:
+                return exchange
+        return None
+
+
+def _is_last(message: Message, exchange: Exchange) -> bool:
+    """Whether this answers the exchange. An error without an id cannot be of another request."""
+    if exchange.request_id is None or message.kind not in (Kind.RESULT, Kind.ERROR):
+        return False
+    return message.request_id in (exchange.request_id, None)
+
+
+def _answer(exchange: Exchange, raw: bytes, message: Message) -> None:
+    """Answer with one message. Without a server's own word, the stateless era has its statuses."""
+    status = exchange.status
+    error = message.body.get("error")
+    if status == 200 and isinstance(error, dict) and exchange.era is Era.STATELESS:  # noqa: PLR2004
+        status = status_of_error(error.get("code"))
+    exchange.answer(raw, status=status)

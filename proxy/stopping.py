@@ -1,0 +1,53 @@
+"""Work that others may end: a timeout that anybody can bring forward."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Stop:
+    """Ends the work inside its context with `TimeoutError` once it is called. Event loop only.
+
+    It may be called at any time, any number of times, before the context and after it, too.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        """`seconds` is how long the work may take at most."""
+        self._scope = asyncio.timeout(seconds)
+        self._inside = False
+        self._called = False
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        await self._scope.__aenter__()
+        self._inside = True
+        if self._called:
+            self()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        """Raise `TimeoutError` where it was called, or its time is over."""
+        self._inside = False
+        return await self._scope.__aexit__(kind, error, trace)
+
+    def __call__(self) -> None:
+        """End the work now."""
+        self._called = True
+        self.after(0)
+
+    def after(self, seconds: float) -> None:
+        """End the work in so many seconds, unless it ends before."""
+        if self._inside and not self._scope.expired():
+            due = asyncio.get_running_loop().time() + seconds
+            when = self._scope.when()
+            if when is None or due < when:
+                self._scope.reschedule(due)
