@@ -34,10 +34,10 @@ class Stop:
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
         """Raise `TimeoutError` where it was called, or its time is over."""
         self._inside = False
-        return await self._scope.__aexit__(kind, error, trace)
+        await self._scope.__aexit__(kind, error, trace)
 
     def __call__(self) -> None:
         """End the work now."""

@@ -11,7 +11,15 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.mcp.message import Kind, Message, NotRelayed, Object, RequestId, encode, parse
+from proxy.dialects.mcp.message import (
+    Kind,
+    Message,
+    NotRelayed,
+    Object,
+    RequestId,
+    encode,
+    parse,
+)
 from proxy.mcp.http.child import ChildGone
 from proxy.mcp.http.exchange import Arrived, Exchange, exchange_of
 from proxy.mcp.http.line import Line, LineParts
@@ -27,7 +35,10 @@ if TYPE_CHECKING:
 PROGRESS: Final = "notifications/progress"
 SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 UNSENT_MAX: Final = 64
-_NO_WAY_BACK: Final = {"code": -32601, "message": "requests to the client are not served here"}
+_NO_WAY_BACK: Final[Object] = {
+    "code": -32601,
+    "message": "requests to the client are not served here",
+}
 
 
 class CommandLine(Line):
@@ -35,7 +46,6 @@ class CommandLine(Line):
 
     def __init__(self, parts: LineParts, child: Child) -> None:
         super().__init__(parts)
-        self.session_id: str | None = None
         self._child = child
         self._by_token: dict[JsonValue, Exchange] = {}
         self._unsent: deque[tuple[bytes, Message]] = deque()
@@ -170,8 +180,6 @@ class Shared:
 
     async def _write(self, body: Object, number: int) -> None:
         try:
-            if self.over:
-                raise ChildGone
             await self._child.write(encode(body))
         except ChildGone:
             await self._lost(number)
@@ -227,6 +235,7 @@ class SharedLine(Line):
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
         """One request, or the end of one; there is nothing else in this era."""
+        del raw  # it is written anew, under another id
         exchange = exchange_of(via)
         if message.kind is Kind.REQUEST:
             self.spawn(self._ask(message, exchange))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, headers_for, is_session_id
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 # A call, its stream included; a server that never answers holds nothing for longer.
 CALL_SECONDS: Final = 900.0
+# What needs no answer holds back what comes behind it.
+TELL_SECONDS: Final = 10.0
 # After the answer a stream mostly ends by itself, and its connection can be used again.
 GRACE_SECONDS: Final = 1.0
 # Headers of an answer that are this hop's own business, or say something of a body we may rewrite.
@@ -66,7 +69,6 @@ class UrlLine(Line):
         super().__init__(parts)
         self._upstream = upstream
         self._adopt = adopt
-        self.session_id: str | None = None
         self._headers: dict[str, str] = {}
         self._stops: dict[RequestId, Stop] = {}
 
@@ -77,20 +79,17 @@ class UrlLine(Line):
             ours = exchange is None or exchange.request_id != message.request_id
             self.spawn(self._call(raw, message, None if ours else exchange))
             return
-        if (
-            message.cancels is not None
-            and exchange is not None
-            and exchange.era is Era.STATELESS
-        ):
+        if message.cancels is not None and exchange is not None and exchange.era is Era.STATELESS:
             # Closing the stream is the one way to take a call back that this era knows.
             self._stop(message.cancels)
             return
         try:
-            async with self._upstream.send(
-                "POST", self._head(message, exchange), raw
-            ) as reply:
+            async with (
+                asyncio.timeout(TELL_SECONDS),
+                self._upstream.send("POST", self._head(message, exchange), raw) as reply,
+            ):
                 await self._upstream.whole(reply)
-        except UpstreamError:
+        except (UpstreamError, TimeoutError):
             # The call that it belongs to, if any, is answered or lost on its own stream.
             return
 
@@ -151,9 +150,7 @@ class UrlLine(Line):
                 self._stops[request_id] = stop
                 if exchange is not None:
                     exchange.when_over(lambda: _unread(exchange, stop))
-                async with self._upstream.send(
-                    "POST", self._head(message, exchange), raw
-                ) as reply:
+                async with self._upstream.send("POST", self._head(message, exchange), raw) as reply:
                     await self._answered(reply, message, exchange)
         except UpstreamError as error:
             if not error.sent:
@@ -169,9 +166,7 @@ class UrlLine(Line):
         if exchange is not None:
             exchange.finish()
 
-    async def _answered(
-        self, reply: Reply, message: Message, exchange: Exchange | None
-    ) -> None:
+    async def _answered(self, reply: Reply, message: Message, exchange: Exchange | None) -> None:
         if exchange is not None:
             exchange.status = reply.status
             exchange.passed = {
@@ -183,6 +178,7 @@ class UrlLine(Line):
             raise UpstreamError("the server behind failed")
         if reply.status >= 400 and message.request_id is not None:  # noqa: PLR2004
             await self._refused(message.request_id, exchange, await self._error_of(reply))
+            self._end_if_gone(reply)
             return
         named = reply.headers.get(SESSION)
         if named is not None and message.method == "initialize" and self.session_id is None:
@@ -196,6 +192,11 @@ class UrlLine(Line):
             await self.relay.from_server(body, _via(exchange))
         else:
             raise UpstreamError("the server behind gave no answer to a request")
+
+    def _end_if_gone(self, reply: Reply) -> None:
+        """The server behind knows the session no more: neither do we, once that was said."""
+        if reply.status == 404 and self.session_id is not None:  # noqa: PLR2004
+            self.close()
 
     def _name(self, session_id: str) -> None:
         if not is_session_id(session_id) or not self._adopt(session_id, self):
@@ -241,6 +242,7 @@ class UrlLine(Line):
                     else:
                         status = reply.status if reply.status >= 400 else 502  # noqa: PLR2004
                         exchange.answer(b"", status=status)
+                        self._end_if_gone(reply)
         except UpstreamError as error:
             exchange.answer(encode({"detail": error.detail}), status=502)
         except (BrokenStream, TimeoutError):

@@ -63,7 +63,7 @@ class Child:
                 start_new_session=True,
             )
         except OSError as error:
-            _LOG.error(  # noqa: TRY400 - a traceback would hold the command line
+            _LOG.error(
                 "mcp server not started",
                 extra={"server": name, "error_type": type(error).__name__},
             )
@@ -106,10 +106,14 @@ class Child:
         except (OSError, TimeoutError):
             raise ChildGone from None
 
-    async def end(self) -> None:
-        """Close its input, and end it by force where that does not."""
+    def close_input(self) -> None:
+        """Tell it that nothing more comes; an honest server ends then."""
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+    async def end(self) -> None:
+        """Close its input, and end it by force where that does not."""
+        self.close_input()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):

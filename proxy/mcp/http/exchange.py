@@ -59,7 +59,7 @@ class Exchange:
         self._room.set()
         self._over = False
         self._left = False
-        self._told: list[Callable[[], None]] = []
+        self._told: list[Callable[[], object]] = []
 
     @property
     def over(self) -> bool:
@@ -118,10 +118,11 @@ class Exchange:
         if not self.over:
             self._left = True
             self._queue.clear()
+            self._begin(Head(status=200, body=b""))
             self._tell()
         self._room.set()
 
-    def when_over(self, told: Callable[[], None]) -> None:
+    def when_over(self, told: Callable[[], object]) -> None:
         """Call `told` once it is over or its client left, at once if so; it must not raise."""
         if self.over:
             told()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from proxy.dialects.mcp.heads import status_of_error
-from proxy.dialects.mcp.message import CANCELLED, Era, Kind, Message, RequestId, encode
+from proxy.dialects.mcp.message import CANCELLED, Era, Kind, Message, Object, RequestId, encode
 from proxy.dialects.mcp.sse import Event
 from proxy.mcp.http.exchange import Arrived, Exchange, exchange_of
 from proxy.mcp.relay import Relay, Side
@@ -49,6 +49,7 @@ class Line:
     def __init__(self, parts: LineParts) -> None:
         self._parts = parts
         self.relay: Relay = parts.open_relay(self.deliver)
+        self.session_id: str | None = None
         self.used_s = parts.now_s()
         self._closing = asyncio.Event()
         self._started = asyncio.Event()
@@ -91,6 +92,11 @@ class Line:
         """Somebody waits for an answer, or listens."""
         return any(not one.over for one in (*self._asked.values(), *self._listening))
 
+    @property
+    def listeners(self) -> int:
+        """How many listen to what belongs to no call."""
+        return len(self._listening)
+
     async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
         """Take one message of the client."""
         self.used_s = self._parts.now_s()
@@ -105,7 +111,7 @@ class Line:
 
     async def take_back(self, request_id: RequestId, exchange: Exchange) -> None:
         """The client of a stateless exchange closed it: that is how a call is cancelled there."""
-        body = {
+        body: Object = {
             "jsonrpc": "2.0",
             "method": CANCELLED,
             "params": {"requestId": request_id, "reason": "the client closed the stream"},

@@ -1,0 +1,333 @@
+"""Streamable HTTP at `/mcp/<server>`, both eras of the protocol. No decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.mcp.heads import SESSION, check_head, era_of_head
+from proxy.dialects.mcp.message import Era, Kind, Message, NotRelayed, error_answer, parse
+from proxy.dialects.operation import HttpReply, MalformedRequest
+from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.mcp.http.behind_command import CommandLine
+from proxy.mcp.http.behind_url import UrlLine
+from proxy.mcp.http.beside import Busy
+from proxy.mcp.http.child import ChildGone
+from proxy.mcp.http.exchange import Exchange
+from proxy.mcp.http.hub import Hub  # noqa: TC001 - msgspec reads the annotation
+from proxy.responses import Failure, NotFound, attempt, problem, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from policy.model import Principal
+    from proxy.auth import Authenticator, Peer
+    from proxy.dialects.mcp.message import RequestId
+    from proxy.dialects.operation import HttpRequest
+    from proxy.mcp.http.exchange import Head
+    from proxy.mcp.http.line import Line
+
+PREFIX: Final = "/mcp/"
+ROUTES: Final = frozenset({"mcp.post", "mcp.listen", "mcp.end", "mcp.refused", REFUSED_ROUTE})
+SWEEP_SECONDS: Final = 30.0
+LISTENING_MAX: Final = 4
+# Every one of our own keys begins so; a wrong one must not be sent on as somebody else's.
+_OUR_KEYS: Final = "mg_"
+_PATH: Final = re.compile(r"/mcp/([a-z0-9][a-z0-9._-]{0,62})")
+_SESSION_GONE: Final = -32001
+_ROUTES: Final = {"POST": "mcp.post", "GET": "mcp.listen", "DELETE": "mcp.end"}
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """One configured server, and who may use it; None: every principal."""
+
+    hub: Hub
+    principals: frozenset[str] | None = None
+
+
+class McpFront:
+    """Serves every configured MCP server while its context is open. Event loop only."""
+
+    name = "data"
+    routes = ROUTES
+
+    def __init__(
+        self, servers: Mapping[str, Served], authenticator: Authenticator, halt: Callable[[], None]
+    ) -> None:
+        self._servers = dict(servers)
+        self._authenticator = authenticator
+        self._halt = halt
+        self._ended = asyncio.Event()
+
+    async def sweep(self) -> None:
+        """End what nobody uses, until `close`."""
+        while not self._ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SWEEP_SECONDS):
+                    await self._ended.wait()
+            for served in self._servers.values():
+                served.hub.sweep()
+
+    def close(self) -> None:
+        """End every session."""
+        self._ended.set()
+        for served in self._servers.values():
+            served.hub.close()
+
+    async def answer(self, incoming: Incoming) -> Answered:
+        """The answer; failures as problem details."""
+        progress = _Progress()
+        done = await attempt(self._serve(incoming, progress), self._halt)
+        if isinstance(done, Failure):
+            return Answered(
+                reply=problem(done.refusal, incoming.answering),
+                route="mcp.refused",
+                principal=progress.principal,
+                error_type=done.error_type,
+            )
+        reply, pieces = done
+        route = _ROUTES.get(incoming.head.method, "mcp.refused")
+        return Answered(reply=reply, route=route, principal=progress.principal, pieces=pieces)
+
+    async def _serve(
+        self, incoming: Incoming, progress: _Progress
+    ) -> tuple[HttpReply, Exchange | None]:
+        principal, headers = self._who(incoming.head, incoming.peer)
+        progress.principal = principal.principal_id
+        found = _PATH.fullmatch(incoming.head.path)
+        served = self._servers.get(found[1]) if found else None
+        if served is None or not _may(principal, served):
+            raise NotFound
+        if incoming.head.query:
+            raise MalformedRequest("query: none is read here", status=400)
+        asked = _Asked(incoming=incoming, principal=principal, headers=headers, hub=served.hub)
+        match incoming.head.method:
+            case "POST":
+                return await self._post(asked)
+            case "GET":
+                return await self._get(asked)
+            case "DELETE":
+                return await self._delete(asked), None
+            case _:
+                return _not_allowed("GET, POST, DELETE"), None
+
+    def _who(self, head: HttpRequest, peer: Peer) -> tuple[Principal, dict[str, str]]:
+        """The principal, and the headers without what names it: the rest may be the server's.
+
+        Raises:
+            Unauthenticated: Nobody we know.
+        """
+        headers = dict(head.headers)
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        bearer = bearer.strip() if scheme.lower() == "bearer" else ""
+        owner = self._authenticator.authenticate(bearer, peer) if bearer else None
+        if owner is not None or bearer.startswith(_OUR_KEYS):
+            del headers["authorization"]
+        key = headers.pop("x-api-key", None)
+        if key is not None:
+            return self._authenticator.require(key, peer), headers
+        if owner is not None:
+            return owner, headers
+        if bearer.startswith(_OUR_KEYS):
+            return self._authenticator.require(bearer, peer), headers
+        return self._authenticator.require(None, peer), headers
+
+    # POST
+
+    async def _post(self, asked: _Asked) -> tuple[HttpReply, Exchange | None]:
+        request = await asked.incoming.complete()
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise MalformedRequest("content-type: must be application/json", status=415)
+        try:
+            message = parse(request.body)
+            check_head(asked.headers, message)
+        except NotRelayed as refusal:
+            return _refused(400, refusal.request_id, refusal.code, refusal.detail), None
+        era = message.era if message.kind is Kind.REQUEST else era_of_head(asked.headers)
+        try:
+            if era is Era.STATELESS:
+                return await self._stateless(asked, message)
+            return await self._handshake(asked, message)
+        except Busy:
+            return _busy(asked), None
+        except ChildGone:
+            text = "the MCP server behind Mnemogate cannot be started"
+            return _refused(200, message.request_id, -32000, text), None
+
+    async def _stateless(
+        self, asked: _Asked, message: Message
+    ) -> tuple[HttpReply, Exchange | None]:
+        if message.kind is Kind.NOTIFICATION:
+            # This era has none: a call is taken back by closing its stream.
+            return HttpReply(status=202), None
+        if message.kind is not Kind.REQUEST or message.request_id is None:
+            return _refused(400, None, -32600, "an answer is not expected here"), None
+        asked.headers.pop(SESSION, None)
+        return await self._in_lane(asked, message, Era.STATELESS)
+
+    async def _handshake(
+        self, asked: _Asked, message: Message
+    ) -> tuple[HttpReply, Exchange | None]:
+        session_id = asked.headers.get(SESSION)
+        if session_id is not None:
+            line = asked.hub.find(asked.principal, session_id)
+            if line is None:
+                return _session_gone(message), None
+            return await self._through(asked, message, line)
+        if message.kind is Kind.REQUEST and message.method == "initialize":
+            return await self._through(asked, message, await asked.hub.open(asked.principal))
+        if asked.hub.serves_sessions_only:
+            text = "mcp-session-id: is needed, send initialize first"
+            return _refused(400, message.request_id, -32600, text), None
+        return await self._in_lane(asked, message, Era.HANDSHAKE)
+
+    async def _through(
+        self, asked: _Asked, message: Message, line: Line
+    ) -> tuple[HttpReply, Exchange | None]:
+        """One message of a session."""
+        exchange = Exchange(message.request_id, asked.headers)
+        if message.kind is not Kind.REQUEST:
+            await line.take(message.raw, message, exchange)
+            exchange.leave()
+            return HttpReply(status=202, headers=_named(line)), None
+        if isinstance(line, CommandLine):
+            exchange.passed = dict(_named(line))
+        if line.session_id is None:
+            exchange.when_over(lambda: _unnamed(asked, line))
+        asked.watch(exchange)
+        await line.take(message.raw, message, exchange)
+        return _reply(await exchange.head, exchange)
+
+    async def _in_lane(
+        self, asked: _Asked, message: Message, era: Era
+    ) -> tuple[HttpReply, Exchange | None]:
+        """One message that belongs to no session."""
+        line = await asked.hub.borrow(asked.principal)
+        exchange = Exchange(message.request_id, asked.headers, era)
+        if message.kind is not Kind.REQUEST:
+            await line.take(message.raw, message, exchange)
+            exchange.leave()
+            asked.hub.give_back(asked.principal, line)
+            return HttpReply(status=202), None
+        exchange.when_over(lambda: _over(asked, line, exchange))
+        asked.watch(exchange)
+        await line.take(message.raw, message, exchange)
+        return _reply(await exchange.head, exchange)
+
+    # GET and DELETE
+
+    async def _get(self, asked: _Asked) -> tuple[HttpReply, Exchange | None]:
+        session_id = asked.headers.get(SESSION)
+        if era_of_head(asked.headers) is Era.STATELESS or session_id is None:
+            return _not_allowed("POST"), None
+        line = asked.hub.find(asked.principal, session_id)
+        if line is None:
+            return _session_gone(None), None
+        if line.listeners >= LISTENING_MAX:
+            return _refused(409, None, -32600, "too many streams of one session"), None
+        exchange = Exchange(None, asked.headers)
+        asked.watch(exchange)
+        if isinstance(line, UrlLine):
+            await line.open_stream(exchange)
+        else:
+            line.listen(exchange)
+        return _reply(await exchange.head, exchange)
+
+    async def _delete(self, asked: _Asked) -> HttpReply:
+        session_id = asked.headers.get(SESSION)
+        if era_of_head(asked.headers) is Era.STATELESS or session_id is None:
+            return _not_allowed("POST")
+        line = asked.hub.find(asked.principal, session_id)
+        if line is None:
+            return _session_gone(None)
+        status = 200
+        if isinstance(line, UrlLine):
+            status = await line.end_session(Exchange(None, asked.headers))
+        if status < 400 or status == 404:  # noqa: PLR2004 - it is gone
+            asked.hub.forget(session_id)
+        return HttpReply(status=status)
+
+
+class _Progress:
+    """How far one request came, for telemetry."""
+
+    def __init__(self) -> None:
+        self.principal = ""
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One request whose principal is known."""
+
+    incoming: Incoming
+    principal: Principal
+    headers: dict[str, str]
+    hub: Hub
+
+    def watch(self, exchange: Exchange) -> None:
+        """Let the exchange know when the client goes."""
+        gone = self.incoming.gone
+        gone.tell(exchange.leave)
+        exchange.when_over(lambda: gone.forget(exchange.leave))
+
+
+def _over(asked: _Asked, line: Line, exchange: Exchange) -> None:
+    """An exchange without a session is over: its line is free, or has to be let go."""
+    if not exchange.left:
+        asked.hub.give_back(asked.principal, line)
+    elif exchange.era is Era.STATELESS and exchange.request_id is not None:
+        line.spawn(_taken_back(line, exchange.request_id, exchange))
+    # An older client's call goes on without it; nobody uses its line, so it ends in time.
+
+
+async def _taken_back(line: Line, request_id: RequestId, exchange: Exchange) -> None:
+    await line.take_back(request_id, exchange)
+    line.close()
+
+
+def _unnamed(asked: _Asked, line: Line) -> None:
+    """`initialize` was answered. A server without sessions knows no difference between lines."""
+    if line.session_id is None:
+        asked.hub.give_back(asked.principal, line)
+
+
+def _may(principal: Principal, served: Served) -> bool:
+    return served.principals is None or principal.principal_id in served.principals
+
+
+def _named(line: Line) -> tuple[tuple[str, str], ...]:
+    session_id = line.session_id
+    return () if session_id is None else ((SESSION, session_id),)
+
+
+def _reply(head: Head, exchange: Exchange) -> tuple[HttpReply, Exchange | None]:
+    reply = HttpReply(
+        status=head.status,
+        body=head.body or b"",
+        content_type=head.content_type,
+        headers=tuple(head.headers.items()),
+    )
+    return reply, (exchange if head.body is None else None)
+
+
+def _refused(status: int, request_id: int | str | None, code: int, text: str) -> HttpReply:
+    return HttpReply(status=status, body=error_answer(request_id, code, text).raw)
+
+
+def _session_gone(message: Message | None) -> HttpReply:
+    request_id = None if message is None or message.kind is not Kind.REQUEST else message.request_id
+    return _refused(404, request_id, _SESSION_GONE, "no such session: send initialize again")
+
+
+def _not_allowed(allowed: str) -> HttpReply:
+    return HttpReply(status=405, headers=(("Allow", allowed),))
+
+
+def _busy(asked: _Asked) -> HttpReply:
+    return problem(
+        refuse(503, "busy: too many MCP sessions", retry_after_s=1), asked.incoming.answering
+    )

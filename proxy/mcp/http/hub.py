@@ -1,0 +1,229 @@
+"""The lines to one configured server: sessions by their id, and lanes for what has no session."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+import msgspec
+
+from proxy.mcp.http.behind_command import CommandLine, Shared, SharedLine
+from proxy.mcp.http.behind_url import UrlLine
+from proxy.mcp.http.beside import Busy
+from proxy.mcp.http.child import Child, Command
+from proxy.mcp.http.line import Line, LineParts
+from proxy.responses import attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from policy.model import Principal
+    from proxy.mcp.relay import Deliver, Relay
+    from proxy.upstream import Upstream
+
+_LOG: Final = logging.getLogger("mnemogate.mcp")
+LANES_IDLE_MAX: Final = 8
+SESSIONS_PER_PRINCIPAL_MAX: Final = 64
+
+Owner: TypeAlias = "tuple[str, str]"
+
+
+class HubLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server may hold open."""
+
+    sessions_max: int = 256
+    idle_seconds: float = 1_800.0
+
+
+class RelayFor(Protocol):
+    """Makes relays for one server."""
+
+    def __call__(self, principal: Principal, deliver: Deliver) -> Relay:
+        """A relay that is not started yet."""
+        ...
+
+
+class HubParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What every hub is given."""
+
+    spawn: Callable[[Coroutine[None, None, None]], None]
+    halt: Callable[[], None]
+    now_s: Callable[[], float]
+    random_hex: Callable[[int], str]
+
+
+class Hub:
+    """All lines to one server. Event loop only.
+
+    A session belongs to the principal that opened it; to anybody else it does not exist.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        behind: Upstream | Command,
+        relay_for: RelayFor,
+        parts: HubParts,
+        limits: HubLimits,
+    ) -> None:
+        self.name = name
+        self._behind = behind
+        self._relay_for = relay_for
+        self._parts = parts
+        self._limits = limits
+        self._sessions: dict[str, tuple[Owner, Line]] = {}
+        self._lines: set[Line] = set()
+        self._idle: dict[Owner, list[Line]] = {}
+        self._shared: dict[Owner, Shared] = {}
+
+    async def open(self, principal: Principal) -> Line:
+        """A line for a client that says `initialize`.
+
+        Raises:
+            Busy: Too many are open, and none of this principal's is idle.
+        """
+        owner = _owner(principal)
+        self._make_room(owner)
+        if isinstance(self._behind, Command):
+            return await self._open_command(self._behind, principal)
+        behind = self._behind
+        parts = self._line_parts(principal)
+        line = UrlLine(parts, behind, lambda named, own: self._adopt(owner, named, own))
+        await self._run(line)
+        return line
+
+    def find(self, principal: Principal, session_id: str) -> Line | None:
+        """The session of this principal with this id."""
+        owner, line = self._sessions.get(session_id, (None, None))
+        if line is None or owner != _owner(principal) or line.closed:
+            return None
+        return line
+
+    def forget(self, session_id: str) -> None:
+        """The session has ended."""
+        _, line = self._sessions.pop(session_id, (None, None))
+        if line is not None:
+            line.close()
+
+    async def borrow(self, principal: Principal) -> Line:
+        """A line for one exchange that belongs to no session.
+
+        Raises:
+            Busy: Too many are open.
+        """
+        idle = self._idle.get(_owner(principal), [])
+        while idle:
+            line = idle.pop()
+            if not line.closed:
+                return line
+        owner = _owner(principal)
+        self._make_room(owner)
+        parts = self._line_parts(principal)
+        if isinstance(self._behind, Command):
+            command = self._behind
+            line = SharedLine(parts, lambda: self._share(command, owner))
+        else:
+            line = UrlLine(parts, self._behind, lambda _sid, _own: False)
+        await self._run(line)
+        return line
+
+    def give_back(self, principal: Principal, line: Line) -> None:
+        """The exchange is over and left nothing behind: another one may use the line."""
+        idle = self._idle.setdefault(_owner(principal), [])
+        if line.closed or line.busy or len(idle) >= LANES_IDLE_MAX:
+            line.close()
+        else:
+            idle.append(line)
+
+    @property
+    def serves_sessions_only(self) -> bool:
+        """Whether an older client needs a session: it does where we run the server."""
+        return isinstance(self._behind, Command)
+
+    def sweep(self) -> None:
+        """End what nobody used for long."""
+        oldest_s = self._parts.now_s() - self._limits.idle_seconds
+        for line in tuple(self._lines):
+            if line.used_s < oldest_s and not line.busy:
+                line.close()
+        lanes = {owner for owner, idle in self._idle.items() if idle}
+        for owner in tuple(self._shared):
+            if owner not in lanes and not self._shared[owner].busy:
+                self._shared.pop(owner).close()
+
+    def close(self) -> None:
+        """End everything."""
+        for line in tuple(self._lines):
+            line.close()
+        for shared in self._shared.values():
+            shared.close()
+
+    # Lines
+
+    def _line_parts(self, principal: Principal) -> LineParts:
+        return LineParts(
+            open_relay=lambda deliver: self._relay_for(principal, deliver),
+            halt=self._parts.halt,
+            now_s=self._parts.now_s,
+        )
+
+    async def _run(self, line: Line) -> None:
+        self._lines.add(line)
+        self._spawn(self._ran(line))
+        await line.started()
+
+    async def _ran(self, line: Line) -> None:
+        try:
+            await line.run()
+        finally:
+            self._lines.discard(line)
+            for session_id, (_, other) in tuple(self._sessions.items()):
+                if other is line:
+                    del self._sessions[session_id]
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        self._parts.spawn(_attempted(work, self._parts.halt))
+
+    def _adopt(self, owner: Owner, session_id: str, line: Line) -> bool:
+        """Whether the session can be this line's: nobody else has one under that id."""
+        if session_id in self._sessions:
+            _LOG.error("mcp server named a session twice", extra={"server": self.name})
+            return False
+        self._sessions[session_id] = (owner, line)
+        return True
+
+    def _make_room(self, owner: Owner) -> None:
+        mine = [line for found, line in self._sessions.values() if found == owner]
+        if len(self._lines) < self._limits.sessions_max and len(mine) < SESSIONS_PER_PRINCIPAL_MAX:
+            return
+        idle = [line for line in mine if not line.busy and not line.closed]
+        if not idle:
+            raise Busy
+        min(idle, key=lambda line: line.used_s).close()
+
+    # Servers of our own
+
+    async def _open_command(self, command: Command, principal: Principal) -> Line:
+        child = await Child.start(command, self.name)
+        line = CommandLine(self._line_parts(principal), child)
+        line.session_id = self._parts.random_hex(16)
+        self._sessions[line.session_id] = (_owner(principal), line)
+        await self._run(line)
+        line.spawn(line.serve())
+        return line
+
+    async def _share(self, command: Command, owner: Owner) -> Shared:
+        shared = self._shared.get(owner)
+        if shared is None or shared.over:
+            shared = self._shared[owner] = Shared(await Child.start(command, self.name))
+            self._spawn(shared.serve())
+            self._spawn(shared.silence())
+        return shared
+
+
+def _owner(principal: Principal) -> Owner:
+    return (principal.tenant, principal.principal_id)
+
+
+async def _attempted(work: Coroutine[None, None, None], halt: Callable[[], None]) -> None:
+    await attempt(work, halt)
