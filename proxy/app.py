@@ -37,6 +37,7 @@ from storage.audit_reading import EmbeddedAudit
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.embedding import resolve_embedder
 from storage.objections import Objections
+from storage.steady import SteadyClock
 from telemetry.events import StoreGauges
 from telemetry.facade import Telemetry
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from proxy.dialects.operation import Dialect
     from proxy.exchange import Front
     from proxy.settings import Address, Settings
-    from storage.interfaces import Embedder, Failpoint
+    from storage.interfaces import Embedder, Failpoint, StoreStatus
 
 START: Final = PrincipalId("mnemogate:start")
 READ_THREADS: Final = 2
@@ -70,6 +71,7 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     gate: Gate = GATE
     failpoint: Failpoint = no_failpoint
     clock_ns: Callable[[], int] = time.time_ns
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
     listen: bool = True  # False: the admin socket only, for commands on a stopped state directory
 
 
@@ -108,7 +110,10 @@ async def compose(
     ruleset = parse_rules(text)
     embedder = resolve_embedder(settings.embedder)
     async with AsyncExitStack() as stack:
-        store = await asyncio.to_thread(_open_store, settings, composition, ruleset, embedder)
+        clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)
+        opening = _Opening(settings, composition, clock)
+        store = await asyncio.to_thread(opening.store, ruleset, embedder)
+        clock.not_before(store.time_ms)
         stack.push_async_callback(asyncio.to_thread, store.close)
         halted = asyncio.Event()
         dialects = _dialects(store)
@@ -116,7 +121,7 @@ async def compose(
         telemetry = Telemetry(settings.telemetry, routes)
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = Surroundings(
-            clock_ns=composition.clock_ns, random_hex=RandomPool(), record=telemetry.record
+            clock_ns=clock, random_hex=RandomPool(), record=telemetry.record
         )
         keys = await _first_keys(settings, store, surroundings)
         executor = stack.enter_context(
@@ -131,7 +136,7 @@ async def compose(
         ground = _Ground(settings=settings, composition=composition, store=store, embedder=embedder)
         parts = _Parts(ground, surroundings, executor, rules)
         memory_front = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
-        health = Health(store.reader.status, _Scrape(store, telemetry))
+        health = Health(lambda: _told(store, clock), _Scrape(store, telemetry))
         admin_front = AdminFront(Operate(parts.operate), parts.authenticator, health, halted.set)
         listening = _Listening(settings, surroundings, halted)
         data, admin = await listening.open(stack, memory_front, admin_front, composition)
@@ -155,24 +160,43 @@ async def compose(
         )
 
 
-def _open_store(
-    settings: Settings, composition: Composition, ruleset: Ruleset, embedder: Embedder
-) -> EmbeddedStore:
-    return open_embedded(
-        state=settings.state,
-        checkpoint=settings.checkpoint,
-        gate=_gate(settings, composition),
-        ruleset=ruleset,
-        embedder_id=embedder.embedder_id,
-        dimension=embedder.dimension,
-        clock=lambda: composition.clock_ns() // 1_000_000,
-        failpoint=composition.failpoint,
-        options=EmbeddedOptions(
-            quota_bytes=settings.quota_bytes,
-            tenant_share=settings.tenant_share,
-            adopts_mode=composition.listen,
-        ),
-    )
+class _Opening:
+    """Opens the store under a clock that cannot be turned back."""
+
+    def __init__(self, settings: Settings, composition: Composition, clock: SteadyClock) -> None:
+        self._settings = settings
+        self._composition = composition
+        self._clock = clock
+
+    def store(self, ruleset: Ruleset, embedder: Embedder) -> EmbeddedStore:
+        """The open store. Blocks."""
+        settings, composition = self._settings, self._composition
+        return open_embedded(
+            state=settings.state,
+            checkpoint=settings.checkpoint,
+            gate=_gate(settings, composition),
+            ruleset=ruleset,
+            embedder_id=embedder.embedder_id,
+            dimension=embedder.dimension,
+            clock=self._clock.now_ms,
+            failpoint=composition.failpoint,
+            options=EmbeddedOptions(
+                quota_bytes=settings.quota_bytes,
+                tenant_share=settings.tenant_share,
+                adopts_mode=composition.listen,
+            ),
+        )
+
+
+def _told(store: EmbeddedStore, clock: SteadyClock) -> StoreStatus:
+    """The store's summary, and whether this machine's clock can be believed."""
+    status = store.reader.status()
+    behind_s = clock.behind_s()
+    if not behind_s:
+        return status
+    note = f"the clock of this machine is {behind_s:.0f} s behind what was written"
+    reason = note if status.reason is None else f"{status.reason}; {note}"
+    return msgspec.structs.replace(status, reason=reason)
 
 
 def _gate(settings: Settings, composition: Composition) -> Gate:

@@ -128,6 +128,7 @@ class Change:
             held_count=self.held_count,
             format=self.format,
             observing=self.observing,
+            time_ms=max(self.before.time_ms, self.now_ms),
         )
         self.draft.put_header(header)
         if self.erased:

@@ -89,6 +89,7 @@ class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     created_at_ms: int
     format: int = 0  # the stores before the number was written down
     observing: bool = False  # whether the last gate that ran here refused nothing (decision 010)
+    time_ms: int = 0  # the latest time at which a transaction was made
 
     @property
     def incarnation_name(self) -> str:

@@ -117,6 +117,11 @@ class EmbeddedStore:
         return self._engine.ruleset
 
     @property
+    def time_ms(self) -> int:
+        """The latest time at which anything was written; it is later now, whatever a clock says."""
+        return self._engine.generation.header.time_ms
+
+    @property
     def log_verifier(self) -> VerifierKey:
         """What checkpoints of the audit log are verified with."""
         return VerifierKey.of(self._engine.parts.origin, self._engine.parts.signer)

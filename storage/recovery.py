@@ -64,6 +64,7 @@ def with_incarnation(generation: Generation) -> Generation:
         header,
         incarnation=secrets.token_hex(_INCARNATION_LEN),
         restores=header.restores + 1,
+        time_ms=0,  # the way back from a clock that was far ahead
     )
     return msgspec.structs.replace(generation, header=renewed)
 

@@ -19,6 +19,7 @@ from storage.interfaces import Outcome
 from storage.jobs import Answer, Job, deliver
 from storage.quarantine import Order
 from storage.recovery import THE_STORE
+from storage.steady import mark_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -353,6 +354,7 @@ class EmbeddedWriter:
         if now >= self._housekeeping_due_ns:
             self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
             self._engine.tidy()
+            mark_time(self._engine)
         if now >= self._snapshot_due_ns:
             self._snapshot_due_ns = now + _SNAPSHOT_EVERY_NS
             self._engine.snapshot_beside()
@@ -370,5 +372,6 @@ class EmbeddedWriter:
 
     def _last_orders(self) -> None:
         """Closing: nothing new is queued any more; write what outlives the process."""
+        mark_time(self._engine)
         self._copy_checkpoint()
         self._engine.snapshot()

@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant, at
 
 _QUARANTINE: Final = "storage/quarantine.py"
 _QUARANTINES: Final = "tests/unit/storage/test_quarantine.py"
+_CLOCK: Final = "tests/integration/test_clock_back.py"
 _USAGE: Final = "tests/unit/storage/test_usage.py"
 _HIDDEN: Final = at(
     _QUARANTINES, "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again"
@@ -72,5 +73,21 @@ OPERATE: Final = (
         new="        return None",
         invariant="refusals end where their leaves would be the flood",
         tests=(at(_USAGE, "test_one_tenant_fills_its_share_and_another_still_writes"),),
+    ),
+    Mutant(
+        name="a clock that is set back is believed",
+        file="storage/steady.py",
+        old="        return wall_ns if least_ns - wall_ns <= SLACK_NS else least_ns\n",
+        new="        return wall_ns\n",
+        invariant="what expired or was revoked stays so, whatever the clock says",
+        tests=(at(_CLOCK, "test_what_ended_stays_ended_when_the_clock_is_set_back"),),
+    ),
+    Mutant(
+        name="the time is not kept over a restart",
+        file="proxy/app.py",
+        old="        clock.not_before(store.time_ms)\n",
+        new="",
+        invariant="what expired or was revoked stays so, whatever the clock says",
+        tests=(at(_CLOCK, "test_what_ended_stays_ended_when_the_clock_is_set_back"),),
     ),
 )
