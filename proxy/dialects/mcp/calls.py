@@ -26,7 +26,7 @@ from proxy.dialects.mcp.maps import (
     path,
 )
 from proxy.dialects.mcp.paths import ELEMENT, Location, MisfitError, Pattern, places
-from proxy.dialects.mcp.pieces import Taking
+from proxy.dialects.mcp.pieces import Taking, arguments_of
 from proxy.dialects.operation import MalformedRequest
 from proxy.guard import ITEMS_MAX, Item
 from proxy.strict_json import canonical_json
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.strict_json import JsonValue
+
+__all__ = ["Call", "arguments_of", "read_call", "without"]
 
 KEY_LEN_MAX: Final = 1_024
 # The candidate's metadata holds the arguments, the key and lengths beside them.
@@ -114,7 +116,7 @@ def _case(rule: Tool, arguments: dict[str, JsonValue]) -> Tool:
 
 
 def _items(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> tuple[Item, ...]:
-    _check_shape(rule, arguments)
+    _check_shape(rule, _unaliased(rule, arguments))
     number = _number_of_items(rule, arguments)
     if number > ITEMS_MAX:
         raise MalformedRequest(f"arguments: more than {ITEMS_MAX} items in one call", status=413)
@@ -130,21 +132,43 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
     encoded = canonical_json(taking.take(arguments, ()))
     if len(encoded) > ARGUMENTS_LEN_MAX:
         raise MalformedRequest("arguments: too much beside the texts", status=413)
-    joined = [_first(arguments, text) for text in rule.joined]
+    named = _unaliased(rule, arguments)
+    joined = [_first(named, text) for text in rule.joined]
     if joined:
         taking.add(" ".join(part for part in joined if part))
     if taking.length > TEXT_LEN_MAX:
         raise MalformedRequest("arguments: too much text for one memory", status=413)
-    deletes = rule.kind is ToolKind.DELETE
     return Item(
-        change=rule.change or (ChangeKind.DELETE if deletes else ChangeKind.CREATE),
+        change=_change(rule, named),
         arguments=encoded,
         pieces=tuple(taking.pieces),
         labels=tuple(sorted(taking.labels)),
-        key=_key(rule, arguments),
-        memory_class=_memory_class(tool_map, rule, arguments),
-        scope_user=_user(rule, arguments),
+        key=_key(rule, named),
+        memory_class=_memory_class(tool_map, rule, named),
+        scope_user=_user(rule, named),
     )
+
+
+def _change(rule: Tool, arguments: dict[str, JsonValue]) -> ChangeKind:
+    if rule.kind is ToolKind.DELETE:
+        return ChangeKind.DELETE
+    if any(value for text in rule.update_if for _, value in _places(arguments, path(text))):
+        return ChangeKind.UPDATE
+    return rule.change or ChangeKind.CREATE
+
+
+def _unaliased(rule: Tool, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The arguments by the names that the map knows: under another, a key would be another's."""
+    if not rule.aliases:
+        return arguments
+    named = dict(arguments)
+    for name, others in rule.aliases.items():
+        given = [one for one in (name, *others) if one in arguments]
+        if len(given) > 1:
+            raise MalformedRequest(f"arguments: {name}: given under two names")
+        if given:
+            named[name] = named.pop(given[0])
+    return named
 
 
 def _places(arguments: dict[str, JsonValue], pattern: Pattern) -> list[tuple[Location, JsonValue]]:

@@ -26,6 +26,12 @@ MAP_BYTES_MAX: Final = 1024 * 1024
 FORMAT: Final = 1
 _PATTERN_LEN_MAX: Final = 256
 
+# What only a tool that changes something has.
+_OF_A_CHANGE: Final = (
+    *("change", "update_if", "aliases", "items", "required", "texts", "labels", "plain"),
+    *("joined", "key", "user", "memory_class", "class_rules", "reconcile"),
+)
+
 Path = Annotated[str, Meta(min_length=1, max_length=256)]
 Word = Annotated[str, Meta(min_length=1, max_length=128)]
 Paths = Annotated[tuple[Path, ...], Meta(max_length=64)]
@@ -135,6 +141,10 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     kind: ToolKind | None = None
     change: ChangeKind | None = None
+    # The change is an update where one of these arguments is there and neither false nor empty.
+    update_if: Paths = ()
+    # Other names under which the server takes an argument. A call with two of them is refused.
+    aliases: dict[Word, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]] = {}
     # Arrays of which each element is an item of its own; several are columns of the same items.
     items: Paths = ()
     # Must be there, and not null.
@@ -243,6 +253,7 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
         ("labels", tool.labels),
         ("plain", tool.plain),
         ("joined", tool.joined),
+        ("update_if", tool.update_if),
         ("key", key_paths(tool)),
         ("user", (tool.user,) if tool.user else ()),
     ):
@@ -251,17 +262,16 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
     _check_rules(tool.class_rules, f"{where}: class_rules")
     if tool.shown is not None:
         _check_shown(tool.shown, f"{where}: shown")
-    for text, shape in tool.plain.items():
-        if isinstance(shape, str) and shape not in {"id", "time"}:
-            raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")
     _check_kind(tool, where)
     if tool.reconcile is not None:
+        if len(tool.key) != 1 and "$key" in _said(tool.reconcile):
+            raise MapError(f"{where}: reconcile: $key needs a key of one part")
         _check_reconcile(tool.reconcile, f"{where}: reconcile", tools)
 
 
 def _check_kind(tool: Tool, where: str) -> None:
     if tool.kind not in {ToolKind.WRITE, ToolKind.DELETE}:
-        for name in ("change", "items", "key", "class_rules", "memory_class", "reconcile"):
+        for name in _OF_A_CHANGE:
             if getattr(tool, name):
                 raise MapError(f"{where}: {name}: only for a write or a delete")
     elif tool.kind is ToolKind.DELETE and tool.change not in {None, ChangeKind.DELETE}:
@@ -275,7 +285,10 @@ def _check_kind(tool: Tool, where: str) -> None:
 
 
 def _check_one_item(tool: Tool, where: str) -> None:
-    """A key, a user or a class must have one value per item: `[]` only where the items are."""
+    """A key or a user must have one value per item: `[]` only where the items are."""
+    for text, shape in tool.plain.items():
+        if isinstance(shape, str) and shape not in {"id", "time"}:
+            raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")
     for name, given in (("key", key_paths(tool)), ("user", (tool.user,) if tool.user else ())):
         for text in given:
             if "[]" in text and not any(text.startswith(items) for items in tool.items):
@@ -305,12 +318,20 @@ def _check_reconcile(reconcile: Reconcile, where: str, tools: dict[str, Tool]) -
         read = read.switch.cases.get(chosen) if isinstance(chosen, str) else None
     if read is None or read.kind is not ToolKind.READ:
         raise MapError(f"{where}: tool: {reconcile.tool!r} is not a read of this map")
-    for given in reconcile.arguments.values():
-        for text in given if isinstance(given, list) else [given]:
-            if isinstance(text, str) and text.startswith("$arg:"):
-                _check_paths((text.removeprefix("$arg:"),), where)
-            elif isinstance(text, str) and text.startswith("$") and text not in {"$key", "$text"}:
-                raise MapError(f"{where}: {text!r}: use $key, $text or $arg:PATH")
+    for text in _said(reconcile):
+        if text.startswith("$arg:"):
+            _check_paths((text.removeprefix("$arg:"),), where)
+        elif text.startswith("$") and text not in {"$key", "$text"}:
+            raise MapError(f"{where}: {text!r}: use $key, $text or $arg:PATH")
+
+
+def _said(reconcile: Reconcile) -> list[str]:
+    return [
+        text
+        for given in reconcile.arguments.values()
+        for text in (given if isinstance(given, list) else [given])
+        if isinstance(text, str)
+    ]
 
 
 def _check_rules(rules: tuple[ClassRule, ...], where: str) -> None:

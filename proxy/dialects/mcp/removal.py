@@ -66,6 +66,8 @@ class Structure:
                 yield from inner.texts()
         for _, name in self._names:
             yield name
+        for _, text in self._joined():
+            yield text
 
     def asks(self, known: Known) -> Iterator[str]:
         """What is still to be asked."""

@@ -63,13 +63,15 @@ def filtering(
     raise MalformedRequest("result: cannot be shown without what is withheld")
 
 
-def texts_of(result: JsonValue) -> tuple[str, ...]:
+def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
     """Every text in an answer, once each, unescaped: what it put into the agent's context.
+
+    With a map's `shown` also the names that only together say something, joined.
 
     Raises:
         MalformedRequest: More than can be noted.
     """
-    return _unique(_Answer(result, PLAIN).texts())
+    return _unique(_Answer(result, shown).texts())
 
 
 def uncached(method: str, result: JsonValue) -> JsonValue:

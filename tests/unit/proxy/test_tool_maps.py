@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import msgspec
 import pytest
 
-from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, Posture
+from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, Posture, ToolKind, ToolMap
+from proxy.dialects.mcp.paths import parse_path
+from proxy.dialects.mcp.pieces import declared
 from proxy.tool_maps import load_map, map_for_server, shipped, shipped_map
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -34,6 +34,60 @@ def test_no_server_name_belongs_to_two_maps() -> None:
     assert map_for_server("somebody-else") is None
 
 
+# Names of tools and of their arguments, as the servers list them.
+LISTED: dict[str, dict[str, list[str]]] = msgspec.json.decode(
+    Path(__file__).with_name("tool_lists.json").read_bytes()
+)
+UNLISTED = {
+    "mem0": {"list_events", "get_event_status"},  # the hosted server's
+    "graphiti": {"search_facts", "search_memory_nodes"},  # older names
+}
+
+
+def named(name: str) -> ToolMap:
+    found = shipped_map(name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(shipped()) - {"context"}))
+def test_every_tool_that_a_server_lists_is_classified_and_no_other(name: str) -> None:
+    assert set(named(name).tools) == set(LISTED[name]) | UNLISTED.get(name, set())
+
+
+@pytest.mark.parametrize("name", sorted(LISTED))
+def test_a_map_names_only_arguments_that_its_server_takes(name: str) -> None:
+    for tool_name, arguments in LISTED[name].items():
+        tool = named(name).tools[tool_name]
+        cases = [tool] if tool.switch is None else [*tool.switch.cases.values()]
+        said = {text for case in cases for text in (*declared(case), *case.aliases)}
+        said |= {tool.switch.path} if tool.switch is not None else set()
+        # basic-memory takes the workspace in some of its tools only; a key may ask for it in all.
+        unknown = {parse_path(text)[0] for text in said} - {*arguments, "workspace"}
+        assert unknown == set(), tool_name
+
+
+@pytest.mark.parametrize("name", sorted(LISTED))
+def test_every_read_that_reconciles_is_called_as_its_server_takes_it(name: str) -> None:
+    for tool in named(name).tools.values():
+        for case in [tool] if tool.switch is None else tool.switch.cases.values():
+            if case.reconcile is not None:
+                assert set(case.reconcile.arguments) <= set(LISTED[name][case.reconcile.tool])
+
+
+READ_ONLY = {
+    "server-memory": {"read_graph", "search_nodes", "open_nodes"},
+    "mem0": {"search_memories", "get_memories", "get_memory", "list_entities"},
+    "chroma": {"chroma_query_documents", "chroma_get_documents", "chroma_peek_collection"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(READ_ONLY))
+def test_reads_are_reads(name: str) -> None:
+    kinds = {tool: named(name).tools[tool].kind for tool in READ_ONLY[name]}
+    assert set(kinds.values()) == {ToolKind.READ}
+
+
 def test_a_map_is_a_shipped_name_or_a_file(tmp_path: Path) -> None:
     assert load_map("context") is shipped_map("context")
     mine = tmp_path / "mine.toml"
@@ -46,7 +100,7 @@ def test_what_cannot_be_a_map_is_refused_in_words(tmp_path: Path) -> None:
     large.write_bytes(b"#" * (MAP_BYTES_MAX + 1))
     binary.write_bytes(b"\xff")
     for given, said in (
-        ("no-such", "no such map; there are context"),
+        ("no-such", "no such map; there are .*context.*, or name a file"),
         (str(tmp_path), "cannot be read"),
         (str(tmp_path / "absent.toml"), "cannot be read"),
         (str(large), "larger than"),
