@@ -137,7 +137,7 @@ def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Findin
     if candidate.change is ChangeKind.PURGE and provenance.source is not SourceKind.OPERATOR:
         return Objection(Reason.PERSON_REQUIRED)
     if candidate.change is not ChangeKind.CREATE and not _reachable(candidate, provenance, facts):
-        return Objection(Reason.TARGET_MISSING)
+        return _unseen(candidate, provenance, facts, ruleset)
     # Otherwise a harmless change is held, its memory rewritten, and the release lifts the new text
     # into a class that nobody saw it in.
     if _approved(facts) and _moved(facts):
@@ -160,6 +160,27 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
         case MemoryStatus.DELETED:
             # A tombstone still has bytes to erase, and nothing else.
             return candidate.change is ChangeKind.PURGE
+        case MemoryStatus.FORWARDING:
+            # Nobody knows yet whether it is there; its bytes can be erased.
+            return facts.guarded or candidate.change is ChangeKind.PURGE
+
+
+def _unseen(
+    candidate: Candidate, provenance: Provenance, facts: Facts, ruleset: Ruleset
+) -> Finding:
+    """A change of what the store does not have.
+
+    Behind another server it may be there all the same, older than the gate or written by somebody
+    else, and it may be the user's own: only a person may change it.
+    """
+    if not facts.guarded:
+        return Objection(Reason.TARGET_MISSING)
+    pair = _matrix_finding(candidate, provenance, facts, ruleset)
+    if pair is not None and not pair.holds:
+        return pair
+    if provenance.source.trust >= SourceKind.USER_INPUT.trust:
+        return pair
+    return Objection(Reason.PERSON_REQUIRED, holds=True)
 
 
 def _below_stored(provenance: Provenance, facts: Facts) -> Finding:

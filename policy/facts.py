@@ -118,3 +118,5 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # Lowest label among the stored memories named in derived_from; None where none is named.
     lineage: SourceKind | None = None
     approval: Approval | None = None
+    # Whether the memory lives behind another server, and `stored` is what is known of its key.
+    guarded: bool = False

@@ -198,6 +198,8 @@ class MemoryStatus(enum.Enum):
     LIVE = "live"
     QUARANTINED = "quarantined"
     DELETED = "deleted"
+    # Admitted in front of another server, which does not have it for sure; shown to no reader.
+    FORWARDING = "forwarding"
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,6 +65,7 @@ def evidence_of(submission: Submission, target_version: int) -> HeldEvidence:
         embedder_id=submission.embedder_id,
         trace_id=submission.trace_id,
         target_version=target_version,
+        guarded_key=submission.guarded_key,
     )
 
 

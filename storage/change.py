@@ -66,11 +66,15 @@ class _DraftNodes(Nodes):
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
-    """A row that becomes the live state of its memory. `vector` is b"" where it has none."""
+    """A row that becomes the state of its memory. `vector` is b"" where it has none.
+
+    `shown` False: its vector is indexed, and no read may find it before it is readmitted.
+    """
 
     ordinal: int
     row: Row
     vector: bytes
+    shown: bool = True
 
 
 class Change:

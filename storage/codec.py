@@ -35,7 +35,7 @@ from storage.errors import StoreCorrupt
 from storage.interfaces import Anchor, Decision, KeyRecord
 
 FORMAT: Final = b"\x01"
-STORE_FORMAT: Final = 1
+STORE_FORMAT: Final = 2
 """Format of the store as a whole: of its tables, their keys and what their values mean."""
 _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN
@@ -136,6 +136,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     kept: Kept | None
     canonical: bytes
     erased: bool = False
+    # Guard mode: keyed name (8 bytes) of tenant, target and key; b"" where nothing is forwarded.
+    keyed: bytes = b""
 
 
 class IdRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -221,6 +223,32 @@ class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
     trace_id: str
     # Of the memory to change as it stood then; 0 where there was none.
     target_version: int = 0
+    guarded_key: str | None = None
+
+
+class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
+    """An admitted change that the server behind does not have for sure.
+
+    `sent` False: a person released it, and nobody sent it yet. `unknown`: it was sent, the answer
+    was lost, and that is in the log.
+    """
+
+    tenant: Tenant
+    target: str
+    name: bytes  # of the memory, in the table of ids
+    ordinal: int
+    leaf_index: int
+    sent: bool
+    unknown: bool = False
+
+
+class PinRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The tools of one server: those that were approved, and those that it has now."""
+
+    tenant: Tenant
+    server: str
+    approved: tuple[tuple[str, str], ...]  # name and digest (hex)
+    seen: tuple[tuple[str, str], ...]
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -235,6 +263,8 @@ _INTERCEPT = msgspec.msgpack.Decoder(SealedIntercept)
 _EVIDENCE = msgspec.msgpack.Decoder(HeldEvidence)
 _KEY = msgspec.msgpack.Decoder(KeyRecord)
 _ANCHOR = msgspec.msgpack.Decoder(Anchor)
+_FORWARD = msgspec.msgpack.Decoder(ForwardRecord)
+_PINS = msgspec.msgpack.Decoder(PinRecord)
 
 decode_header = _HEADER.decode
 decode_row = _ROW.decode
@@ -246,3 +276,5 @@ decode_intercept = _INTERCEPT.decode
 decode_evidence = _EVIDENCE.decode
 decode_key = _KEY.decode
 decode_anchor = _ANCHOR.decode
+decode_forward = _FORWARD.decode
+decode_pins = _PINS.decode

@@ -12,10 +12,18 @@ from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, Scope, m
 from policy.verdict import Hold, InvariantBroken, Reject
 from storage.audit import OBSERVED_HOLD, OBSERVED_REJECT, VerdictLeaf
 from storage.change import Added
-from storage.codec import NO_ORDINAL, IdRecord, Kept, Row, encode, ordinal_key
+from storage.codec import (
+    NO_ORDINAL,
+    ForwardRecord,
+    IdRecord,
+    Kept,
+    Row,
+    encode,
+    ordinal_key,
+)
 from storage.errors import StalePermit
 from storage.interfaces import Decision
-from storage.lmdb_store import IDS, ROWS, VECTORS
+from storage.lmdb_store import FORWARDS, IDS, KEYED, ROWS, VECTORS
 from storage.randomness import random_bytes
 from storage.rows import read_id, read_row, text_of
 
@@ -44,6 +52,9 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     approved_by: PrincipalId | None = None
     # What an enforcing gate would have answered, where an observing one admitted over it.
     objection: Hold | Reject | None = None
+    # Guard mode (design section 4): the row is an intent until the server behind has answered.
+    guarded_key: str | None = None
+    sent: bool = True
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +97,9 @@ class Committer:
         # Nothing is stored under 122 random bits that were drawn a moment ago.
         known = None if minted else read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
-        if not _reachable(candidate.change, known, stored):
+        key = judged.guarded_key
+        # What another server holds is named by its key, and the gate was told of the rows under it.
+        if key is None and not _reachable(candidate.change, known, stored):
             raise StalePermit("the memory to change is gone")
         permit.spend()
         change.version += 1
@@ -97,6 +110,7 @@ class Committer:
             memory_id=memory_id,
             known=known,
             stored=stored,
+            keyed=b"" if key is None else self._names.guarded(candidate.tenant, candidate.target, key),
         )
         leaf_index = landing.log()
         vector, embedder_id = landing.vector()
@@ -126,6 +140,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: MemoryId
     known: IdRecord | None
     stored: Row | None
+    keyed: bytes
 
     @property
     def source(self) -> SourceKind:
@@ -188,6 +203,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             kept=_still_kept(kept, candidate),
             canonical=b"" if purge else self.judged.canonical,
             erased=purge,
+            keyed=self.keyed,
         )
 
     def put(self, name: bytes, row: Row, vector: bytes) -> Landed:
@@ -208,12 +224,31 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         change.draft.append(ROWS, ordinal_key(ordinal), stored_row)
         change.charges[row.tenant] += len(stored_row) + len(vector)
         change.draft.put(IDS, name, encode(IdRecord(ordinal, status)))
-        if status is MemoryStatus.LIVE:
-            change.live_count += 1
-            change.added.append(Added(ordinal=ordinal, row=row, vector=vector))
+        live = status is MemoryStatus.LIVE
+        if live or status is MemoryStatus.FORWARDING:
+            change.live_count += live
+            change.added.append(Added(ordinal=ordinal, row=row, vector=vector, shown=live))
+        if self.keyed:
+            self._intend(name, ordinal, row)
         return Landed(ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status)
 
+    def _intend(self, name: bytes, ordinal: int, row: Row) -> None:
+        """Note that the server behind is to be asked, in the transaction that says it may be."""
+        draft, candidate = self.change.draft, self.judged.candidate
+        record = ForwardRecord(
+            tenant=candidate.tenant,
+            target=candidate.target,
+            name=name,
+            ordinal=ordinal,
+            leaf_index=row.leaf_index,
+            sent=self.judged.sent,
+        )
+        draft.put(FORWARDS, bytes.fromhex(row.candidate_id), encode(record))
+        draft.put(KEYED, self.keyed + ordinal_key(ordinal), b"")
+
     def _status(self, kind: ChangeKind) -> MemoryStatus:
+        if self.keyed:
+            return MemoryStatus.FORWARDING
         if kind in {ChangeKind.DELETE, ChangeKind.PURGE}:
             return MemoryStatus.DELETED
         # A change, or a second creation under the same id, does not lift a quarantine.
@@ -242,6 +277,9 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         while ordinal != NO_ORDINAL:
             row = read_row(draft, ordinal)
             freed = len(draft.get(VECTORS, ordinal_key(ordinal)) or b"")
+            if row.keyed:
+                draft.delete(KEYED, row.keyed + ordinal_key(ordinal))
+                draft.delete(FORWARDS, bytes.fromhex(row.candidate_id))
             if not row.erased:
                 left = encode(_contentless(row))
                 freed += len(encode(row)) - len(left)
@@ -314,5 +352,6 @@ def _contentless(row: Row) -> Row:
         kept=None,
         canonical=b"",
         erased=True,
+        keyed=b"",
         prev_ordinal=NO_ORDINAL,
     )

@@ -289,7 +289,8 @@ class Engine:
         )
         parts.catalogue.stamp = -1
         for added in change.added:
-            parts.catalogue.add(added.ordinal, added.row)
+            if added.shown:
+                parts.catalogue.add(added.ordinal, added.row)
         # After the additions: a row of this very transaction may be superseded already.
         for ordinal, row in change.superseded:
             parts.catalogue.retire(ordinal, row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -14,7 +14,7 @@ from policy.trust import NEWCOMER, TrustState, after_violation
 from storage.codec import TrustRecord, decode_nonce, decode_trust, encode
 from storage.keys import named_incarnation
 from storage.lmdb_store import CHARGES, NONCES, TOKENS, TRUST
-from storage.rows import read_id, read_row, text_of, trust_of
+from storage.rows import guarded_rows, read_id, read_row, text_of, trust_of
 
 if TYPE_CHECKING:
     from policy.labels import Reading
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from storage.keys import KeyedNames
     from storage.lmdb_store import View
     from storage.usage import Usage
+
+
+_STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +76,11 @@ class Gatherer:
     def facts(self, change: Change, case: Case, candidate: Candidate, known: Known) -> Facts:
         """Everything the gate must be told about one candidate, as of this transaction."""
         submission = case.submission
-        target = self._target(change, candidate)
+        guarded_key = submission.guarded_key
+        if guarded_key is None:
+            target = self._target(change, candidate)
+        else:
+            target = self._guarded_target(change, candidate, guarded_key)
         return Facts(
             candidate_id=submission.candidate_id,
             now_ms=change.now_ms,
@@ -90,6 +97,7 @@ class Gatherer:
             stored=None if target is None else target.state,
             lineage=self._lineage(change, candidate),
             approval=case.held.approval if case.held else None,
+            guarded=guarded_key is not None,
         )
 
     def _token_state(self, change: Change, submission: Submission) -> TokenState:
@@ -120,6 +128,26 @@ class Gatherer:
             version=row.version,
         )
         return _Target(row=row, state=state)
+
+    def _guarded_target(self, change: Change, candidate: Candidate, key: str) -> _Target | None:
+        """What is known of the thing that the server behind files under this key.
+
+        Many rows may speak of it: it is as trusted as the most trusted of them, and can do what the
+        most powerful can.
+        """
+        if candidate.change is ChangeKind.CREATE:
+            return None
+        rows = guarded_rows(change.draft, self._names, (candidate.tenant, candidate.target, key))
+        found = [one.row for one in rows if one.status in _STANDING]
+        if not found:
+            return None
+        state = TargetState(
+            source=max((row.source for row in found), key=lambda source: source.trust),
+            memory_class=max((row.memory_class for row in found), key=lambda one: one.power),
+            status=MemoryStatus.LIVE,
+            version=max(row.version for row in found),
+        )
+        return _Target(row=found[-1], state=state)
 
     def _lineage(self, change: Change, candidate: Candidate) -> SourceKind | None:
         lowest: SourceKind | None = None
@@ -165,6 +193,8 @@ def _with_inherited(
     """
     if reading is None or target is None or candidate.change is not ChangeKind.UPDATE:
         return reading
+    if target.row.keyed:
+        return reading  # what is sent to another server says everything itself
     text, metadata_json, _ = text_of(target.row)
     left_text = text if candidate.text is None else None
     left_metadata = metadata_json if candidate.metadata_json is None else None

@@ -66,6 +66,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     embedder_id: str
     # Opaque to the store: the W3C trace id of the request, written into the verdict leaf.
     trace_id: str
+    # Guard mode: what the server behind files the memory under; None for a memory of our own.
+    guarded_key: str | None = None
 
 
 class Decision(enum.Enum):

@@ -201,6 +201,9 @@ class Judge:
             embedder_id=submission.embedder_id,
             approved_by=docket.by,
             objection=verdict.objection,
+            guarded_key=submission.guarded_key,
+            # Whoever waits for this verdict sends it next; what a person releases waits for a relay.
+            sent=docket.case.held is None,
         )
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)
         if submission.token is TokenState.VALID and submission.token_key is not None:

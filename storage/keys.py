@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from policy.model import Candidate, Digest, MemoryId, PrincipalId, Tenant
 
 _NAME_LEN: Final = 16
+_KEYED_LEN: Final = 8
 _BLOCK_LEN: Final = 64
 _LENGTH: Final = struct.Struct(">I").pack
 _PRINCIPALS_MAX: Final = 4_096
@@ -61,6 +62,18 @@ class KeyedNames:
     def memory(self, tenant: Tenant, memory_id: MemoryId) -> bytes:
         """Where a tenant's memory is looked up: the same id in another tenant is another name."""
         return self._name(b"memory", tenant.encode(), memory_id.encode())
+
+    def guarded(self, tenant: Tenant, target: str, key: str) -> bytes:
+        """What rows of one thing behind another server are found by; 8 bytes, an ordinal follows.
+
+        Half a name is 64 keyed bits: nobody can look for a second key that shares it.
+        """
+        name = self._name(b"guarded", tenant.encode(), target.encode(), key.encode())
+        return name[:_KEYED_LEN]
+
+    def pins(self, tenant: Tenant, server: str) -> bytes:
+        """Where the tools of a server are."""
+        return self._name(b"pins", tenant.encode(), server.encode())
 
     def token(self, token_key: bytes) -> bytes:
         """Where the spending of a promotion token is recorded."""

@@ -44,6 +44,9 @@ LEAVES: Final = b"leaves"
 NODES: Final = b"nodes"
 KEYS: Final = b"keys"
 ANCHORS: Final = b"anchors"
+FORWARDS: Final = b"forwards"
+KEYED: Final = b"keyed"
+PINS: Final = b"pins"
 TABLES: Final = (
     META,
     ROWS,
@@ -58,6 +61,9 @@ TABLES: Final = (
     NODES,
     KEYS,
     ANCHORS,
+    FORWARDS,
+    KEYED,
+    PINS,
 )
 
 KEPT_BEFORE: Final = "store.before-format-"

@@ -121,6 +121,7 @@ class Operating:
             vector=evidence.vector,
             embedder_id=evidence.embedder_id,
             trace_id=evidence.trace_id,
+            guarded_key=evidence.guarded_key,
         )
         record = InterceptRecord(
             candidate_id=candidate_id,

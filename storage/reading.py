@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from storage.lmdb_store import View
 
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
+_HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 _OVERFETCH: Final = 4
 _PATIENCE: Final = 100
 _PAUSE_S: Final = 0.000_5
@@ -129,7 +130,7 @@ class EmbeddedReader:
         """
         with self._store.reading() as view:
             known = read_id(view, self._names.memory(tenant, memory_id))
-            if known is None or known.status is MemoryStatus.QUARANTINED:
+            if known is None or known.status in _HIDDEN:
                 return ()
             return history_of(chain(view, known.ordinal, HISTORY_BYTES_MAX))
 

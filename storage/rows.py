@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.canonical import decode_canonical
-from policy.model import ChangeKind, HistoryEntry, Memory
+from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus  # noqa: TC001
 from policy.trust import TrustState
 from storage.codec import NO_ORDINAL, decode_id, decode_row, ordinal_key
 from storage.errors import StoreCorrupt
-from storage.lmdb_store import IDS, ROWS
+from storage.lmdb_store import IDS, KEYED, ROWS
 
 if TYPE_CHECKING:
-    from policy.model import Candidate, CandidateId, MemoryStatus
+    from collections.abc import Iterator
+
+    from policy.model import Candidate, CandidateId, Tenant
     from storage.codec import IdRecord, Row, TrustRecord
+    from storage.keys import KeyedNames
     from storage.lmdb_store import View
 
 _CANDIDATE_ID_LEN: Final = 16
@@ -94,6 +97,48 @@ def memory_of(row: Row, status: MemoryStatus, known: Candidate | None = None) ->
         expires_at=row.expires_at,
         derived_from=candidate.derived_from or (kept.derived_from if kept else ()),
     )
+
+
+class GuardedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a thing behind another server, and how its memory stands now.
+
+    `row` is the memory's newest, which somebody may have changed here; `sent` is what was sent.
+    """
+
+    name: bytes
+    ordinal: int
+    sent: Row
+    row: Row
+    status: MemoryStatus
+
+
+def guarded_rows(
+    view: View, names: KeyedNames, thing: tuple[Tenant, str, str]
+) -> Iterator[GuardedRow]:
+    """Every row under (tenant, target, key), oldest first, those that failed or are gone too."""
+    tenant, target, key = thing
+    prefix = names.guarded(tenant, target, key)
+    for found, _ in view.scan(KEYED, prefix):
+        if not found.startswith(prefix):
+            return
+        one = guarded_row(view, names, int.from_bytes(found[len(prefix) :], "big"))
+        if one.sent.tenant == tenant and candidate_of(one.sent).target == target:
+            yield one
+
+
+def guarded_row(view: View, names: KeyedNames, ordinal: int) -> GuardedRow:
+    """The row of one ordinal that the table of keys names.
+
+    Raises:
+        StoreCorrupt: There is none, or its memory has no id.
+    """
+    sent = read_row(view, ordinal)
+    name = names.memory(sent.tenant, sent.memory_id)
+    known = read_id(view, name)
+    if known is None:
+        raise StoreCorrupt(f"row {ordinal} has lost its id")
+    row = sent if known.ordinal == ordinal else read_row(view, known.ordinal)
+    return GuardedRow(name=name, ordinal=ordinal, sent=sent, row=row, status=known.status)
 
 
 def trust_of(record: TrustRecord) -> TrustState:
