@@ -136,16 +136,19 @@ def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Findin
         return UNAVAILABLE
     if candidate.change is ChangeKind.PURGE and provenance.source is not SourceKind.OPERATOR:
         return Objection(Reason.PERSON_REQUIRED)
-    if candidate.change is not ChangeKind.CREATE and not _reachable(candidate, provenance, facts):
-        return _unseen(candidate, provenance, facts, ruleset)
+    unseen = _unseen(candidate, provenance, facts)
+    if unseen is not None and not unseen.holds:
+        return unseen
     # Otherwise a harmless change is held, its memory rewritten, and the release lifts the new text
     # into a class that nobody saw it in.
     if _approved(facts) and _moved(facts):
         return Objection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, ruleset)
-    if pair is not None and not pair.holds:
-        return pair
-    return _below_stored(provenance, facts) or pair
+    below = _below_stored(provenance, facts)
+    for finding in (pair, below):
+        if finding is not None and not finding.holds:
+            return finding
+    return unseen or below or pair
 
 
 def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bool:
@@ -165,21 +168,18 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
             return facts.guarded or candidate.change is ChangeKind.PURGE
 
 
-def _unseen(
-    candidate: Candidate, provenance: Provenance, facts: Facts, ruleset: Ruleset
-) -> Finding:
-    """A change of what the store does not have.
+def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Finding:
+    """Whether there is nothing here to change.
 
     Behind another server it may be there all the same, older than the gate or written by somebody
-    else, and it may be the user's own: only a person may change it.
+    else. Then it may be the user's own, and only a person may change it.
     """
-    if not facts.guarded:
+    if candidate.change is ChangeKind.CREATE or _reachable(candidate, provenance, facts):
+        return None
+    if not facts.guarded or candidate.change is ChangeKind.PURGE:
         return Objection(Reason.TARGET_MISSING)
-    pair = _matrix_finding(candidate, provenance, facts, ruleset)
-    if pair is not None and not pair.holds:
-        return pair
     if provenance.source.trust >= SourceKind.USER_INPUT.trust:
-        return pair
+        return None
     return Objection(Reason.PERSON_REQUIRED, holds=True)
 
 

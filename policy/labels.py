@@ -151,12 +151,15 @@ def _strings_of(value: object) -> tuple[list[str], list[str]] | None:
 
 
 def derive_provenance(
-    principal: Principal, candidate: Candidate, lineage: SourceKind | None
+    principal: Principal,
+    candidate: Candidate,
+    lineage: SourceKind | None,
+    culprits: tuple[Origin, ...] = (),
 ) -> Provenance:
     """The label of a candidate, from the channel it came on.
 
     What the client claims counts only where the operator vouches for the harness, and even there it
-    cannot climb above a channel that is bound lower.
+    cannot climb above a channel that is bound lower, or above a segment that its text is found in.
     """
     bound = _BOUND.get(principal.channel)
     claimed = candidate.claimed_source if principal.claims is Claims.TRUSTED else None
@@ -169,9 +172,12 @@ def derive_provenance(
         source, basis = SourceKind.UNKNOWN, Basis.VOUCHED
     else:
         source, basis = SourceKind.UNKNOWN, Basis.UNJOINED
-    return with_lineage(
-        Provenance(source=source, basis=basis, culprits=(Origin(kind=source),)), candidate, lineage
-    )
+    for culprit in culprits:
+        if culprit.kind.trust < source.trust:
+            source, basis = culprit.kind, Basis.CONTAINMENT
+    named = culprits or (Origin(kind=source),)
+    provenance = Provenance(source=source, basis=basis, culprits=named)
+    return with_lineage(provenance, candidate, lineage)
 
 
 def with_lineage(

@@ -202,6 +202,16 @@ class MemoryStatus(enum.Enum):
     FORWARDING = "forwarding"
 
 
+class Forwarded(enum.Enum):
+    """What is known of an admitted item after it was sent to the server behind."""
+
+    __hash__ = object.__hash__
+
+    DONE = "done"  # the server said so
+    FAILED = "failed"  # the server said no, or it was never sent
+    UNKNOWN = "unknown"  # sent, and no answer came: to be reconciled by reading, never sent again
+
+
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """One committed memory as a read may show it. Times are Unix milliseconds."""
 

@@ -7,7 +7,6 @@ here crosses that socket, so each is a bounded struct.
 
 from __future__ import annotations
 
-import enum
 from typing import Annotated, Protocol
 
 import msgspec
@@ -19,11 +18,26 @@ from policy.model import (
     TEXT_LEN_MAX,
     CandidateId,
     ChangeKind,
+    Forwarded,
     MemoryClass,
     Principal,
     SourceKind,
 )
 from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
+
+__all__ = [
+    "ITEMS_MAX",
+    "Forwarded",
+    "Guard",
+    "GuardedCall",
+    "Item",
+    "Join",
+    "Judged",
+    "PinState",
+    "PinnedTool",
+    "Segment",
+    "Unsettled",
+]
 
 ITEMS_MAX = 256
 STRINGS_MAX = 65_536
@@ -89,14 +103,6 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     step: int | None = None
     # Where a person may confirm a held candidate (admin listener); None where nothing serves it.
     confirm_url: Annotated[str, Meta(max_length=2_048)] | None = None
-
-
-class Forwarded(enum.Enum):
-    """What is known of an admitted item after it was sent to the server behind."""
-
-    DONE = "done"  # the server said so
-    FAILED = "failed"  # the server said no, or it was never sent
-    UNKNOWN = "unknown"  # sent, and no answer came: to be reconciled by reading, never sent again
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from storage.audit import InterceptedLeaf, OperatorLeaf, VerdictLeaf
+from policy.model import Forwarded
+from storage.audit import InterceptedLeaf, OperatorLeaf, ResultLeaf, VerdictLeaf
 from storage.interfaces import Decision
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ _OUTCOMES: Final = {
     Decision.HOLD: "unknown",
     Decision.REJECT: "failure",
 }
+_RESULTS: Final = {
+    Forwarded.DONE: "success",
+    Forwarded.FAILED: "failure",
+    Forwarded.UNKNOWN: "unknown",
+}
 
 
 def record_of(index: int, leaf: Leaf, intercepted: InterceptedLeaf | None) -> Record | None:
@@ -34,6 +40,8 @@ def record_of(index: int, leaf: Leaf, intercepted: InterceptedLeaf | None) -> Re
             return _verdict(index, leaf, intercepted)
         case OperatorLeaf():
             return _operator(index, leaf)
+        case ResultLeaf():
+            return _result(index, leaf)
 
 
 def _common(index: int, at_ms: int, dataset: str) -> Record:
@@ -74,6 +82,13 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
         record["mnemogate.observed"] = leaf.objection
     elif leaf.approved_by is not None:
         record["mnemogate.approved_by"] = leaf.approved_by
+    if leaf.culprit is not None:
+        record |= {
+            "mnemogate.culprit.source.kind": leaf.culprit.kind.value,
+            "mnemogate.culprit.server": leaf.culprit.server,
+            "mnemogate.culprit.tool": leaf.culprit.tool,
+            "mnemogate.culprit.call_id": leaf.culprit.call_id,
+        }
     if intercepted is not None:
         record |= {
             "event.action": f"memory-{intercepted.change.value}",
@@ -85,6 +100,19 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
         if intercepted.claimed_source is not None:
             record["mnemogate.claimed.source.kind"] = intercepted.claimed_source.value
     return record
+
+
+def _result(index: int, leaf: ResultLeaf) -> Record:
+    return _common(index, leaf.at_ms, "result") | {
+        "event.kind": "event",
+        "event.category": ["database"],
+        "event.type": ["change"],
+        "event.outcome": _RESULTS[leaf.result],
+        "event.action": "memory-forwarded",
+        "event.id": leaf.candidate_id,
+        "user.id": leaf.by,
+        "mnemogate.result": leaf.result.value,
+    }
 
 
 def _operator(index: int, leaf: OperatorLeaf) -> Record:

@@ -142,7 +142,11 @@ class Writing:
     def _vectors(self, proposals: tuple[Proposal, ...]) -> list[bytes]:
         embedder = self._gather.embedder
         if takes_client_vectors(embedder):
-            return [_client_vector(proposal, embedder.dimension) for proposal in proposals]
+            return [
+                # No tool of another server sends one: such a memory is listed, and never searched.
+                b"" if proposal.guarded_key is not None else _client_vector(proposal, dimension)
+                for dimension, proposal in ((embedder.dimension, one) for one in proposals)
+            ]
         if any(proposal.vector is not None for proposal in proposals):
             # Two models never mix in one search.
             raise MalformedRequest("vector: this store embeds texts itself; send none")
@@ -173,7 +177,7 @@ class Writing:
             candidate=candidate,
             canonical=canonical,
             digest=digest_of(canonical),
-            provenance=derive_provenance(principal, candidate, lineage),
+            provenance=derive_provenance(principal, candidate, lineage, proposal.culprits),
             intercepted_at_ms=now_ms,
             reading=reading,
             token=token.state,
@@ -183,6 +187,7 @@ class Writing:
             vector=vector,
             embedder_id=self._gather.embedder.embedder_id,
             trace_id=trace.trace_id,
+            guarded_key=proposal.guarded_key,
         )
         context = trace if alone else self._sibling(trace)
         return _Intercepted(submission=submission, trace=context, started_ns=started_ns)
@@ -195,7 +200,7 @@ class Writing:
         """
         # A deleted memory still has bytes that a purge must reach.
         elsewhere = proposal.change in {ChangeKind.CREATE, ChangeKind.PURGE}
-        if elsewhere or proposal.nonce is not None:
+        if elsewhere or proposal.nonce is not None or proposal.guarded_key is not None:
             return False
         memory_id = proposal.memory_id
         return memory_id is None or self._reader.get(principal.tenant, memory_id) is None
@@ -236,6 +241,8 @@ class Writing:
     def _shadow(
         self, candidate: Candidate, reading: Reading, vector: bytes, rules: Ruleset
     ) -> tuple[AnchorProbe, ...] | None:
+        if candidate.text and not vector and self._reader.anchors(candidate.tenant):
+            return None
         return self._gather.shadow.probe(
             candidate.tenant, reading, vector, rules.anchors.outrank_margin
         )

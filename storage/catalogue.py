@@ -127,7 +127,8 @@ class Catalogue:
                 entry.sift(self._live)
 
     def readmit(self, ordinal: int, row: Row) -> None:
-        """A row that was retired is the live state of its memory again (parole)."""
+        """A row that was retired, or never shown, is the live state of its memory (parole)."""
+        self._reserve(ordinal + 1)
         for entry in self._lists(row.tenant, row.scope):
             entry.readmit(ordinal)
         if row.expires_at is not None:

@@ -12,6 +12,7 @@ from policy.model import ChangeKind, MemoryStatus
 from storage.audit import (
     BadCheckpoint,
     InterceptedLeaf,
+    ResultLeaf,
     Tree,
     VerdictLeaf,
     VerifierKey,
@@ -20,6 +21,7 @@ from storage.audit import (
     open_checkpoint,
 )
 from storage.change import Nodes, leaf_source
+from storage.checking_forwards import Results, check_forwards
 from storage.codec import (
     NO_ORDINAL,
     Row,
@@ -77,6 +79,7 @@ class _Walk:
         self._admitted: dict[int, VerdictLeaf] = {}
         self._intercepted: dict[int, InterceptedLeaf] = {}
         self._newest: dict[bytes, int] = {}
+        self._results = Results(self._problem)
         self._rows = 0
         self._vectors = 0
 
@@ -94,6 +97,7 @@ class _Walk:
             self._check_vectors,
             self._check_nonces,
             self._check_held,
+            self._check_forwards,
         )
         for step in steps:
             try:
@@ -135,6 +139,8 @@ class _Walk:
                     versions += 1
                 if leaf.version != versions:
                     self._problem(f"leaf {index} says version {leaf.version}, not {versions}")
+            elif isinstance(leaf, ResultLeaf):
+                self._results.take(index, leaf, self._admitted.get(leaf.verdict_index))
         if expected != self._header.leaf_count:
             self._problem(f"{expected} leaves, but the header says {self._header.leaf_count}")
         if versions != self._header.version:
@@ -221,7 +227,7 @@ class _Walk:
             if named.pop(key, record.ordinal) != record.ordinal:
                 self._problem(f"an id does not point at its newest row {record.ordinal}")
             gone = row.erased or row.change in {ChangeKind.DELETE, ChangeKind.PURGE}
-            if gone and record.status is not MemoryStatus.DELETED:
+            if gone and record.status not in {MemoryStatus.DELETED, MemoryStatus.FORWARDING}:
                 self._problem(f"row {record.ordinal} is a tombstone, and shown")
         if named:
             self._problem(f"{len(named)} memories have rows, but no id")
@@ -252,6 +258,9 @@ class _Walk:
                 self._problem(f"a nonce names leaf {outcome.leaf_index}, which is not its verdict")
             elif leaf.decision is not outcome.decision:
                 self._problem(f"a nonce and its leaf {outcome.leaf_index} disagree")
+
+    def _check_forwards(self) -> None:
+        check_forwards(self._view, self._results, self._problem)
 
     def _check_held(self) -> None:
         held: set[str] = set()

@@ -110,7 +110,9 @@ class Committer:
             memory_id=memory_id,
             known=known,
             stored=stored,
-            keyed=b"" if key is None else self._names.guarded(candidate.tenant, candidate.target, key),
+            keyed=b""
+            if key is None
+            else self._names.guarded(candidate.tenant, candidate.target, key),
         )
         leaf_index = landing.log()
         vector, embedder_id = landing.vector()

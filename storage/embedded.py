@@ -12,11 +12,14 @@ from storage.checkpoint_copy import CheckpointCopy
 from storage.engine import Engine, Parts
 from storage.errors import StoreUnavailable
 from storage.faiss_index import SEGMENT_LEN
+from storage.following import Followed
 from storage.formats import Upgrade
+from storage.forwarding import Forwards
 from storage.judging import Judge
 from storage.keys import KeyedNames
 from storage.lmdb_store import LmdbStore
 from storage.operating import Operating
+from storage.pinning import Pins
 from storage.quarantine import Quarantined
 from storage.reading import EmbeddedReader
 from storage.recovery import (
@@ -103,6 +106,9 @@ class EmbeddedStore:
         self.writer = writer
         self.reader = EmbeddedReader(engine)
         self.secrets = secrets
+        self.forwards = Forwards(engine, writer)
+        self.followed = Followed(engine)
+        self.pins = Pins(engine, writer)
         self.retained = Retained(engine.parts.store, engine.parts.names)
         self.quarantined = Quarantined(engine.parts.store, engine.parts.names)
 

@@ -53,3 +53,7 @@ class UnknownMemory(StorageError):
 
 class UnknownLeaf(StorageError):
     """The audit log has no leaf of that index."""
+
+
+class UnknownPins(StorageError):
+    """No server of that name was seen, or its tools are not those that were meant."""

@@ -138,7 +138,11 @@ class Gatherer:
         if candidate.change is ChangeKind.CREATE:
             return None
         rows = guarded_rows(change.draft, self._names, (candidate.tenant, candidate.target, key))
-        found = [one.row for one in rows if one.status in _STANDING]
+        found = [
+            one.row
+            for one in rows
+            if one.status in _STANDING and one.sent.change is not ChangeKind.DELETE
+        ]
         if not found:
             return None
         state = TargetState(

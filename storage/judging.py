@@ -202,7 +202,7 @@ class Judge:
             approved_by=docket.by,
             objection=verdict.objection,
             guarded_key=submission.guarded_key,
-            # Whoever waits for this verdict sends it next; what a person releases waits for a relay.
+            # Whoever waits for this verdict sends it; what a person releases waits to be sent.
             sent=docket.case.held is None,
         )
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)

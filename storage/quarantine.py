@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 QUARANTINE: Final = "memory.quarantine"
 PAROLE: Final = "memory.parole"
 REASON_LEN_MAX: Final = 160
+_NOT_STANDING: Final = frozenset({MemoryStatus.DELETED, MemoryStatus.FORWARDING})
 _HISTORY_BYTES: Final = 8 * 1024 * 1024
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -81,7 +82,8 @@ class Quarantine:
 
         def work(change: Change) -> Standing:
             known = read_id(change.draft, name)
-            if known is None or known.status is MemoryStatus.DELETED:
+            # What is on its way to another server is in no read yet.
+            if known is None or known.status in _NOT_STANDING:
                 raise UnknownMemory("there is no such memory")
             standing = Standing(memory_id=order.memory_id, tenant=order.tenant, status=status)
             if known.status is status:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.canonical import decode_canonical
-from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus  # noqa: TC001
+from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus
 from policy.trust import TrustState
 from storage.codec import NO_ORDINAL, decode_id, decode_row, ordinal_key
 from storage.errors import StoreCorrupt

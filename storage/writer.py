@@ -198,6 +198,14 @@ class EmbeddedWriter:
         timeout_s = self._options.compact_timeout_s
         return await self._run(lambda: self._operating.compact(by), timeout_s)
 
+    async def run(self, task: Callable[[], Result]) -> Result:
+        """Have the writer thread do one task of the engine's, between two batches.
+
+        Raises:
+            StorageError: As the task, or as `submit`.
+        """
+        return await self._run(task)
+
     async def _run(self, task: Callable[[], Result], timeout_s: float | None = None) -> Result:
         job = Job(asyncio.get_running_loop(), task=task)
         self._put(job)

@@ -19,6 +19,7 @@ from policy.model import (
     Memory,
     MemoryClass,
     MemoryId,
+    Origin,
     Principal,
     Scope,
     SourceKind,
@@ -88,6 +89,10 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     promotion_token: str | None = None
     # The client's own vector, float32 little-endian, checked for length by the session.
     vector: bytes | None = None
+    # Guard mode: what the server behind files it under. No dialect sets it.
+    guarded_key: str | None = None
+    # Segments that the text was found in; only the guard names any.
+    culprits: tuple[Origin, ...] = ()
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, tag="write"):

@@ -16,6 +16,7 @@ from policy.model import (
     Basis,
     CandidateId,
     ChangeKind,
+    Forwarded,
     MemoryClass,
     MemoryId,
     PrincipalId,
@@ -32,6 +33,15 @@ LEAF_LEN_MAX: Final = 4_096
 
 _Index = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Short = Annotated[str, Meta(max_length=256)]
+
+
+class Culprit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The segment that a candidate's text was found in. Names, never content."""
+
+    kind: SourceKind
+    server: _Short
+    tool: _Short
+    call_id: _Short
 
 
 class InterceptedLeaf(
@@ -74,6 +84,9 @@ class VerdictLeaf(
     ruleset_epoch: _Index
     structural: bool
     trust_level: Annotated[str, Meta(max_length=16)]
+    # Where the text was seen before: kind, server, tool and call of that segment. Left out where
+    # nothing is named, as in every leaf of format 1.
+    culprit: Culprit | None = None
 
     @property
     def objection(self) -> str | None:
@@ -99,19 +112,36 @@ class OperatorLeaf(
     detail: _Short = ""  # short machine text, never content
 
 
+class ResultLeaf(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=4
+):
+    """What became of an admitted change at the server behind (guard mode).
+
+    Until one of these says `done` or `failed`, the verdict leaf is an intent.
+    """
+
+    candidate_id: CandidateId
+    at_ms: _Index
+    verdict_index: _Index
+    result: Forwarded
+    by: PrincipalId
+
+
 _OBJECTIONS: Final = {OBSERVED_HOLD: "hold", OBSERVED_REJECT: "reject"}
 
-Leaf = InterceptedLeaf | VerdictLeaf | OperatorLeaf
+Leaf = InterceptedLeaf | VerdictLeaf | OperatorLeaf | ResultLeaf
 
 _DECODER: Final = msgspec.msgpack.Decoder(list[Any])
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 # Ids are hex text in memory and raw bytes on disk: half the size, and most of a leaf is ids.
 # Position 0 is the tag.
-_HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1,), 3: ()}
+_HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1,), 3: (), 4: (1,)}
 _RAW: Final = (bytes,)
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
-_UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: ()}
+_UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: ()}
+# Appended fields, by tag: where the last one is None, it is not written.
+_APPENDED: Final[dict[int, int]] = {2: 16}
 
 
 def commitment(salt: bytes, digest: bytes) -> bytes:
@@ -142,6 +172,8 @@ def encode_leaf(leaf: Leaf) -> bytes:
     """
     fields: list[Any] = msgspec.to_builtins(leaf, builtin_types=_RAW)
     tag = fields[0]
+    if len(fields) - 1 == _APPENDED.get(tag) and fields[-1] is None:
+        fields.pop()
     for at in _HEX_AT[tag]:
         fields[at] = _packed_hex(fields[at])
     for at in _UUID_AT[tag]:

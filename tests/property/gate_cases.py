@@ -85,6 +85,7 @@ class Labels(NamedTuple):
     shadow: tuple[AnchorProbe, ...] | None = ()
     approval: str | None = None
     lineage: SourceKind | None = None
+    guarded: bool = False
 
 
 _CANDIDATES: dict[tuple[Any, ...], tuple[Candidate, Digest]] = {}
@@ -141,6 +142,7 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
         stored=labels.stored,
         lineage=labels.lineage,
         approval=None if labels.approval is None else _approval(*approved[labels.approval]),
+        guarded=labels.guarded,
     )
     return candidate, facts
 
@@ -174,6 +176,19 @@ INTEGRITY: dict[str, tuple[Any, ...]] = {
     "reading": (None, *READINGS),
     "shadow": SHADOWS,
     "approval": (None, "same", "other"),
+}
+
+# What is behind another server, where the store may know of it, or not.
+ELSEWHERE: dict[str, tuple[Any, ...]] = {
+    "guarded": (True,),
+    "source": tuple(SourceKind),
+    "memory_class": tuple(MemoryClass),
+    "class_named": (False, True),
+    "basis": (Basis.CHANNEL, Basis.UNJOINED, Basis.CONTAINMENT),
+    "change": tuple(ChangeKind),
+    "stored": STORED,
+    "reading": READINGS,
+    "approval": (None, "same", "moved"),
 }
 
 

@@ -175,7 +175,7 @@ def complain(
     if facts.reading is None or (step in (1, 2, 6) and facts.provenance is None):
         return unreadable
     if step == 1:
-        return complain_1(candidate, view, table)
+        return complain_1(candidate, view, table, guarded=facts.guarded)
     if step == 6:
         return complain_6(candidate, facts, view, table)
     if step == 2:
@@ -227,23 +227,29 @@ def complain_5(facts: Facts, view: View) -> list[Complaint]:
 
 
 def complain_1(
-    candidate: Candidate, view: View, table: dict[str, dict[str, str]]
+    candidate: Candidate, view: View, table: dict[str, dict[str, str]], *, guarded: bool
 ) -> list[Complaint]:
     change = candidate.change.value
+    unseen = False
     if change == "purge":
         if view.source != "operator":
             return [Complaint(1, "reject", Reason.PERSON_REQUIRED)]
         if view.stored_status is None:
             return [Complaint(1, "reject", Reason.TARGET_MISSING)]
     if change in ("update", "delete"):
-        if view.stored_status is None or view.stored_status == "deleted":
-            return [Complaint(1, "reject", Reason.TARGET_MISSING)]
+        unseen = view.stored_status is None or view.stored_status == "deleted"
         if view.stored_status == "quarantined" and view.source != "operator":
+            unseen = True
+        if view.stored_status == "forwarding" and not guarded:
+            unseen = True
+        if unseen and not guarded:
             return [Complaint(1, "reject", Reason.TARGET_MISSING)]
     if view.approved and view.moved:
         return [Complaint(1, "reject", Reason.PERSON_REQUIRED)]
     soft = view.basis not in ("channel", "vouched")
     complaints: list[Complaint] = []
+    if unseen and view.source not in ("operator", "user_input"):
+        complaints.append(Complaint(1, "hold", Reason.PERSON_REQUIRED))
     if view.stored_source is not None and RANK[view.source] < RANK[view.stored_source]:
         kind = "hold" if soft else "reject"
         complaints.append(Complaint(1, kind, Reason.SOURCE_BELOW_STORED))

@@ -16,15 +16,23 @@ from policy.ruleset import Answer, Cell, Matrix, Ruleset
 from policy.trust import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reject, Verdict
 from tests.property import gate_cases, reference_gate
-from tests.property.gate_cases import AUTHORITY, INTEGRITY, RULESET, Labels, case_of, cases
+from tests.property.gate_cases import (
+    AUTHORITY,
+    ELSEWHERE,
+    INTEGRITY,
+    RULESET,
+    Labels,
+    case_of,
+    cases,
+)
 
 if TYPE_CHECKING:
     from policy.model import Candidate
 
 # Primes, so that the share of the quick suite walks through every value of every dimension.
-QUICK_STRIDES = {"authority": 97, "integrity": 383}
+QUICK_STRIDES = {"authority": 101, "integrity": 383, "elsewhere": 103}
 NOT_STRUCTURAL = False
-SPACES = {"authority": AUTHORITY, "integrity": INTEGRITY}
+SPACES = {"authority": AUTHORITY, "integrity": INTEGRITY, "elsewhere": ELSEWHERE}
 
 
 def answered(verdict: Verdict) -> reference_gate.Expected:
@@ -90,6 +98,7 @@ def labels() -> st.SearchStrategy[Labels]:
     }
     fields["source"] = st.sampled_from((None, *SourceKind))
     fields["basis"] = st.sampled_from(tuple(Basis))
+    fields["guarded"] = st.booleans()
     fields["lineage"] = st.sampled_from((None, *SourceKind))
     return st.builds(Labels, **fields)
 

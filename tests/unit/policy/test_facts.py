@@ -8,7 +8,7 @@ from policy.facts import Facts
 from tests.property.gate_cases import Labels, case_of
 
 # What need not be there: none of these can admit a candidate by being left out.
-OPTIONAL = {"stored", "lineage", "approval"}
+OPTIONAL = {"stored", "lineage", "approval", "guarded"}
 
 
 @pytest.mark.parametrize("name", sorted(set(Facts.__struct_fields__) - OPTIONAL))

@@ -1,0 +1,300 @@
+"""The guard behind a relay: its calls become candidates, and what was sent is settled.
+
+Nothing in this file decides. The gate does, on the writer's thread, and what it admits is an intent
+on disk before anybody may send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from policy.forwarding import ForwardedCall, NotForwardable, call_of, target_of, texts_of
+from policy.model import NAME_LEN_MAX, CandidateId, ChangeKind, Scope
+from policy.verdict import Reason
+from proxy.budgets import RateLimited
+from proxy.dialects.operation import MalformedRequest, Proposal
+from proxy.guard import Forwarded, Judged, PinState, Unsettled
+from proxy.observations import observation_for
+from proxy.strict_json import canonical_json, check_text, decode_object
+from storage.errors import UnknownCandidate
+from storage.forwarding import Behind
+from storage.interfaces import Decision
+from telemetry import propagation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import Principal
+    from proxy.dialects.operation import WrittenItem
+    from proxy.guard import GuardedCall, Item, PinnedTool, Segment
+    from proxy.sifting import Sieve
+    from proxy.surroundings import Surroundings
+    from proxy.writing import Writing
+    from storage.following import Followed
+    from storage.forwarding import Forwards
+    from storage.interfaces import MemoryReader
+    from storage.pinning import Pins
+    from telemetry.events import TraceContext
+
+DIALECT: Final = "mcp"
+IN_FLIGHT_S: Final = 3_600.0
+"""How long an admitted item counts as on its way; then whoever sent it is taken to be gone."""
+IN_FLIGHT_MAX: Final = 100_000
+_BUDGETS: Final = 9
+
+
+class Confirms(Protocol):
+    """Makes the address where a person may confirm a held candidate."""
+
+    def url_of(self, candidate_id: CandidateId) -> str | None:
+        """A link of its own for this candidate; None where no page is served."""
+        ...
+
+
+class NoPage:
+    """Nothing serves a page for people: held candidates wait in `mnemogate review`."""
+
+    def url_of(self, candidate_id: CandidateId) -> str | None:
+        """There is none."""
+        del candidate_id
+        return None
+
+
+class GuardParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the guard works on."""
+
+    writing: Writing
+    reader: MemoryReader
+    forwards: Forwards
+    followed: Followed
+    pins: Pins
+    sieve: Sieve
+    surroundings: Surroundings
+    confirms: Confirms
+    monotonic_s: Callable[[], float] = time.monotonic
+
+
+class Guarding:
+    """Implements `proxy.guard.Guard` on an open store. Event loop only."""
+
+    def __init__(self, parts: GuardParts) -> None:
+        self._parts = parts
+        # Items that a relay is sending now, and until when that is believed.
+        self._in_flight: OrderedDict[CandidateId, float] = OrderedDict()
+
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        """One verdict per item, in order; an admitted item's intent is durable when it returns.
+
+        Raises:
+            MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
+            StorageError: Not one item could be judged.
+        """
+        proposals = [self._proposal(call, item) for item in call.items]
+        sendable = tuple(one for one in proposals if isinstance(one, Proposal))
+        written: list[WrittenItem] = []
+        if sendable:
+            trace = self._trace(call)
+            try:
+                written = list(await self._parts.writing.judge(principal, sendable, DIALECT, trace))
+            except RateLimited:
+                refused = [_refused(Reason.RATE_LIMITED, item) for item in call.items]
+                return tuple(refused)
+        judged: list[Judged] = []
+        rest = iter(written)
+        for one, item in zip(proposals, call.items, strict=True):
+            answer = self._judged(next(rest)) if isinstance(one, Proposal) else _refused(one, item)
+            judged.append(answer)
+        return tuple(judged)
+
+    def _proposal(self, call: GuardedCall, item: Item) -> Proposal | Reason:
+        if item.change is ChangeKind.PURGE:
+            raise MalformedRequest("change: no tool of another server erases what is kept here")
+        target = target_of(call.server)
+        if len(target) > NAME_LEN_MAX:
+            raise MalformedRequest("server: the name is too long")
+        for text in (*item.pieces, item.key, call.tool, item.scope_user or ""):
+            check_text(text, "item")
+        forwarded = ForwardedCall(
+            tool=call.tool, arguments=item.arguments, key=item.key, pieces=item.pieces
+        )
+        # What is stored must read in one way only: it is what will be sent after a release.
+        if canonical_json(decode_object(item.arguments.encode())) != item.arguments:
+            raise MalformedRequest("arguments: not canonical JSON")
+        try:
+            text, metadata_json = texts_of(forwarded)
+        except NotForwardable as error:
+            if error.oversize:
+                return Reason.OVERSIZE
+            raise MalformedRequest(str(error)) from None
+        return Proposal(
+            change=item.change,
+            text=text,
+            metadata_json=metadata_json,
+            scope=Scope(user_id=item.scope_user),
+            target=target,
+            memory_class=item.memory_class,
+            class_named=item.class_named,
+            guarded_key=item.key,
+        )
+
+    def _judged(self, item: WrittenItem) -> Judged:
+        # There is no other way to say that the memory is gone: the gate holds what it never saw.
+        decision = "reject" if item.decision == "missing" else item.decision
+        confirm_url = None
+        if item.candidate_id is not None and decision == Decision.ADMIT.value:
+            self._launch(item.candidate_id)
+        elif item.candidate_id is not None and decision == Decision.HOLD.value:
+            confirm_url = self._parts.confirms.url_of(item.candidate_id)
+        return Judged(
+            decision=decision,
+            candidate_id=item.candidate_id,
+            memory_class=item.memory_class,
+            observation=item.observation,
+            reason=item.reason,
+            step=item.step,
+            confirm_url=confirm_url,
+        )
+
+    def _trace(self, call: GuardedCall) -> TraceContext:
+        random_hex = self._parts.surroundings.random_hex
+        if call.traceparent is None:
+            return propagation.start_hex(random_hex)
+        return propagation.accept(
+            [call.traceparent], [], lambda count: bytes.fromhex(random_hex(count))
+        )
+
+    async def settle(
+        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+    ) -> None:
+        """Record what became of sent items: one result leaf each. The same answer twice is once.
+
+        Raises:
+            StorageError: It is not recorded; the items stay unsettled.
+        """
+        await self._parts.forwards.settle(_behind(principal, server), settled)
+        for candidate_id, _ in settled:
+            self._in_flight.pop(candidate_id, None)
+
+    async def sift(
+        self, principal: Principal, server: str, strings: tuple[str, ...]
+    ) -> tuple[bool, ...]:
+        """For each string that a read brings back: True where it must not reach the agent.
+
+        Raises:
+            StorageError: Nobody knows; withhold all of it.
+        """
+        return self._parts.sieve.sift((principal.tenant, target_of(server)), strings)
+
+    async def saw(self, principal: Principal, segment: Segment) -> None:
+        """Note what entered the agent's context, to name it as culprit later."""
+        del principal, segment
+
+    async def pin(
+        self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
+    ) -> PinState:
+        """Compare a server's tools with those approved; the first list seen is approved.
+
+        Raises:
+            MalformedRequest: Two tools share a name.
+            StorageError: Nobody knows; refuse its tools.
+        """
+        if len({tool.name for tool in tools}) < len(tools):
+            raise MalformedRequest("tools: a name is given twice")
+        pairs = tuple((tool.name, tool.digest) for tool in tools)
+        pinned = await self._parts.pins.see(principal.tenant, server, pairs)
+        return PinState(approved=not pinned.changed, changed=pinned.changed)
+
+    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+        """Items to send (released by a person) or to look up (answer lost); each to one asker.
+
+        An item to send is given out once: whoever gets it has to send and settle it.
+
+        Raises:
+            StorageError: Nobody knows.
+        """
+        behind = _behind(principal, server)
+        self._land_overdue()
+        found = [
+            one
+            for one in self._parts.forwards.pending(behind.tenant, behind.target)
+            if one.candidate_id not in self._in_flight
+        ]
+        waiting = tuple(one.candidate_id for one in found if not one.sent)
+        claimed = await self._parts.forwards.claim(behind, waiting) if waiting else frozenset()
+        given: list[Unsettled] = []
+        for one in found:
+            call = call_of(one.candidate)
+            if call is None or not (one.sent or one.candidate_id in claimed):
+                continue
+            if not one.sent:
+                self._launch(one.candidate_id)
+            given.append(
+                Unsettled(
+                    candidate_id=one.candidate_id,
+                    tool=call.tool,
+                    change=one.candidate.change,
+                    arguments=call.arguments,
+                    pieces=call.pieces,
+                    key=call.key,
+                    sent=one.sent,
+                )
+            )
+        return tuple(given)
+
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+        """What became of a held candidate by now: still "hold", or a person's decision.
+
+        Raises:
+            UnknownCandidate: No candidate of that id is this tenant's.
+            StorageError: Nobody knows.
+        """
+        found = await asyncio.to_thread(self._parts.followed.decided, candidate_id)
+        if found is None or found.intercepted.tenant != principal.tenant:
+            raise UnknownCandidate("no candidate of that id")
+        leaf = found.verdict
+        decision = leaf.decision.value
+        reason = None if leaf.decision is Decision.ADMIT else leaf.reason
+        return Judged(
+            decision=decision,
+            candidate_id=candidate_id,
+            memory_class=leaf.memory_class,
+            observation=observation_for(decision, reason, leaf.memory_class),
+            reason=reason,
+            step=leaf.step,
+        )
+
+    def abandon(self, candidate_ids: tuple[CandidateId, ...]) -> None:
+        """Believe no longer that somebody is sending these: their relay is gone."""
+        for candidate_id in candidate_ids:
+            self._in_flight.pop(candidate_id, None)
+
+    def _launch(self, candidate_id: CandidateId) -> None:
+        self._in_flight[candidate_id] = self._parts.monotonic_s() + IN_FLIGHT_S
+        if len(self._in_flight) > IN_FLIGHT_MAX:
+            self._in_flight.popitem(last=False)
+
+    def _land_overdue(self) -> None:
+        now_s = self._parts.monotonic_s()
+        while self._in_flight and next(iter(self._in_flight.values())) <= now_s:
+            self._in_flight.popitem(last=False)
+
+
+def _behind(principal: Principal, server: str) -> Behind:
+    return Behind(tenant=principal.tenant, target=target_of(server), by=principal.principal_id)
+
+
+def _refused(reason: Reason, item: Item) -> Judged:
+    """A refusal from before the gate: nothing was staged, and there is no leaf."""
+    return Judged(
+        decision=Decision.REJECT.value,
+        candidate_id=None,
+        memory_class=item.memory_class,
+        observation=observation_for(Decision.REJECT.value, reason, item.memory_class),
+        reason=reason,
+        step=_BUDGETS,
+    )
