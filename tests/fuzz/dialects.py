@@ -81,6 +81,8 @@ def _check_proposal(proposal: Proposal) -> None:
     fields = msgspec.structs.asdict(proposal)
     for unused in ("vector", "promotion_token", "nonce"):
         fields.pop(unused)
+    # No client speaks for the guard.
+    assert (fields.pop("guarded_key"), fields.pop("culprits")) == (None, ())
     candidate = Candidate(
         principal_id=PrincipalId("fuzz"), tenant=Tenant("fuzz"), nonce="n", **fields
     )
