@@ -169,8 +169,8 @@ STORAGE: Final = (
     Mutant(
         name="a hold commits before it is durable in staging",
         file="storage/engine.py",
-        old="                parts.staging.hold(change.kept)\n            after",
-        new="                pass\n            after",
+        old="                parts.staging.hold(change.kept)\n            parts.judge.usage",
+        new="                pass\n            parts.judge.usage",
         more=(
             (
                 "        self.generation = after\n        parts.judge",
@@ -285,8 +285,8 @@ STORAGE: Final = (
     Mutant(
         name="a purge keeps the rows",
         file=_COMMIT,
-        old="                draft.put(ROWS, ordinal_key(ordinal), encode(_contentless(row)))\n",
-        new="                encode(_contentless(row))\n",
+        old="                draft.put(ROWS, ordinal_key(ordinal), left)\n",
+        new="",
         invariant="a purge erases every row of a memory",
         tests=(at(_WRITES, "test_purged_memory_has_no_text_in_its_history"),),
     ),
