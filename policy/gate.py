@@ -65,7 +65,10 @@ class Gate:
         passed: list[int] = []
         held: tuple[int, Objection] | None = None
         for step in self._steps:
-            finding = _finding(step, candidate, facts, ruleset)
+            try:
+                finding = _understood(step.check(candidate, facts, ruleset))
+            except Exception:  # noqa: BLE001 - a check that raises is a check that refused
+                finding = UNAVAILABLE
             if finding is None or (finding.holds and approved):
                 passed.append(step.number)
             elif not finding.holds:
@@ -87,13 +90,6 @@ class Gate:
                 passed=tuple(passed),
             )
         return _admit(candidate, facts, ruleset, landing, frozenset(passed))
-
-
-def _finding(step: Step, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    try:
-        return _understood(step.check(candidate, facts, ruleset))
-    except Exception:  # noqa: BLE001 - a check that raises is a check that refused
-        return UNAVAILABLE
 
 
 def _understood(finding: object) -> Finding:

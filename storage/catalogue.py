@@ -143,9 +143,16 @@ class Catalogue:
         self._live = grown
 
     def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
-        yield self._tenants.setdefault(tenant, _Ordinals())
+        # Not `setdefault`: that would make an empty list for every name that is known.
+        mine = self._tenants.get(tenant)
+        if mine is None:
+            mine = self._tenants[tenant] = _Ordinals()
+        yield mine
         for kind, name in names_of(scope):
-            yield self._named.setdefault((tenant, kind, name), _Ordinals())
+            entry = self._named.get((tenant, kind, name))
+            if entry is None:
+                entry = self._named[tenant, kind, name] = _Ordinals()
+            yield entry
 
     def candidates(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Ordinals, bool]:
         """Live ordinals of a tenant that may match, ascending, and whether all of them do."""

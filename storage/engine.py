@@ -142,7 +142,7 @@ class Engine:
 
         def work(change: Change) -> list[Outcome | StorageError]:
             outcomes.clear()  # the work is done again when dead readers had filled the map
-            room = self.parts.store.quota_bytes - change.draft.bytes_used()
+            room = self.parts.store.quota_bytes - self.bytes_used
             for item, data in zip(batch, staged, strict=True):
                 refusal = self.parts.judge.usage.no_room(item.candidate, room, change)
                 if refusal is not None:

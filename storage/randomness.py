@@ -14,15 +14,20 @@ BLOCK_LEN: Final = 4_096
 
 
 class _Pool(threading.local):
-    """The bytes of one thread, and the process that drew them."""
+    """The bytes of one thread."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
         self.block = bytearray()
         self.at = 0
-        self.pid = 0
 
 
 _POOL: Final = _Pool()
+# A forked child must not go on with its parent's bytes: two keys would be one. Of the child's
+# threads only the one that forked is left, and this runs on it.
+os.register_at_fork(after_in_child=_POOL.forget)
 
 
 def random_bytes(count: int) -> bytes:
@@ -30,9 +35,8 @@ def random_bytes(count: int) -> bytes:
     pool = _POOL
     start = pool.at
     stop = start + count
-    if stop > len(pool.block) or pool.pid != os.getpid():
-        # A forked child must not go on with its parent's bytes: two keys would be one.
-        pool.block, pool.pid = bytearray(os.urandom(max(BLOCK_LEN, count))), os.getpid()
+    if stop > len(pool.block):
+        pool.block = bytearray(os.urandom(max(BLOCK_LEN, count)))
         start, stop = 0, count
     pool.at = stop
     drawn = bytes(pool.block[start:stop])

@@ -1,13 +1,12 @@
-"""Candidates before a verdict, and held ones: environments of their own, every value encrypted.
+"""Candidates before a verdict, in memory; held ones, in an environment of their own. All encrypted.
 
 LMDB leaves deleted bytes in free pages, so deletion alone erases nothing. Each candidate has a key
 of its own; what makes a rejected candidate unreadable is that its key is gone. The key of one that
 awaits its verdict lives in memory only, the key of a held one in a file beside.
 
-Those that await their verdict are never synced, so a power cut may leave any mixture of their pages
-on disk: LMDB would read past the end of such a file, and die of it. Nothing in it outlives its
-process anyway, so every start begins with an empty one. Held ones are copied to an environment that
-is synced, before their hold commits.
+Those that await their verdict are in no file at all: nothing of them outlives the process, and a
+file that is never synced holds nothing for anybody but who steals the disk (decision 012). Held
+ones are written to an environment that is synced, before their hold commits.
 """
 
 from __future__ import annotations
@@ -37,24 +36,27 @@ _NONCE_LEN: Final = 12
 _CANONICAL: Final = b"c"
 _EVIDENCE: Final = b"e"
 _MAP_PER_QUOTA: Final = 2
+# Of versions that staged undecided candidates in a file.
+_LEFT: Final = ("data.mdb", "lock.mdb")
 
 
 class Staging:
-    """The staging environment. Writer thread only, except `read` and `read_evidence`."""
+    """What waits. Writer thread only, except `read` and `read_evidence`."""
 
     def __init__(self, directory: Path, key_directory: Path, quota_bytes: int) -> None:
-        self._directory = directory
         self._key_directory = key_directory
         self._quota_bytes = quota_bytes
         self._pid = os.getpid()
         self._keys: dict[CandidateId, bytes] = {}
         self._held: set[CandidateId] = set()
-        # Ciphertexts whose key is gone already; removed together with the next batch.
-        self._litter: list[CandidateId] = []
+        self._undecided: dict[CandidateId, bytes] = {}
+        self._undecided_bytes = 0
+        # Ciphertexts of held ones whose key is gone already; removed together with the next.
         self._held_litter: list[CandidateId] = []
-        map_bytes = quota_bytes * _MAP_PER_QUOTA
-        self._undecided = StagingFile(directory, map_bytes, durable=False)
-        self._kept = StagingFile(directory / "held", map_bytes, durable=True)
+        for name in _LEFT:
+            (directory / name).unlink(missing_ok=True)
+        self._kept = StagingFile(directory / "held", quota_bytes * _MAP_PER_QUOTA)
+        self._kept_bytes = self._kept.bytes_used()
         for path in self._key_directory.glob(".*.unfinished"):
             self._shred(path)
         for path in self._key_directory.glob("*.key"):
@@ -63,26 +65,33 @@ class Staging:
             self._held.add(candidate_id)
 
     def put(self, items: Iterable[tuple[CandidateId, bytes]]) -> None:
-        """Stage canonical bytes, each under a fresh key. One transaction, not synced.
+        """Stage canonical bytes, each under a fresh key.
 
         Raises:
-            StoreUnavailable: Staging is full or the disk refused; none of them is staged.
+            StoreUnavailable: There is no room for them; none of them is staged.
         """
         if os.getpid() != self._pid:
             raise StoreLocked("staging was opened by another process")
-        litter, self._litter = self._litter, []
-        try:
-            with self._undecided.writing() as txn:
-                for candidate_id in litter:
-                    txn.delete(_key(candidate_id, _CANONICAL))
-                for candidate_id, canonical in items:
-                    key = random_bytes(_KEY_LEN)
-                    self._keys[candidate_id] = key
-                    sealed = _seal(key, _key(candidate_id, _CANONICAL), canonical)
-                    txn.put(_key(candidate_id, _CANONICAL), sealed)
-        except StoreUnavailable:
-            self._litter.extend(litter)
-            raise
+        staged: dict[CandidateId, bytes] = {}
+        keys: dict[CandidateId, bytes] = {}
+        size = 0
+        for candidate_id, canonical in items:
+            key = keys[candidate_id] = random_bytes(_KEY_LEN)
+            sealed = _seal(key, _key(candidate_id, _CANONICAL), canonical)
+            staged[candidate_id] = sealed
+            size += len(sealed)
+        if size > self.bytes_free():
+            raise StoreUnavailable("staging is full")
+        for candidate_id in staged:
+            self._drop(candidate_id)
+        self._keys.update(keys)
+        self._undecided.update(staged)
+        self._undecided_bytes += size
+
+    def _drop(self, candidate_id: CandidateId) -> None:
+        sealed = self._undecided.pop(candidate_id, None)
+        if sealed is not None:
+            self._undecided_bytes -= len(sealed)
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[bytes | None]:
         """Canonical bytes as staging has them now; None where they cannot be decrypted.
@@ -90,9 +99,16 @@ class Staging:
         Raises:
             StoreUnavailable: Staging cannot be read.
         """
-        with self._undecided.reading() as txn, self._kept.reading() as held:
+        if self._held.isdisjoint(candidate_ids):
             return [
-                self._decrypted(held if item in self._held else txn, item, _CANONICAL)
+                self._decrypted(item, _CANONICAL, self._undecided.get(item))
+                for item in candidate_ids
+            ]
+        with self._kept.reading() as txn:
+            return [
+                self._decrypted(item, _CANONICAL, txn.get(_key(item, _CANONICAL)))
+                if item in self._held
+                else self._decrypted(item, _CANONICAL, self._undecided.get(item))
                 for item in candidate_ids
             ]
 
@@ -103,17 +119,16 @@ class Staging:
             StoreUnavailable: Staging cannot be read.
         """
         with self._kept.reading() as txn:
-            return self._decrypted(txn, candidate_id, _EVIDENCE)
+            sealed = txn.get(_key(candidate_id, _EVIDENCE))
+            return self._decrypted(candidate_id, _EVIDENCE, sealed)
 
     def _decrypted(
-        self, txn: lmdb.Transaction, candidate_id: CandidateId, part: bytes
+        self, candidate_id: CandidateId, part: bytes, sealed: bytes | memoryview | None
     ) -> bytes | None:
-        name = _key(candidate_id, part)
         key = self._keys.get(candidate_id)
-        sealed = txn.get(name)
         if key is None or sealed is None:
             return None
-        return _unseal(key, name, bytes(sealed))
+        return _unseal(key, _key(candidate_id, part), bytes(sealed))
 
     def seal(self, candidate_id: CandidateId, data: bytes) -> bytes:
         """Encrypt something kept elsewhere under the candidate's key, to perish with it."""
@@ -131,21 +146,21 @@ class Staging:
             StoreUnavailable: The disk refused; the caller must not commit the hold.
         """
         try:
-            with self._undecided.reading() as staged, self._kept.writing() as txn:
+            with self._kept.writing() as txn:
                 self._remove_litter(txn)
                 for candidate_id, data in evidence.items():
-                    canonical = _key(candidate_id, _CANONICAL)
-                    sealed = staged.get(canonical)
+                    sealed = self._undecided.get(candidate_id)
                     if sealed is None:
                         raise InvariantBroken("a candidate was held that is not staged")
-                    txn.put(canonical, sealed)
+                    txn.put(_key(candidate_id, _CANONICAL), sealed)
                     name = _key(candidate_id, _EVIDENCE)
                     txn.put(name, _seal(self._keys[candidate_id], name, data))
             self._held_litter.clear()
             for candidate_id in evidence:
                 write_durably(self._key_path(candidate_id), self._keys[candidate_id])
                 self._held.add(candidate_id)
-            self._litter.extend(evidence)
+                self._drop(candidate_id)
+            self._kept_bytes = self._kept.bytes_used()
         except OSError as error:
             raise StoreUnavailable(f"a held candidate cannot be kept: {error}") from error
 
@@ -158,7 +173,7 @@ class Staging:
         touched = False
         for candidate_id in candidate_ids:
             self._keys.pop(candidate_id, None)
-            self._litter.append(candidate_id)
+            self._drop(candidate_id)
             if candidate_id in self._held:
                 self._held.discard(candidate_id)
                 self._held_litter.append(candidate_id)
@@ -171,14 +186,13 @@ class Staging:
                 self._sweep_held()
 
     def sweep(self) -> None:
-        """Remove the ciphertexts of destroyed candidates now rather than with the next batch.
+        """Remove the ciphertexts of destroyed candidates now rather than with the next hold.
 
         Raises:
             StoreUnavailable: The disk refused; they are there, and cannot be read.
         """
-        self.put(())
         # Those that a crash left without a key are known to nobody else.
-        self._held_litter.extend(self._ids(self._kept) - self._held)
+        self._held_litter.extend(self._kept_ids() - self._held)
         self._sweep_held()
 
     def _sweep_held(self) -> None:
@@ -187,6 +201,7 @@ class Staging:
         with self._kept.writing() as txn:
             self._remove_litter(txn)
         self._held_litter.clear()
+        self._kept_bytes = self._kept.bytes_used()
 
     def _remove_litter(self, txn: lmdb.Transaction) -> None:
         for candidate_id in self._held_litter:
@@ -199,27 +214,23 @@ class Staging:
 
     def staged_ids(self) -> frozenset[CandidateId]:
         """Candidates that have a ciphertext."""
-        return self._ids(self._undecided) | self._ids(self._kept)
+        return frozenset(self._undecided) | self._kept_ids()
 
-    @staticmethod
-    def _ids(file: StagingFile) -> frozenset[CandidateId]:
-        with file.reading() as txn, txn.cursor() as cursor:
+    def _kept_ids(self) -> frozenset[CandidateId]:
+        with self._kept.reading() as txn, txn.cursor() as cursor:
             names = list(cursor.iternext(keys=True, values=False))
         return frozenset(CandidateId(name[:-1].hex()) for name in names)
 
     def bytes_free(self) -> int:
-        """Bytes left before `put` would be refused, freed pages included.
-
-        Raises:
-            StoreUnavailable: Staging cannot be opened.
-        """
-        return self._quota_bytes - self._undecided.bytes_used() - self._kept.bytes_used()
+        """Bytes left before `put` would be refused, freed pages included."""
+        return self._quota_bytes - self._undecided_bytes - self._kept_bytes
 
     def close(self) -> None:
         """Close the environment and drop every key from memory."""
         self._keys.clear()
+        self._undecided.clear()
+        self._undecided_bytes = 0
         if os.getpid() == self._pid:
-            self._undecided.close()
             self._kept.close()
 
     def _key_path(self, candidate_id: CandidateId) -> Path:

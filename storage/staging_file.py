@@ -1,4 +1,4 @@
-"""One environment of staging: opened, made anew or reopened when the disk has failed under it."""
+"""The file of held candidates: opened, made, or reopened when the disk has failed under it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ class StagingFile:
     """An LMDB environment that a failed write does not end.
 
     After an error while it wrote its meta page, LMDB refuses everything until it is reopened: a
-    disk that failed once would stop all writing until the next restart. `durable` says whether
-    commits are synced and what is there is kept; otherwise every opening begins with an empty file.
+    disk that failed once would stop all holding until the next restart.
 
     Any thread; transactions exclude each other.
     """
 
-    def __init__(self, directory: Path, map_bytes: int, *, durable: bool) -> None:
+    def __init__(self, directory: Path, map_bytes: int) -> None:
         self._directory = directory
         self._map_bytes = map_bytes
-        self._durable = durable
         self._lock = threading.Lock()
         self._env: lmdb.Environment | None = None
         with self._lock:
@@ -48,17 +46,14 @@ class StagingFile:
             return self._env
         try:
             self._directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-            if not self._durable:
-                for left in (_DATA, "lock.mdb"):
-                    (self._directory / left).unlink(missing_ok=True)
-            elif not (self._directory / _DATA).exists():
+            if not (self._directory / _DATA).exists():
                 self._make()
             env = lmdb.open(
                 str(self._directory),
                 map_size=self._map_bytes,
                 mode=FILE_MODE,
-                sync=self._durable,
-                metasync=self._durable,
+                sync=True,
+                metasync=True,
                 writemap=False,
             )
             try:

@@ -40,7 +40,7 @@ def probe_files(aim: Aim) -> Iterator[Finding]:
     yield _opened("store.write", aim.state / "store" / "data.mdb", os.O_RDWR)
     yield _opened("store.lock", aim.state / "store" / "lock.mdb", os.O_RDWR)
     yield _opened("store.read", aim.state / "store" / "data.mdb", os.O_RDONLY)
-    yield _opened("staging.write", aim.state / "staging" / "data.mdb", os.O_RDWR)
+    yield _opened("staging.write", aim.state / "staging" / "held" / "data.mdb", os.O_RDWR)
     yield _listing("staging.keys", aim.state / "staging" / "keys")
     yield _created("segments.write", aim.state / "segments")
     for name in ("store.key", "log.key", "token.key"):

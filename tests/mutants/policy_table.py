@@ -125,8 +125,8 @@ RULES: Final = (
     Mutant(
         name="a crashed check passes",
         file=_GATE,
-        old="a check that raises is a check that refused\n        return UNAVAILABLE",
-        new="a check that raises is a check that refused\n        return None",
+        old="a check that raises is a check that refused\n                finding = UNAVAILABLE",
+        new="a check that raises is a check that refused\n                finding = None",
         invariant="a check that cannot run is a check that failed",
         tests=(at(_GATE_TESTS, "test_a_step_that_raises_is_a_step_that_refused"),),
         quick=True,

@@ -251,11 +251,11 @@ STORAGE: Final = (
                 "return sealed[_NONCE_LEN:]",
             ),
         ),
-        invariant="what is staged is unreadable on disk",
+        invariant="what is staged is unreadable in memory and on disk",
         tests=(
             at(
                 "tests/unit/storage/test_staging.py",
-                "test_staged_bytes_read_back_and_are_unreadable_on_disk",
+                "test_staged_bytes_read_back_and_are_unreadable_in_memory_and_on_disk",
             ),
         ),
         quick=True,

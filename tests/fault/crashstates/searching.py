@@ -81,7 +81,7 @@ def search(
     started = time.monotonic()
     boundaries = len(run.operations) + 1
     # Fewer states than boundaries: evenly spread ones, other ones under another seed.
-    stride = max(1, boundaries * 4 // wanted)
+    stride = max(1, boundaries * 3 // wanted)
     chosen = range(seed % stride, boundaries, stride)
     at = 0
     while at < len(chosen):

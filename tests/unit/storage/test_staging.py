@@ -38,34 +38,69 @@ def staging(tmp_path: Path) -> Iterator[Staging]:
     opened.close()
 
 
-def test_staged_bytes_read_back_and_are_unreadable_on_disk(
+def test_staged_bytes_read_back_and_are_unreadable_in_memory_and_on_disk(
     staging: Staging, tmp_path: Path
 ) -> None:
     candidate_id, canary = _id(), new_canary()
     staging.put([(candidate_id, canary.encode())])
     assert staging.read([candidate_id]) == [canary.encode()]
+    assert canary.encode() not in staging._undecided[candidate_id]
+    staging.hold({candidate_id: canary.encode()})
+    assert staging.read([candidate_id]) == [canary.encode()]
     assert traces(tmp_path, canary) == []
 
 
-def test_destroyed_candidates_cannot_be_read_even_before_they_are_swept(
-    staging: Staging,
-) -> None:
+def test_a_destroyed_candidate_is_gone_at_once(staging: Staging) -> None:
     candidate_id = _id()
     staging.put([(candidate_id, b"text")])
     staging.destroy([candidate_id])
     assert staging.read([candidate_id]) == [None]
-    assert staging.staged_ids() == {candidate_id}
+    assert staging.staged_ids() == frozenset()
+
+
+def test_a_destroyed_held_candidate_cannot_be_read_even_where_its_ciphertext_stays(
+    staging: Staging,
+) -> None:
+    candidate_id = _id()
+    staging.put([(candidate_id, b"text")])
+    staging.hold({candidate_id: b"evidence"})
+    with staging._kept.reading() as txn:
+        sealed = txn.get(bytes.fromhex(candidate_id) + b"c")
+    assert sealed is not None
+    staging.destroy([candidate_id])
+    with staging._kept.writing() as txn:
+        txn.put(bytes.fromhex(candidate_id) + b"c", bytes(sealed))
+    assert staging.read([candidate_id]) == [None]
     staging.sweep()
     assert staging.staged_ids() == frozenset()
+
+
+def test_an_undecided_candidate_is_in_no_file_and_a_held_one_in_one(
+    staging: Staging, tmp_path: Path
+) -> None:
+    candidate_id = _id()
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    staging.put([(candidate_id, b"text")])
+    sealed = staging._undecided[candidate_id]
+    files = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == before
+    assert not any(sealed in path.read_bytes() for path in files)
+    staging.hold({candidate_id: b"evidence"})  # control: the search finds what is in a file
+    assert any(sealed in path.read_bytes() for path in tmp_path.rglob("*.mdb"))
+
+
+def test_the_file_of_a_version_that_staged_on_disk_is_removed(tmp_path: Path) -> None:
+    _opened(tmp_path).close()
+    left = tmp_path / "staging" / "data.mdb"
+    left.write_bytes(b"ciphertexts")
+    _opened(tmp_path).close()
+    assert not left.exists()
 
 
 def test_a_ciphertext_put_under_another_candidate_does_not_open(staging: Staging) -> None:
     first, second = _id(), _id()
     staging.put([(first, b"first"), (second, b"second")])
-    with staging._undecided.writing() as txn:
-        moved = txn.get(bytes.fromhex(first) + b"c")
-        assert moved is not None
-        txn.put(bytes.fromhex(second) + b"c", bytes(moved))
+    staging._undecided[second] = staging._undecided[first]
     assert staging.read([first, second]) == [b"first", None]
 
 
@@ -74,8 +109,7 @@ def test_what_was_sealed_for_one_purpose_does_not_open_for_another(staging: Stag
     candidate_id = _id()
     staging.put([(candidate_id, b"text")])
     sealed = staging.seal(candidate_id, b"salt and digest")
-    with staging._undecided.writing() as txn:
-        txn.put(bytes.fromhex(candidate_id) + b"c", sealed)
+    staging._undecided[candidate_id] = sealed
     assert staging.read([candidate_id]) == [None]
     assert staging.unseal(candidate_id, sealed) == b"salt and digest"  # control
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 MAP_BYTES = 1 << 20
 
 
-def _opened(directory: Path, *, durable: bool) -> StagingFile:
-    return StagingFile(directory / "file", MAP_BYTES, durable=durable)
+def _opened(directory: Path) -> StagingFile:
+    return StagingFile(directory / "file", MAP_BYTES)
 
 
 def _value(file: StagingFile) -> bytes | None:
@@ -31,22 +31,18 @@ def _put(file: StagingFile, value: bytes) -> None:
         txn.put(b"k", value)
 
 
-@pytest.mark.parametrize(("durable", "kept"), [(True, b"v"), (False, None)])
-def test_only_a_durable_file_outlives_its_closing(
-    tmp_path: Path, *, durable: bool, kept: bytes | None
-) -> None:
-    file = _opened(tmp_path, durable=durable)
+def test_what_was_put_outlives_the_closing(tmp_path: Path) -> None:
+    file = _opened(tmp_path)
     _put(file, b"v")
     assert _value(file) == b"v"
     file.close()
-    file = _opened(tmp_path, durable=durable)
-    assert _value(file) == kept
+    file = _opened(tmp_path)
+    assert _value(file) == b"v"
     file.close()
 
 
-@pytest.mark.parametrize("durable", [True, False])
-def test_after_an_error_of_the_disk_it_is_opened_again(tmp_path: Path, *, durable: bool) -> None:
-    file = _opened(tmp_path, durable=durable)
+def test_after_an_error_of_the_disk_it_is_opened_again(tmp_path: Path) -> None:
+    file = _opened(tmp_path)
     with pytest.raises(StoreUnavailable), file.writing():
         raise lmdb.PanicError("the environment had a fatal error")
     _put(file, b"v")
@@ -55,7 +51,7 @@ def test_after_an_error_of_the_disk_it_is_opened_again(tmp_path: Path, *, durabl
 
 
 def test_a_full_file_keeps_what_it_has(tmp_path: Path) -> None:
-    file = _opened(tmp_path, durable=False)
+    file = _opened(tmp_path)
     _put(file, b"v")
     with pytest.raises(StoreUnavailable, match="full"):
         _put(file, bytes(MAP_BYTES))
@@ -63,16 +59,15 @@ def test_a_full_file_keeps_what_it_has(tmp_path: Path) -> None:
     file.close()
 
 
-def test_a_damaged_durable_file_is_refused_and_an_undurable_one_begun_anew(tmp_path: Path) -> None:
-    _opened(tmp_path, durable=True).close()
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    _opened(tmp_path).close()
     (tmp_path / "file" / "data.mdb").write_bytes(b"damage" * 2_000)
     with pytest.raises(StoreUnavailable, match=r"file/data\.mdb"):
-        _opened(tmp_path, durable=True)
-    _opened(tmp_path, durable=False).close()
+        _opened(tmp_path)
 
 
 def test_bytes_used_grow_with_what_is_put(tmp_path: Path) -> None:
-    file = _opened(tmp_path, durable=False)
+    file = _opened(tmp_path)
     before = file.bytes_used()
     _put(file, bytes(100_000))
     assert file.bytes_used() >= before + 100_000

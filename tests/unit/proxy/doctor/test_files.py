@@ -22,7 +22,7 @@ pytestmark = needs_root
 _FILES = (
     "store/data.mdb",
     "store/lock.mdb",
-    "staging/data.mdb",
+    "staging/held/data.mdb",
     "staging/keys/held",
     "segments/1.seg",
     "secrets/store.key",
