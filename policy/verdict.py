@@ -60,6 +60,11 @@ class Reason(enum.Enum):
     DRIFT_ALARM = "drift_alarm"
     # a person said no to a held candidate; or the candidate was dropped before its verdict
     DENIED_BY_PERSON = "denied_by_person"
+    # before the gate: a call to a server behind that may not be made at all
+    UNKNOWN_TOOL = "unknown_tool"
+    ADMIN_TOOL = "admin_tool"
+    TOOLS_CHANGED = "tools_changed"
+    CALL_MALFORMED = "call_malformed"
 
 
 _SEAL: Final = object()

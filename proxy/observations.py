@@ -46,6 +46,16 @@ NEXT: Final[dict[Reason, str]] = {
     Reason.QUOTA_EXCEEDED: f"The budget for this topic or store is used up. {_OPERATOR}",
     Reason.DRIFT_ALARM: f"Memories of this kind are under watch. {_OPERATOR}",
     Reason.DENIED_BY_PERSON: "A person decided against it. Go on without it.",
+    Reason.UNKNOWN_TOOL: (
+        "Nobody said what this tool does to memory, so it counts as a write. An operator can name "
+        "the server's tool map: `mnemogate mcp --map`. Go on without it."
+    ),
+    Reason.ADMIN_TOOL: f"This tool administers the memory server. {_OPERATOR}",
+    Reason.TOOLS_CHANGED: (
+        "The tools of this server are not those that were approved. An operator reads them and "
+        "runs `mnemogate mcp approve`. Go on without them."
+    ),
+    Reason.CALL_MALFORMED: "The arguments are not of the form that this tool takes. Mend the call.",
 }
 
 
@@ -70,3 +80,8 @@ def observation_for(decision: str, reason: Reason | None, memory_class: MemoryCl
             "Do not send it again; go on without it."
         )
     return f"Not stored ({reason.value}, {memory_class.value}). {NEXT[reason]}"
+
+
+def observation_of_call(reason: Reason) -> str:
+    """The text for a tool call that was not made at all: it has no class."""
+    return f"Not done ({reason.value}). {NEXT[reason]}"

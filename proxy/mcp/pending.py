@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proxy.guard import Join
+
 if TYPE_CHECKING:
     from policy.model import CandidateId
-    from proxy.dialects.mcp.message import Era, Message, RequestId
+    from proxy.dialects.mcp.maps import Tool
+    from proxy.dialects.mcp.message import Era, Message, Object, RequestId
 
 PENDING_MAX: Final = 4_096
 
@@ -32,7 +35,7 @@ class Pending:
         self.method: str = message.method
         self.era: Era = message.era
         self.via = via
-        self.message: Message | None = message
+        self.params: Object = message.params if message.method == "tools/list" else {}
         self.stage = Stage.QUEUED
         # Its client took it back: whatever comes for it is for us alone.
         self.cancelled = asyncio.Event()
@@ -43,6 +46,11 @@ class Pending:
         self.admitted: tuple[CandidateId, ...] = ()
         # What the answer has to say besides what the server says: refused items of a batch.
         self.note: tuple[str, ...] = ()
+        self.item_count = 0
+        # Of a tool call: its name, what the map says of it, and by what else it may be known.
+        self.tool = ""
+        self.rule: Tool | None = None
+        self.join = Join()
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,80 +7,54 @@ answer that nobody waits for ends here.
 from __future__ import annotations
 
 import asyncio
-import enum
-import logging
-from typing import TYPE_CHECKING, Final, Protocol, Self
-
-import msgspec
+from typing import TYPE_CHECKING, Self
 
 from proxy.dialects.mcp.message import (
     INVALID_REQUEST,
-    LINE_BYTES_MAX,
     SERVER_GONE,
+    Era,
     Kind,
     Message,
     NotRelayed,
     RequestId,
     error_answer,
     parse,
+    result_answer,
+)
+from proxy.guard import Forwarded
+from proxy.mcp.answers import CALL, Answers, not_known
+from proxy.mcp.calls import Calls
+from proxy.mcp.catalogue import Catalogue
+from proxy.mcp.ground import (
+    LOG,
+    Counts,
+    Deliver,
+    Ground,
+    RelayLimits,
+    ServerGone,
+    Side,
+    other,
 )
 from proxy.mcp.inbox import Inbox
+from proxy.mcp.own import OwnRequests, meta_of
 from proxy.mcp.pending import Arrival, Pending, Stage, Table
+from proxy.mcp.people import People
+from proxy.mcp.server import Server
+from proxy.mcp.tending import Tending
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from types import TracebackType
 
-    from policy.model import Principal
+    from policy.model import CandidateId, Principal
     from proxy.guard import Guard
     from proxy.surroundings import Surroundings
 
-_LOG: Final = logging.getLogger("mnemogate.mcp")
+__all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side"]
 
-
-class Side(enum.Enum):
-    """One end of the connection."""
-
-    CLIENT = "client"
-    SERVER = "server"
-
-
-class Deliver(Protocol):
-    """Sends one message to a side, whole; returns when the transport has room for the next.
-
-    `raw` is one line without its end. `via` is the stream that the message belongs to, as the
-    transport named it when the request came; None where it belongs to none in particular. A peer
-    that is gone is no error: the message is dropped.
-    """
-
-    async def __call__(self, side: Side, raw: bytes, message: Message, via: object, /) -> None:
-        """Send."""
-        ...
-
-
-class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """The server behind, as the operator named it."""
-
-    name: str
-    # Nothing is remembered behind it: every tool passes, and its results are tool results.
-    context: bool = False
-
-
-class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one connection may take."""
-
-    message_bytes_max: int = LINE_BYTES_MAX
-    # After so long without an answer, a sent write counts as unknown; its call stays open.
-    answer_seconds: float = 60.0
-    # How long a call waits for a person before it says that the item waits in review.
-    person_seconds: float = 120.0
-
-
-class Counts(msgspec.Struct, kw_only=True):
-    """What did not go on, for whoever reports it. Never any content."""
-
-    refused: int = 0  # not a message, a batch, a duplicated id
-    orphans: int = 0  # answers that nobody waits for: unknown id, or the second for one
-    late: int = 0  # answers to what its client had taken back
+_INITIALIZED = "notifications/initialized"
+_LIST_CHANGED = "notifications/tools/list_changed"
+_DROPPED_MAX = 1_024
 
 
 class Relay:
@@ -101,24 +75,45 @@ class Relay:
         limits: RelayLimits,
         surroundings: Surroundings,
     ) -> None:
-        self._guard = guard
-        self._principal = principal
-        self._server = server
         self._deliver = deliver
         self._limits = limits
         self._surroundings = surroundings
         self.counts = Counts()
         self._tasks = asyncio.TaskGroup()
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._pumps: list[asyncio.Task[None]] = []
         self._inbox = {side: Inbox() for side in Side}
         # The requests of each side. Both count from 1, so they are two tables.
         self._asked = {side: Table() for side in Side}
-        self._gone = False
+        # Calls that the server never got, and whose cancellation it must not get either.
+        self._dropped: dict[RequestId, None] = {}
+        self._own = OwnRequests(self._asked, self._send, limits, surroundings)
+        self._ground = Ground(
+            guard=guard,
+            principal=principal,
+            server=server,
+            limits=limits,
+            surroundings=surroundings,
+            counts=self.counts,
+            send=self._send,
+            ask=self._own.ask,
+            finish=self._finish,
+            spawn=self._spawn,
+            ready=asyncio.Event(),
+            gone=asyncio.Event(),
+            open_writes=set(),
+        )
+        self._catalogue = Catalogue(self._ground)
+        self._answers = Answers(self._ground, self._catalogue)
+        self._tending = Tending(self._ground, self._catalogue)
+        self._people = People(self._ground, self._answers, self._tending)
+        self._calls = Calls(self._ground, self._catalogue, self._people)
 
     async def __aenter__(self) -> Self:
         """Start to relay."""
         await self._tasks.__aenter__()
-        for side in Side:
-            self._tasks.create_task(self._pump(side))
+        self._pumps = [self._tasks.create_task(self._pump(side)) for side in Side]
+        self._spawn(self._tending.run())
         return self
 
     async def __aexit__(
@@ -127,8 +122,17 @@ class Relay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close, and wait for what is still being settled."""
+        """Close, and settle what was sent and not answered."""
         await self.close()
+        if kind is None:
+            await asyncio.wait(self._pumps)
+        for job in self._jobs:
+            job.cancel()
+        for pending in self._asked[Side.CLIENT].all():
+            if pending.stage is Stage.SENT:
+                await self._unknown(pending)
+        for job in self._jobs:
+            job.cancel()
         await self._tasks.__aexit__(kind, error, trace)
 
     async def from_client(self, raw: bytes, via: object = None) -> None:
@@ -162,9 +166,8 @@ class Relay:
             if pending is not None:
                 await self._answer_lost(pending)
             return
-        if self._gone:
-            return
-        self._gone = True
+        self._ground.gone.set()
+        self._own.close()
         for pending in self._asked[Side.CLIENT].all():
             await self._answer_lost(pending)
 
@@ -204,7 +207,7 @@ class Relay:
 
     async def _refuse(self, side: Side, refusal: NotRelayed, via: object) -> None:
         self.counts.refused += 1
-        _LOG.warning("message refused", extra={"side": side.value, "error_type": refusal.detail})
+        LOG.warning("message refused", extra={"side": side.value, "error_type": refusal.detail})
         request_id = refusal.request_id
         if side is Side.CLIENT:
             if self._asked[side].find(request_id) is not None:
@@ -227,57 +230,155 @@ class Relay:
             message = arrival.message
             if message.kind in (Kind.RESULT, Kind.ERROR):
                 await self._answer(side, arrival)
+            elif side is Side.SERVER:
+                await self._unasked(arrival)
             elif arrival.pending is not None:
-                await self._ask(side, arrival, arrival.pending)
+                await self._ask(arrival, arrival.pending)
             else:
-                await self._send(_other(side), message, arrival.via)
+                await self._tell(arrival)
             await inbox.dealt_with()
 
-    async def _ask(self, side: Side, arrival: Arrival, pending: Pending) -> None:
-        if side is Side.CLIENT and self._gone:
+    async def _ask(self, arrival: Arrival, pending: Pending) -> None:
+        """A request of the client."""
+        message: Message | None = arrival.message
+        if self._ground.gone.is_set():
             await self._answer_lost(pending)
             return
+        if arrival.message.era is Era.STATELESS:
+            self._tending.speak_as(meta_of(arrival.message))
+        if pending.method == CALL:
+            if not pending.cancelled.is_set():
+                message = await self._calls.outgoing(arrival.message, pending)
+            if pending.cancelled.is_set() and pending.stage is Stage.QUEUED:
+                self._drop(pending)
+                message = None
+        elif pending.method == "initialize":
+            self._people.introduced(arrival.message.params)
+        if message is None:
+            return
         pending.stage = Stage.SENT
-        pending.message = None
-        await self._send(_other(side), arrival.message, arrival.via)
+        if pending.admitted:
+            self._ground.open_writes.update(pending.admitted)
+            self._spawn(self._overdue(pending, pending.admitted))
+        await self._send(Side.SERVER, message, arrival.via)
+        if message.era is Era.STATELESS:
+            self._ground.ready.set()
+
+    async def _tell(self, arrival: Arrival) -> None:
+        """A notification of the client."""
+        message = arrival.message
+        if message.method == CALL:
+            # Without an id there is no answer, and with some servers a call nevertheless.
+            self.counts.refused += 1
+            return
+        taken_back = message.cancels
+        if taken_back is not None:
+            pending = self._asked[Side.CLIENT].find(taken_back)
+            if taken_back in self._dropped:
+                del self._dropped[taken_back]
+                return
+            if pending is not None and pending.stage is Stage.QUEUED:
+                return
+        await self._send(Side.SERVER, message, arrival.via)
+        if message.method == _INITIALIZED:
+            self._ground.ready.set()
+
+    async def _unasked(self, arrival: Arrival) -> None:
+        """A request or a notification of the server."""
+        message, pending = arrival.message, arrival.pending
+        if message.method == _LIST_CHANGED:
+            self._catalogue.changed()
+        if pending is not None:
+            await self._answers.note_unasked(message)
+        shown = await self._answers.shown_unasked(message)
+        if shown is not None:
+            if pending is not None:
+                pending.stage = Stage.SENT
+            await self._send(Side.CLIENT, shown, arrival.via)
+        elif pending is not None and self._asked[Side.SERVER].take(pending.request_id):
+            text = "the gate could not tell what of it may be shown"
+            await self._send(
+                Side.SERVER, error_answer(pending.request_id, SERVER_GONE, text), arrival.via
+            )
 
     async def _answer(self, side: Side, arrival: Arrival) -> None:
         message = arrival.message
         if message.kind is Kind.ERROR and message.request_id is None:
-            await self._send(_other(side), message, arrival.via)
+            await self._send(other(side), message, arrival.via)
             return
-        asked = self._asked[_other(side)]
-        found = asked.find(message.request_id)
-        if found is None or found.stage is not Stage.SENT:
+        asked = self._asked[other(side)]
+        pending = asked.find(message.request_id)
+        if pending is None or pending.stage is not Stage.SENT:
             self.counts.orphans += 1
             return
-        pending = asked.take(message.request_id)
-        if pending is None:
-            return
+        asked.take(message.request_id)
         if pending.own is not None:
             if not pending.own.done():
                 pending.own.set_result(message)
-        elif pending.cancelled.is_set():
+            return
+        if side is Side.SERVER:
+            self._ground.open_writes.difference_update(pending.admitted)
+            await self._answers.settle(pending, message)
+        if pending.cancelled.is_set():
             self.counts.late += 1
-        else:
-            # Over HTTP an answer may come on another stream than the one that was asked on.
-            via = pending.via if arrival.via is None else arrival.via
-            await self._send(_other(side), message, via)
+            return
+        if side is Side.SERVER:
+            message = await self._answers.shown(pending, message)
+        # Over HTTP an answer may come on another stream than the one that was asked on.
+        via = pending.via if arrival.via is None else arrival.via
+        await self._send(other(side), message, via)
+
+    # What was lost, taken back, or asked by ourselves
+
+    def _drop(self, pending: Pending) -> None:
+        """It was taken back before it was sent: nobody hears of it."""
+        self._finish(pending)
+        self._dropped[pending.request_id] = None
+        if len(self._dropped) > _DROPPED_MAX:
+            del self._dropped[next(iter(self._dropped))]
 
     async def _answer_lost(self, pending: Pending) -> None:
-        if self._asked[Side.CLIENT].take(pending.request_id) is None:
+        if not self._finish(pending):
             return
         if pending.own is not None:
-            pending.own.cancel()
-        elif not pending.cancelled.is_set():
+            if not pending.own.done():
+                pending.own.set_exception(ServerGone())
+            return
+        wrote = bool(pending.admitted)
+        await self._unknown(pending)
+        if pending.cancelled.is_set():
+            return
+        if wrote:
+            answer = result_answer(pending.request_id, not_known(pending), pending.era)
+        else:
             text = "the MCP server behind Mnemogate gave no answer"
-            await self._send(
-                Side.CLIENT, error_answer(pending.request_id, SERVER_GONE, text), pending.via
-            )
+            answer = error_answer(pending.request_id, SERVER_GONE, text)
+        await self._send(Side.CLIENT, answer, pending.via)
+
+    async def _unknown(self, pending: Pending) -> None:
+        admitted, pending.admitted = pending.admitted, ()
+        self._ground.open_writes.difference_update(admitted)
+        await self._ground.settle(admitted, Forwarded.UNKNOWN)
+
+    async def _overdue(self, pending: Pending, admitted: tuple[CandidateId, ...]) -> None:
+        """No answer for so long: it counts as unknown. Its call stays open; one may still come."""
+        try:
+            async with asyncio.timeout(self._limits.answer_seconds):
+                await pending.answered.wait()
+        except TimeoutError:
+            await self._ground.settle(admitted, Forwarded.UNKNOWN)
+
+    def _finish(self, pending: Pending) -> bool:
+        table = self._asked[Side.CLIENT]
+        if table.find(pending.request_id) is not pending:
+            return False
+        table.take(pending.request_id)
+        return True
+
+    def _spawn(self, job: Coroutine[None, None, None]) -> None:
+        task = self._tasks.create_task(job)
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
 
     async def _send(self, side: Side, message: Message, via: object) -> None:
         await self._deliver(side, message.one_line(), message, via)
-
-
-def _other(side: Side) -> Side:
-    return Side.SERVER if side is Side.CLIENT else Side.CLIENT

@@ -29,6 +29,7 @@ SERVER_GONE: Final = -32000
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 CANCELLED: Final = "notifications/cancelled"
 
 RequestId: TypeAlias = "int | str"

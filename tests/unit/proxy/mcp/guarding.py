@@ -35,6 +35,9 @@ class MemoryGuard:
         self.pins: tuple[PinnedTool, ...] | None = None
         self.approved = True
         self.broken = False
+        self.sift_broken = False
+        self.settle_broken = False
+        self.changed = asyncio.Condition()
         # Cleared: a verdict waits until it is set.
         self.may_judge = asyncio.Event()
         self.may_judge.set()
@@ -50,15 +53,22 @@ class MemoryGuard:
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
     ) -> None:
-        self._check()
+        self._check(broken=self.settle_broken)
         for candidate_id, state in settled:
             self.settled.append((candidate_id, state))
             self.states[candidate_id] = state
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def has_settled(self, count: int) -> None:
+        """Wait until so many items were settled."""
+        async with self.changed:
+            await asyncio.wait_for(self.changed.wait_for(lambda: len(self.settled) >= count), 10)
 
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
-        self._check()
+        self._check(broken=self.sift_broken)
         return tuple(any(hidden in text for hidden in self.withheld) for text in strings)
 
     async def saw(self, principal: Principal, segment: Segment) -> None:
@@ -83,8 +93,8 @@ class MemoryGuard:
         self._check()
         return self.decisions[candidate_id]
 
-    def _check(self) -> None:
-        if self.broken:
+    def _check(self, *, broken: bool = False) -> None:
+        if self.broken or broken:
             raise StoreUnavailable("the disk is gone")
 
     def _verdict(self, item: Item) -> Judged:
@@ -119,6 +129,18 @@ class MemoryGuard:
             memory_class=item.memory_class,
             observation="",
         )
+
+    def deny(self) -> None:
+        """A person said no to everything held."""
+        for candidate_id, item in self.held.items():
+            self.decisions[candidate_id] = Judged(
+                decision="reject",
+                candidate_id=candidate_id,
+                memory_class=item.memory_class,
+                observation="Not stored (denied_by_person).",
+                reason=Reason.DENIED_BY_PERSON,
+            )
+        self.held.clear()
 
     def release(self, candidate_id: CandidateId, tool: str) -> None:
         """A person said yes to a held item."""

@@ -12,7 +12,7 @@ from proxy.mcp.relay import Relay, RelayLimits, Server, Side
 from proxy.surroundings import RandomPool, Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from proxy.dialects.mcp.message import Message
     from proxy.guard import Guard
@@ -29,10 +29,13 @@ class Ends:
         self.vias: list[object] = []
         self.changed = asyncio.Condition()
         self.relay: Relay
+        self.on_server: Callable[[bytes], Awaitable[None]] | None = None
 
     async def deliver(self, side: Side, raw: bytes, _message: Message, via: object) -> None:
         (self.to_client if side is Side.CLIENT else self.to_server).append(raw)
         self.vias.append(via)
+        if side is Side.SERVER and self.on_server is not None:
+            await self.on_server(raw)
         async with self.changed:
             self.changed.notify_all()
 
@@ -75,6 +78,14 @@ def cancel(request_id: int | str) -> dict[str, Any]:
         "method": "notifications/cancelled",
         "params": {"requestId": request_id},
     }
+
+
+def call(request_id: int | str, tool: str, **arguments: object) -> dict[str, Any]:
+    return request(request_id, "tools/call", name=tool, arguments=arguments)
+
+
+def entity(name: str, *observations: str) -> dict[str, object]:
+    return {"name": name, "entityType": "person", "observations": list(observations)}
 
 
 @asynccontextmanager

@@ -1,0 +1,169 @@
+"""A server's answers: what was sent is settled by them, and what may not be read is taken out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policy.model import SourceKind
+from proxy.dialects.mcp.message import (
+    INTERNAL_ERROR,
+    Era,
+    Kind,
+    Message,
+    Object,
+    error_answer,
+    made,
+    result_answer,
+)
+from proxy.dialects.mcp.results import (
+    PLAIN,
+    filtering,
+    partly_done,
+    refused,
+    texts_of,
+    uncached,
+)
+from proxy.guard import Forwarded, Segment
+from proxy.mcp.calls import join_of
+from proxy.mcp.ground import UNDECIDED, Ground
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from proxy.dialects.mcp.maps import Shown
+    from proxy.guard import Join
+    from proxy.mcp.catalogue import Catalogue
+    from proxy.mcp.pending import Pending
+    from proxy.strict_json import JsonValue
+
+CALL: Final = "tools/call"
+LIST: Final = "tools/list"
+# Answers that hold nothing anybody remembered.
+_NO_MEMORY: Final = frozenset({"initialize", "server/discover", "ping", LIST})
+_TOOL_LEN_MAX: Final = 256
+NOT_SHOWN: Final = (
+    "The gate could not tell which of it may be shown, so nothing of it is. Try again later."
+)
+LOST: Final = (
+    "The memory server gave no answer. Whether it stored this is not known yet, and will be looked "
+    "up. Do not send it again: read first."
+)
+
+
+def outcome_of(message: Message) -> Forwarded:
+    """What an answer to a forwarded call says of the items in it."""
+    result = message.result
+    if message.kind is not Kind.RESULT or result.get("isError") is True:
+        return Forwarded.FAILED
+    # It asks for more first: the client calls again, and that call is judged again.
+    if result.get("resultType", "complete") != "complete":
+        return Forwarded.FAILED
+    return Forwarded.DONE
+
+
+class Answers:
+    """What a client gets to see of what a server says. Event loop only."""
+
+    def __init__(self, ground: Ground, catalogue: Catalogue) -> None:
+        self._ground = ground
+        self._catalogue = catalogue
+
+    async def settle(self, pending: Pending, message: Message) -> None:
+        """Record what became of the items that went with a call. Also after it was taken back."""
+        admitted, pending.admitted = pending.admitted, ()
+        await self._ground.settle(admitted, outcome_of(message))
+
+    async def shown(self, pending: Pending, message: Message) -> Message:
+        """The answer as its client may see it; the very message where nothing was taken out."""
+        if message.kind is Kind.RESULT:
+            self._ground.server.heed(message.result)
+        if pending.method == LIST and message.kind is Kind.RESULT:
+            await self._catalogue.listed(pending.params, message)
+        part = "result" if message.kind is Kind.RESULT else "error"
+        found = message.body.get(part)
+        try:
+            kept = await self._sifted(pending, found)
+        except UNDECIDED:
+            return self._withheld(pending)
+        await self._note(pending.tool or pending.method, pending, kept)
+        if message.kind is Kind.RESULT:
+            if not self._ground.server.is_context:
+                kept = uncached(pending.method, kept)
+            if pending.note:
+                kept = partly_done(kept, pending.note, pending.item_count)
+        return message if kept is found else made({**message.body, part: kept}, message.era)
+
+    async def shown_unasked(self, message: Message) -> Message | None:
+        """A notification or request of the server; None where nobody can say what it may show."""
+        if "params" not in message.body or self._ground.server.is_context:
+            return message
+        try:
+            kept = await self._plan(filtering(message.params))
+        except UNDECIDED:
+            return None
+        return (
+            message
+            if kept is message.params
+            else made({**message.body, "params": kept}, message.era)
+        )
+
+    async def note_unasked(self, message: Message) -> None:
+        """Text of a server's own request reaches the model as well: a segment like any other."""
+        await self._saw(message.method or "", "-", message.params, join_of({}))
+
+    async def _sifted(self, pending: Pending, found: JsonValue) -> JsonValue:
+        if self._ground.server.is_context or pending.method in _NO_MEMORY:
+            return found
+        return await self._plan(filtering(found, self._shown_of(pending)))
+
+    def _shown_of(self, pending: Pending) -> Shown:
+        tool_map = self._ground.tool_map
+        if tool_map is None:
+            return PLAIN
+        rule = pending.rule
+        return tool_map.shown if rule is None or rule.shown is None else rule.shown
+
+    async def _plan(
+        self, plan: Generator[tuple[str, ...], tuple[bool, ...], JsonValue]
+    ) -> JsonValue:
+        guard, ground = self._ground.guard, self._ground
+        try:
+            strings = next(plan)
+            while True:
+                strings = plan.send(await guard.sift(ground.principal, ground.server.name, strings))
+        except StopIteration as end:
+            value: JsonValue = end.value
+            return value
+
+    def _withheld(self, pending: Pending) -> Message:
+        if pending.method == CALL:
+            result = refused([NOT_SHOWN], stateless=pending.era is Era.STATELESS)
+            return result_answer(pending.request_id, result, pending.era)
+        return error_answer(pending.request_id, INTERNAL_ERROR, NOT_SHOWN)
+
+    async def _note(self, tool: str, pending: Pending, value: JsonValue) -> None:
+        await self._saw(tool, str(pending.request_id) or "-", value, pending.join)
+
+    async def _saw(self, tool: str, call_id: str, value: JsonValue, join: Join) -> None:
+        ground = self._ground
+        kind = SourceKind.TOOL_RESULT if ground.server.is_context else SourceKind.UNKNOWN
+        try:
+            texts = texts_of(value)
+            if texts:
+                segment = Segment(
+                    server=ground.server.name,
+                    tool=tool[:_TOOL_LEN_MAX],
+                    call_id=call_id,
+                    texts=texts,
+                    join=join,
+                    kind=kind,
+                )
+                await ground.guard.saw(ground.principal, segment)
+        except UNDECIDED:
+            # It lowers no label that is not lowest: without a model front all of them are.
+            return
+
+
+def not_known(pending: Pending) -> Object:
+    """The answer to a write that was sent, and of which nobody knows what became."""
+    return refused([LOST], stateless=pending.era is Era.STATELESS)

@@ -1,0 +1,178 @@
+"""A client's `tools/call`: read through the map, judged, and sent on without what was refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.verdict import InvariantBroken, Reason
+from proxy.dialects.mcp.calls import Call, read_call, without
+from proxy.dialects.mcp.elicit import Answer, retried
+from proxy.dialects.mcp.maps import FORMAT, ToolKind, ToolMap
+from proxy.dialects.mcp.message import Message, Object, made
+from proxy.dialects.operation import MalformedRequest
+from proxy.guard import Forwarded, GuardedCall, Join, Judged
+from proxy.mcp.ground import UNDECIDED, Ground
+from proxy.mcp.own import meta_of
+from proxy.observations import observation_of_call
+
+if TYPE_CHECKING:
+    from proxy.mcp.catalogue import Catalogue
+    from proxy.mcp.pending import Pending
+    from proxy.mcp.people import People
+    from proxy.strict_json import JsonValue
+
+_TRACEPARENT_LEN = 64
+_NAME_LEN = 256
+# Of a server whose map nobody named: every tool is a write, and no write can be read.
+_NOTHING_KNOWN = ToolMap(format=FORMAT, name="none", read_from="nothing")
+
+
+class Calls:
+    """Decides of each tool call whether, and as what, it goes on. Event loop only."""
+
+    def __init__(self, ground: Ground, catalogue: Catalogue, people: People) -> None:
+        self._ground = ground
+        self._catalogue = catalogue
+        self._people = people
+
+    async def outgoing(self, message: Message, pending: Pending) -> Message | None:
+        """What the server is to get; None where the call was answered here, or waits.
+
+        What it holds was admitted, and `pending.admitted` has to be settled by its answer.
+        """
+        if await self._came_back(message, pending):
+            return None
+        refusal = await self._catalogue.refusal(meta_of(message))
+        call = None if refusal is not None else await self._read(message, pending)
+        if refusal is None and call is not None:
+            refusal = self._closed(call)
+        if refusal is not None:
+            await self._refused(pending, observation_of_call(refusal))
+            return None
+        if call is None:
+            return None
+        if call.kind in (ToolKind.WRITE, ToolKind.DELETE):
+            return await self._write(message, pending, call)
+        return message
+
+    async def _read(self, message: Message, pending: Pending) -> Call | None:
+        """The call as the map understands it; None where it was refused for its form."""
+        tool_map = self._ground.tool_map or _NOTHING_KNOWN
+        try:
+            call = read_call(tool_map, message.params)
+        except MalformedRequest as error:
+            text = f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
+            await self._refused(pending, text)
+            return None
+        pending.tool, pending.rule, pending.join = call.tool, call.rule, join_of(message.meta)
+        return call
+
+    def _closed(self, call: Call) -> Reason | None:
+        """Why this tool is not called, whatever its arguments."""
+        if call.kind is None:
+            return Reason.UNKNOWN_TOOL
+        if call.kind is ToolKind.ADMIN and self._ground.is_agent:
+            return Reason.ADMIN_TOOL
+        return None
+
+    async def _write(self, message: Message, pending: Pending, call: Call) -> Message | None:
+        if "task" in message.params:
+            # Its answer would only say that it began; what became of it could not be told.
+            text = f"{observation_of_call(Reason.CALL_MALFORMED)} (params.task: not for a write)"
+            await self._refused(pending, text)
+            return None
+        judged = await self._judged(message, pending, call)
+        if judged is None:
+            await self._refused(pending, observation_of_call(Reason.GATE_UNAVAILABLE))
+            return None
+        admitted = tuple(
+            one.candidate_id
+            for one in judged
+            if one.decision == "admit" and one.candidate_id is not None
+        )
+        if pending.cancelled.is_set() or self._ground.gone.is_set():
+            # Nobody waits for it any more, or nobody is there to get it: it is not sent.
+            await self._ground.settle(admitted, Forwarded.FAILED)
+            return None
+        if not admitted:
+            if not await self._people.take_over(message, pending, judged):
+                await self._ground.refuse(pending, [one.observation for one in judged])
+            return None
+        outgoing = _reduced(message, call, judged)
+        if outgoing is None:
+            await self._ground.settle(admitted, Forwarded.FAILED)
+            await self._refused(pending, observation_of_call(Reason.CALL_MALFORMED))
+            return None
+        pending.admitted = admitted
+        pending.item_count = len(judged)
+        pending.note = tuple(one.observation for one in judged if one.decision != "admit")
+        return outgoing
+
+    async def _judged(
+        self, message: Message, pending: Pending, call: Call
+    ) -> tuple[Judged, ...] | None:
+        guarded = GuardedCall(
+            server=self._ground.server.name,
+            tool=call.tool,
+            items=call.items,
+            join=pending.join,
+            traceparent=_short(message.meta.get("traceparent"), _TRACEPARENT_LEN),
+        )
+        try:
+            judged = await self._ground.guard.judge(self._ground.principal, guarded)
+        except UNDECIDED:
+            return None
+        if len(judged) != len(call.items):
+            raise InvariantBroken("a guard gives one verdict per item")
+        return judged
+
+    async def _came_back(self, message: Message, pending: Pending) -> bool:
+        """Whether this is a call that was asked to come back with a person's answer."""
+        try:
+            found = retried(message.params)
+        except MalformedRequest as error:
+            text = f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
+            await self._refused(pending, text)
+            return True
+        if found is None:
+            return False
+        waiting = self._ground.server.come_back(found.state, self._ground.principal.principal_id)
+        if waiting is None:
+            await self._refused(pending, observation_of_call(Reason.CALL_MALFORMED))
+        elif found.answer is not Answer.ACCEPT:
+            await self._refused(pending, waiting.observation)
+        else:
+            self._people.wait(pending, waiting.candidate_id, waiting.observation)
+        return True
+
+    async def _refused(self, pending: Pending, observation: str) -> None:
+        await self._ground.refuse(pending, [observation])
+
+
+def join_of(meta: Object) -> Join:
+    """The ids by which a model front will know the same call: Claude Code's and Codex's."""
+    turn = meta.get("x-codex-turn-metadata")
+    codex: Object = turn if isinstance(turn, dict) else {}
+    return Join(
+        tool_use_id=_short(meta.get("claudecode/toolUseId")),
+        call_id=_short(meta.get("callId")),
+        session_id=_short(codex.get("session_id")) or _short(meta.get("sessionId")),
+        thread_id=_short(codex.get("thread_id")) or _short(meta.get("threadId")),
+        turn_id=_short(codex.get("turn_id")),
+    )
+
+
+def _short(value: JsonValue, length_max: int = _NAME_LEN) -> str | None:
+    return value if isinstance(value, str) and 0 < len(value) <= length_max else None
+
+
+def _reduced(message: Message, call: Call, judged: tuple[Judged, ...]) -> Message | None:
+    """The call as it came, or without the items that were not admitted."""
+    refused = frozenset(index for index, one in enumerate(judged) if one.decision != "admit")
+    if not refused:
+        return message
+    arguments = without(call, refused)
+    if arguments is None:
+        return None
+    params: Object = {**message.params, "arguments": arguments}
+    return made({**message.body, "params": params}, message.era)

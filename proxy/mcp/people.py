@@ -1,0 +1,149 @@
+"""A held item while its call waits for a person; nothing else on the connection waits with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from policy.verdict import InvariantBroken
+from proxy.dialects.mcp import elicit
+from proxy.dialects.mcp.message import Era, Message, Object
+from proxy.mcp.ground import UNDECIDED, Ground, ServerGone, Side
+from proxy.mcp.server import Waiting
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId
+    from proxy.guard import Judged
+    from proxy.mcp.answers import Answers
+    from proxy.mcp.pending import Pending
+    from proxy.mcp.tending import Tending
+
+STATE_BYTES: Final = 16
+CONFIRMED: Final = "A person confirmed it, and it is being stored. Do not send it again."
+
+
+class People:
+    """Sends people to where they decide, and waits. Event loop only."""
+
+    def __init__(self, ground: Ground, answers: Answers, tending: Tending) -> None:
+        self._ground = ground
+        self._answers = answers
+        self._tending = tending
+        # What the client of the handshake era said it can do.
+        self._takes_urls = False
+
+    def introduced(self, params: Object) -> None:
+        """Take the capabilities from `initialize`."""
+        self._takes_urls = elicit.takes_urls(params.get("capabilities"))
+
+    async def take_over(
+        self, message: Message, pending: Pending, judged: tuple[Judged, ...]
+    ) -> bool:
+        """Whether this call will be answered after a person was asked. Nothing of it was sent.
+
+        One item at a time: where more are held, they wait in `mnemogate review`.
+        """
+        held = [one for one in judged if one.decision == "hold"]
+        if len(held) != 1 or held[0].candidate_id is None or held[0].confirm_url is None:
+            return False
+        stateless = message.era is Era.STATELESS
+        takes_urls = elicit.takes_urls_now(message.params) if stateless else self._takes_urls
+        if not takes_urls:
+            return False
+        random_hex = self._ground.surroundings.random_hex
+        question = elicit.Question(
+            elicitation_id=random_hex(STATE_BYTES),
+            url=held[0].confirm_url,
+            memory_class=held[0].memory_class,
+        )
+        observation = "\n".join(one.observation for one in judged)
+        if stateless:
+            state = random_hex(STATE_BYTES)
+            waiting = Waiting(
+                candidate_id=held[0].candidate_id,
+                principal_id=self._ground.principal.principal_id,
+                observation=observation,
+            )
+            self._ground.server.wait_for(state, waiting)
+            await self._ground.answer(pending, elicit.input_required(question, state))
+        else:
+            asked = self._asked(pending, held[0].candidate_id, observation, question)
+            self._ground.spawn(asked)
+        return True
+
+    def wait(self, pending: Pending, candidate_id: CandidateId, observation: str) -> None:
+        """Answer this call when the person has decided, or the time for that is over."""
+        self._ground.spawn(self._decided(pending, candidate_id, observation, asyncio.Event()))
+
+    async def _asked(
+        self,
+        pending: Pending,
+        candidate_id: CandidateId,
+        observation: str,
+        question: elicit.Question,
+    ) -> None:
+        given_up = asyncio.Event()
+        self._ground.spawn(self._question(pending, question, given_up))
+        await self._decided(pending, candidate_id, observation, given_up)
+
+    async def _question(
+        self, pending: Pending, question: elicit.Question, given_up: asyncio.Event
+    ) -> None:
+        params = elicit.request("", question)["params"]
+        if not isinstance(params, dict):
+            raise InvariantBroken("a question has parameters")
+        try:
+            answer = await self._ground.ask(Side.CLIENT, elicit.METHOD, params, via=pending.via)
+        except ServerGone:
+            return  # the time to decide is bounded elsewhere
+        if elicit.answer_of(answer.body) is not elicit.Answer.ACCEPT:
+            given_up.set()
+
+    async def _decided(
+        self,
+        pending: Pending,
+        candidate_id: CandidateId,
+        observation: str,
+        given_up: asyncio.Event,
+    ) -> None:
+        ends = asyncio.get_running_loop().time() + self._ground.limits.person_seconds
+        while not (given_up.is_set() or pending.cancelled.is_set() or self._ground.gone.is_set()):
+            try:
+                judged = await self._ground.guard.decided(self._ground.principal, candidate_id)
+            except UNDECIDED:
+                break
+            if judged.decision == "admit":
+                await self._released(pending, candidate_id)
+                return
+            if judged.decision != "hold":
+                observation = judged.observation
+                break
+            left = ends - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            await _first(min(left, self._ground.limits.ask_seconds), given_up, pending.cancelled)
+        await self._ground.refuse(pending, [observation])
+
+    async def _released(self, pending: Pending, candidate_id: CandidateId) -> None:
+        """The person said yes: what was released is sent, and its answer is this call's."""
+        answer = await self._tending.send_released(candidate_id)
+        if answer is None:
+            await self._ground.refuse(pending, [CONFIRMED])
+            return
+        shown = await self._answers.shown(pending, answer)
+        if shown.result:
+            await self._ground.answer(pending, shown.result)
+        else:
+            await self._ground.refuse(pending, [CONFIRMED])
+
+
+async def _first(seconds: float, *events: asyncio.Event) -> None:
+    """Return when one of them is set, or the time is over."""
+    try:
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+            waiting = [group.create_task(event.wait()) for event in events]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in waiting:
+                task.cancel()
+    except TimeoutError:
+        return

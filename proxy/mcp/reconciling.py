@@ -1,0 +1,99 @@
+"""Whether a server did what it was once sent: the read that its map names, and what it proves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import ChangeKind
+from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.maps import path
+from proxy.dialects.mcp.paths import MisfitError, places
+from proxy.dialects.mcp.pieces import arguments_of
+from proxy.dialects.mcp.results import texts_of
+from proxy.dialects.operation import MalformedRequest
+from proxy.guard import Forwarded
+
+if TYPE_CHECKING:
+    from proxy.dialects.mcp.maps import Reconcile, ToolMap
+    from proxy.dialects.mcp.message import Object
+    from proxy.guard import Unsettled
+    from proxy.strict_json import JsonValue
+
+_ARGUMENT: Final = "$arg:"
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A read to make, and what to look for in its answer."""
+
+    tool: str
+    arguments: Object
+    # Texts that only this item has; where there are none, the names that it is made of.
+    texts: tuple[str, ...]
+    removes: bool
+    proves_absence: bool
+
+
+def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
+    """The read that would tell; None where the map names none, or the item does not fit it."""
+    try:
+        arguments = arguments_of(one.arguments, one.pieces)
+        call = read_call(tool_map, {"name": one.tool, "arguments": arguments})
+        if call.rule is None or call.rule.reconcile is None or len(call.items) != 1:
+            return None
+        item = call.items[0]
+        own = tuple(
+            text
+            for index, text in enumerate(item.pieces)
+            if index not in item.labels and text != item.key
+        )
+        asked = _filled(call.rule.reconcile, arguments, item.key, own)
+    except (MalformedRequest, MisfitError):
+        return None
+    return Question(
+        tool=call.rule.reconcile.tool,
+        arguments=asked,
+        texts=own or item.pieces,
+        removes=one.change is ChangeKind.DELETE,
+        proves_absence=call.rule.reconcile.proves_absence,
+    )
+
+
+def told(question: Question, result: JsonValue) -> Forwarded | None:
+    """What the answer proves of the item; None where it proves nothing.
+
+    Raises:
+        MalformedRequest: The answer is too large to look through.
+    """
+    shown = texts_of(result)
+    found = [any(text in seen for seen in shown) for text in question.texts]
+    if question.removes:
+        # A part that is still there may be another memory's; all of them are this one's.
+        if all(found):
+            return Forwarded.FAILED
+        return Forwarded.DONE if question.proves_absence and not any(found) else None
+    if all(found):
+        return Forwarded.DONE
+    return Forwarded.FAILED if question.proves_absence and not any(found) else None
+
+
+def _filled(reconcile: Reconcile, arguments: Object, key: str, texts: tuple[str, ...]) -> Object:
+    def filled(value: JsonValue) -> JsonValue:
+        if value == "$key":
+            return key
+        if value == "$text":
+            if not texts:
+                raise MalformedRequest("item: has no text to look for")
+            return texts[0]
+        if isinstance(value, str) and value.startswith(_ARGUMENT):
+            found = [one for _, one in places(arguments, path(value.removeprefix(_ARGUMENT)))]
+            if not found:
+                raise MalformedRequest("item: lacks what it is looked up by")
+            return found[0]
+        return value
+
+    return {
+        name: [filled(one) for one in value] if isinstance(value, list) else filled(value)
+        for name, value in reconcile.arguments.items()
+    }

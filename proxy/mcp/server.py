@@ -1,0 +1,121 @@
+"""One server behind, as all its connections know it: tools, map, and what waits for a person."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
+from proxy.dialects.mcp.maps import Posture, ToolMap
+from proxy.dialects.mcp.message import META_SERVER_INFO
+from proxy.dialects.operation import MalformedRequest
+from proxy.tool_maps import CONTEXT_MAP, map_for_server, shipped_map
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId, PrincipalId, Tenant
+    from proxy.dialects.mcp.message import Message, Object
+    from proxy.guard import PinnedTool
+
+PAGES_MAX: Final = 64
+WAITING_MAX: Final = 1_024
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A held item whose client will come back with an answer (stateless era)."""
+
+    candidate_id: CandidateId
+    principal_id: PrincipalId
+    observation: str
+
+
+class Server:
+    """The server behind, shared by every relay to it. Event loop only.
+
+    Without a `tool_map` the first name that the server gives itself chooses one of those that are
+    shipped; until then, and where none fits, every tool counts as a write.
+    """
+
+    def __init__(
+        self, name: str, tool_map: ToolMap | None = None, *, context: bool = False
+    ) -> None:
+        self.name = name
+        self.tool_map = shipped_map(CONTEXT_MAP) if context else tool_map
+        self._introduced = False
+        self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
+        self._waiting: OrderedDict[str, Waiting] = OrderedDict()
+        # One relay at a time sends what was released and looks up what was lost.
+        self.tending = asyncio.Lock()
+
+    @property
+    def is_context(self) -> bool:
+        """Nothing is remembered behind it: every tool passes, and results are tool results."""
+        return self.tool_map is not None and self.tool_map.posture is Posture.CONTEXT
+
+    def heed(self, result: Object) -> None:
+        """Take the server's name from a result that says it. The first one counts."""
+        if self._introduced:
+            return
+        info = result.get("serverInfo")
+        if not isinstance(info, dict):
+            meta = result.get("_meta")
+            info = meta.get(META_SERVER_INFO) if isinstance(meta, dict) else None
+        name = info.get("name") if isinstance(info, dict) else None
+        if isinstance(name, str):
+            self._introduced = True
+            if self.tool_map is None:
+                self.tool_map = map_for_server(name)
+
+    def tools(self, tenant: Tenant) -> tuple[PinnedTool, ...] | None:
+        """The tools as they were listed last; None where that is to be asked again."""
+        return self._tools.get(tenant)
+
+    def listed(self, tenant: Tenant, tools: tuple[PinnedTool, ...] | None) -> None:
+        """Its tools are these; None: they may have changed."""
+        if tools is None:
+            self._tools.clear()
+        else:
+            self._tools[tenant] = tools
+
+    def wait_for(self, state: str, waiting: Waiting) -> None:
+        """A client was asked to come back with this state. The oldest are forgotten."""
+        self._waiting[state] = waiting
+        if len(self._waiting) > WAITING_MAX:
+            self._waiting.popitem(last=False)
+
+    def come_back(self, state: str, principal_id: PrincipalId) -> Waiting | None:
+        """What a state stood for, once, and only for the principal that was asked."""
+        found = self._waiting.get(state)
+        if found is None or found.principal_id != principal_id:
+            return None
+        return self._waiting.pop(state)
+
+
+class Pages:
+    """The pages of a list of tools, as one client asks for them."""
+
+    def __init__(self) -> None:
+        self._pages: list[Object] = []
+        self._next: str | None = None
+
+    def add(self, asked: Object, page: Message) -> tuple[PinnedTool, ...] | None:
+        """The whole list, once its last page came; None before, or where pages do not join.
+
+        Raises:
+            MalformedRequest: It is no list of tools.
+        """
+        cursor = asked.get("cursor")
+        if cursor is None:
+            self._pages = []
+        elif cursor != self._next or not self._pages:
+            return None
+        if len(self._pages) >= PAGES_MAX:
+            raise MalformedRequest("tools: too many pages")
+        self._pages.append(page.result)
+        self._next = next_cursor(page.result)
+        if self._next is not None:
+            return None
+        pages, self._pages = self._pages, []
+        return pinned_tools(pages)

@@ -1,0 +1,195 @@
+"""Held items while a person decides, and what is sent or looked up afterwards."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from policy.model import CandidateId, ChangeKind
+from proxy.guard import Forwarded, Unsettled
+from proxy.mcp.relay import RelayLimits
+from tests.unit.proxy.mcp.graph import GraphServer, connected, text_of
+from tests.unit.proxy.mcp.guarding import ASK, MemoryGuard
+from tests.unit.proxy.mcp.wire import Ends, call, entity, relayed, request
+
+URLS: dict[str, Any] = {"elicitation": {"url": {}}}
+QUICK = RelayLimits(person_seconds=5, ask_seconds=0.01, tend_seconds=0.01)
+STATELESS: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": URLS,
+}
+
+
+def held_write(request_id: int) -> dict[str, Any]:
+    return call(request_id, "create_entities", entities=[entity("Ann", f"{ASK} always tea")])
+
+
+async def accept(ends: Ends, question: dict[str, Any], action: str = "accept") -> None:
+    await ends.client({"jsonrpc": "2.0", "id": question["id"], "result": {"action": action}})
+
+
+async def test_a_person_is_sent_to_the_page_and_his_yes_sends_the_write_once() -> None:
+    async with connected(limits=QUICK, capabilities=URLS) as (ends, graph, guard):
+        await ends.client(held_write(1))
+        (question,) = await ends.client_has(1)
+        # The connection does not wait with it.
+        await ends.client(call(2, "read_graph"))
+        assert (await ends.client_has(2))[1]["id"] == 2
+        await accept(ends, question)
+        (candidate_id,) = guard.held
+        guard.release(candidate_id, "create_entities")
+        answer = (await ends.client_has(3))[2]
+        sent = [json.loads(raw) for raw in ends.to_server]
+    assert question["method"] == "elicitation/create"
+    assert question["params"]["mode"] == "url"
+    assert candidate_id in question["params"]["url"]
+    assert ASK not in json.dumps(question)
+    assert answer["id"] == 1
+    assert "isError" not in answer["result"]
+    assert graph.entities == {"Ann": [f"{ASK} always tea"]}
+    assert graph.got().count("create_entities") == 1
+    assert guard.settled == [(candidate_id, Forwarded.DONE)]
+    # The answer to our question, and ours to the server, reached nobody else.
+    assert not [body for body in sent if "result" in body]
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_person_who_will_not_look_leaves_it_in_review(action: str) -> None:
+    async with connected(limits=QUICK, capabilities=URLS) as (ends, graph, guard):
+        await ends.client(held_write(1))
+        (question,) = await ends.client_has(1)
+        await accept(ends, question, action)
+        answer = (await ends.client_has(2))[1]
+    assert answer["result"]["isError"] is True
+    assert "waits for a person" in text_of(answer)
+    assert graph.calls == []
+    assert len(guard.held) == 1
+
+
+async def test_a_persons_no_is_the_answer() -> None:
+    async with connected(limits=QUICK, capabilities=URLS) as (ends, graph, guard):
+        await ends.client(held_write(1))
+        await ends.client_has(1)
+        guard.deny()
+        answer = (await ends.client_has(2))[1]
+    assert "denied_by_person" in text_of(answer)
+    assert graph.calls == []
+
+
+async def test_who_takes_too_long_is_told_where_it_waits() -> None:
+    brief = RelayLimits(person_seconds=0.03, ask_seconds=0.01)
+    async with connected(limits=brief, capabilities=URLS) as (ends, graph, _):
+        await ends.client(held_write(1))
+        answer = (await ends.client_has(2))[1]
+    assert "waits for a person" in text_of(answer)
+    assert graph.calls == []
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}, {"elicitation": {"form": {}}}])
+async def test_a_client_without_addresses_is_never_asked(capabilities: dict[str, Any]) -> None:
+    async with connected(limits=QUICK, capabilities=capabilities) as (ends, graph, _):
+        await ends.client(held_write(1))
+        (answer,) = await ends.client_has(1)
+    assert answer["id"] == 1
+    assert "waits for a person" in text_of(answer)
+    assert graph.calls == []
+
+
+async def test_in_the_stateless_era_the_call_comes_back_with_the_answer() -> None:
+    guard = MemoryGuard()
+    async with relayed(guard, None, QUICK) as ends:
+        graph = GraphServer(ends)
+        first = held_write(1)
+        first["params"]["_meta"] = STATELESS
+        await ends.client(first)
+        (asked,) = await ends.client_has(1)
+        guard.release(next(iter(guard.held)), "create_entities")
+        again = held_write(2)
+        again["params"] |= {
+            "_meta": STATELESS,
+            "requestState": asked["result"]["requestState"],
+            "inputResponses": {"mnemogate": {"action": "accept"}},
+        }
+        await ends.client(again)
+        answer = (await ends.client_has(2))[1]
+        # A state is good once, and a made-up one never.
+        again["id"] = 3
+        await ends.client(again)
+        refusal = (await ends.client_has(3))[2]
+    assert asked["result"]["resultType"] == "input_required"
+    assert answer["id"] == 2
+    assert answer["result"]["resultType"] == "complete"
+    assert "isError" not in answer["result"]
+    assert graph.got().count("create_entities") == 1
+    assert refusal["result"]["isError"] is True
+    assert len(guard.judged) == 1
+
+
+async def test_what_is_released_later_in_review_is_sent_once_by_itself() -> None:
+    async with connected(limits=QUICK) as (ends, graph, guard):
+        await ends.client(held_write(1))
+        await ends.client_has(1)
+        guard.release(next(iter(guard.held)), "create_entities")
+        await guard.has_settled(1)
+        await ends.client(request(2, "ping"))
+        got = await ends.client_has(2)
+    assert graph.got() == ["create_entities"]
+    assert [body["id"] for body in got] == [1, 2]
+    assert [state for _, state in guard.settled] == [Forwarded.DONE]
+
+
+def lost(change: ChangeKind, tool: str, arguments: str, *pieces: str) -> Unsettled:
+    return Unsettled(
+        candidate_id=CandidateId("ab" * 16),
+        tool=tool,
+        change=change,
+        arguments=arguments,
+        pieces=pieces,
+        key="Ann",
+        sent=True,
+    )
+
+
+CREATED = lost(
+    ChangeKind.CREATE,
+    "create_entities",
+    '{"entities":[{"entityType":"person","name":"#0","observations":["#1"]}]}',
+    "Ann",
+    "likes tea",
+)
+DELETED = lost(ChangeKind.DELETE, "delete_entities", '{"entityNames":["#0"]}', "Ann")
+
+
+@pytest.mark.parametrize(
+    ("stored", "item", "found"),
+    [
+        ({"Ann": ["likes tea"]}, CREATED, Forwarded.DONE),
+        ({}, CREATED, Forwarded.FAILED),
+        ({}, DELETED, Forwarded.DONE),
+        ({"Ann": ["likes tea"]}, DELETED, Forwarded.FAILED),
+    ],
+)
+async def test_a_lost_answer_is_found_out_by_reading_and_nothing_is_sent_again(
+    stored: dict[str, list[str]], item: Unsettled, found: Forwarded
+) -> None:
+    async with connected(limits=QUICK) as (ends, graph, guard):
+        graph.entities = dict(stored)
+        guard.waiting = [item]
+        await ends.client(request(1, "tools/list"))
+        await guard.has_settled(1)
+    assert [state for _, state in guard.settled] == [found]
+    assert set(graph.got()) == {"open_nodes"}
+
+
+async def test_what_no_read_can_tell_stays_as_it_is() -> None:
+    async with connected(limits=QUICK) as (ends, graph, guard):
+        graph.failing = True
+        guard.waiting = [CREATED]
+        await ends.client(request(1, "tools/list"))
+        await ends.server_has(4)
+        await ends.client(request(2, "ping"))
+        await ends.client_has(2)
+    assert guard.settled == []
+    assert set(graph.got()) == {"open_nodes"}
