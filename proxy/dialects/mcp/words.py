@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LABEL_LEN_MAX: Final = 40
-LABEL_WORDS_MAX: Final = 4
+LABEL_LEN_MAX: Final = 32
+LABEL_WORDS_MAX: Final = 2
+
+_WORDS: Final = re.compile(r"[^\W_]+")
 
 ORDINARY_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,23}")
 """The name of a member of an object, as schemas use them."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, Posture, ToolKind, ToolMap
+from policy.model import MemoryClass
+from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, Posture, Tool, ToolKind, ToolMap, parse_map
 from proxy.dialects.mcp.paths import parse_path
 from proxy.dialects.mcp.pieces import declared
 from proxy.tool_maps import load_map, map_for_server, shipped, shipped_map
+
+if TYPE_CHECKING:
+    from proxy.strict_json import JsonValue
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -86,6 +93,32 @@ READ_ONLY = {
 def test_reads_are_reads(name: str) -> None:
     kinds = {tool: named(name).tools[tool].kind for tool in READ_ONLY[name]}
     assert set(kinds.values()) == {ToolKind.READ}
+
+
+DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "mcp-maps.md").read_text("utf-8")
+
+
+def test_the_document_lists_every_map_with_the_names_that_choose_it() -> None:
+    rows = [row.split("|")[1:4] for row in DOCUMENT.splitlines() if row.startswith("| `")]
+    listed = {row[0].strip(" `"): row[2].strip() for row in rows if row[0].strip(" `") in shipped()}
+    assert set(listed) == set(shipped())
+    for name, chosen in listed.items():
+        names = [f"`{server_name}`" for server_name in named(name).server_names]
+        assert chosen == (", ".join(names) if names else "never; name it")
+
+
+def test_the_documents_own_map_is_one() -> None:
+    example = DOCUMENT.split("```toml\n")[1].split("```")[0]
+    found = parse_map(example)
+    arguments: JsonValue = {"notes": [{"title": "Tea", "text": "green", "topic": "house policy"}]}
+    call = read_call(found, {"name": "add_notes", "arguments": arguments})
+    assert [(item.key, item.memory_class) for item in call.items] == [("Tea", MemoryClass.L2)]
+
+
+def test_the_document_says_what_every_key_of_a_tool_means() -> None:
+    table = DOCUMENT.split("| key of a tool | meaning |")[1].split("\n\n")[0]
+    said = set(re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines()[2:])))
+    assert said == {field.name for field in msgspec.structs.fields(Tool)}
 
 
 def test_a_map_is_a_shipped_name_or_a_file(tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""Calls of memory tools: refused, or each item gives back its call and hides no string of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.dialects.mcp.calls import Call, arguments_of, read_call, without
+from proxy.dialects.mcp.maps import ToolKind
+from proxy.dialects.operation import MalformedRequest
+from proxy.strict_json import decode_object
+from proxy.tool_maps import shipped, shipped_map
+from tests.fuzz.choices import withholds
+
+if TYPE_CHECKING:
+    from proxy.strict_json import JsonValue
+
+WORDS = (
+    b'"arguments":',
+    b'"name":"create_entities"',
+    b'"name":"write_note"',
+    b'"name":"chroma_add_documents"',
+    b'"name":"memory"',
+    b'"entities":[',
+    b'"observations":["',
+    b'"#0"',
+    b'"="',
+    b'"{\\"a\\":\\"\\\\u0061\\"}"',
+    b"null",
+)
+
+_MAPS = [found for name in shipped() if (found := shipped_map(name)) is not None]
+
+
+def check(data: bytes) -> None:
+    tool_map = _MAPS[data[0] % len(_MAPS)] if data else _MAPS[0]
+    try:
+        params = decode_object(data[1:])
+        call = read_call(tool_map, params)
+    except MalformedRequest as refused:
+        withholds(refused.detail)
+        return
+    if call.kind not in {ToolKind.WRITE, ToolKind.DELETE}:
+        assert call.items == ()
+        return
+    _check_items(call)
+
+
+def _check_items(call: Call) -> None:
+    assert call.items
+    everything = set(range(len(call.items)))
+    for index, item in enumerate(call.items):
+        alone = arguments_of(item.arguments, item.pieces)
+        kept = without(call, frozenset(everything - {index}))
+        assert alone == (kept if len(call.items) > 1 else call.arguments)
+        for text in _strings(alone):
+            assert text in item.pieces or len(text.split()) <= 1
+    assert without(call, frozenset(everything)) is None
+
+
+def _strings(value: JsonValue) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [text for item in value for text in _strings(item)]
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in _strings(item)]
+    return []

@@ -1,0 +1,102 @@
+"""Faults in what an MCP call asks of memory, and in what an answer shows of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_UNIT: Final = "tests/unit/proxy/dialects/mcp"
+_CALLS: Final = f"{_UNIT}/test_calls.py"
+_RESULTS: Final = f"{_UNIT}/test_results.py"
+
+MCP: Final = (
+    Mutant(
+        name="the filter forgets structuredContent",
+        file="proxy/dialects/mcp/results.py",
+        old="            elif name not in _PROTOCOL:\n",
+        new='            elif name not in _PROTOCOL | {"structuredContent"}:\n',
+        invariant="text and structure are filtered alike",
+        tests=(at(_RESULTS, "test_an_observation_goes_from_text_and_structure_alike"),),
+    ),
+    Mutant(
+        name="a string that the map does not name is not judged",
+        file="proxy/dialects/mcp/pieces.py",
+        old="        if not text or self._is_plain(text, at):\n",
+        new="        if not text or at not in self._named:\n",
+        invariant="every string of a write is a piece",
+        tests=(at(_CALLS, "test_a_string_where_the_map_names_none_is_a_piece_too"),),
+    ),
+    Mutant(
+        name="a member's name is not judged",
+        file="proxy/dialects/mcp/pieces.py",
+        old="        if at in self._named or not name or ORDINARY_NAME.fullmatch(name):\n",
+        new="        if True:\n",
+        invariant="names of a free-form object are text",
+        tests=(at(_CALLS, "test_a_string_where_the_map_names_none_is_a_piece_too"),),
+    ),
+    Mutant(
+        name="JSON in a string is judged by its spelling",
+        file="proxy/dialects/mcp/pieces.py",
+        old="        self._inner(text, 0)\n",
+        new="",
+        invariant="what a server will read is what is judged",
+        tests=(at(_CALLS, "test_what_json_in_a_string_spells_is_judged_as_it_will_be_read"),),
+    ),
+    Mutant(
+        name="an id may say anything",
+        file="proxy/dialects/mcp/pieces.py",
+        old="            return _PLAIN[shape].fullmatch(text) is not None\n",
+        new="            return True\n",
+        invariant="only a string without room for words is left out",
+        tests=(at(_CALLS, "test_what_has_no_room_for_words_stays_out_of_the_text"),),
+    ),
+    Mutant(
+        name="an argument may come under two names",
+        file="proxy/dialects/mcp/calls.py",
+        old="        if len(given) > 1:\n",
+        new="        if len(given) > 9:\n",
+        invariant="the key is that of the memory that the server changes",
+        tests=(f"{_UNIT}/test_calls_of_servers.py",),
+    ),
+    Mutant(
+        name="a key is its parts joined",
+        file="proxy/dialects/mcp/calls.py",
+        old="    key = parts[0] if len(parts) == 1 else canonical_json(list(parts))\n",
+        new="    key = '\",\"'.join(parts)\n",
+        invariant="no key can be spelled by the parts of another",
+        tests=(_CALLS,),
+    ),
+    Mutant(
+        name="relations outlive their entity",
+        file="proxy/dialects/mcp/removal.py",
+        old="        gone |= self._linked(gone)\n",
+        new="",
+        invariant="nothing points to what is withheld",
+        tests=(at(_RESULTS, "test_relations_go_with_an_entity_that_something_else_withholds"),),
+    ),
+    Mutant(
+        name="what is left of an answer is not asked about again",
+        file="proxy/dialects/mcp/results.py",
+        old="        result = left\n",
+        new="        return left\n",
+        invariant="no cut uncovers what is withheld",
+        tests=(at(_RESULTS, "test_prose_loses_lines_then_paragraphs_then_everything"),),
+    ),
+    Mutant(
+        name="an escaped text is another text",
+        file="proxy/dialects/mcp/shown_text.py",
+        old='    if "\\\\" in plain:\n',
+        new='    if "\\\\" in plain and not plain:\n',
+        invariant="a withheld text is withheld however it is spelled",
+        tests=(at(_RESULTS, "test_what_escapes_hide_is_withheld_too"),),
+    ),
+    Mutant(
+        name="a changed description is the same tool",
+        file="proxy/dialects/mcp/catalogue.py",
+        old='("name", "title", "description", "inputSchema", "outputSchema", "annotations")',
+        new='("name", "title", "inputSchema", "outputSchema", "annotations")',
+        invariant="a tool is all that a model is told of it",
+        tests=(f"{_UNIT}/test_catalogue.py",),
+    ),
+)
