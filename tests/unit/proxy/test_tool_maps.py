@@ -11,7 +11,15 @@ import pytest
 
 from policy.model import MemoryClass
 from proxy.dialects.mcp.calls import read_call
-from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, Posture, Tool, ToolKind, ToolMap, parse_map
+from proxy.dialects.mcp.maps import (
+    MAP_BYTES_MAX,
+    MapError,
+    Posture,
+    Tool,
+    ToolKind,
+    ToolMap,
+    parse_map,
+)
 from proxy.dialects.mcp.paths import parse_path
 from proxy.dialects.mcp.pieces import declared
 from proxy.tool_maps import load_map, map_for_server, shipped, shipped_map
@@ -117,7 +125,9 @@ def test_the_documents_own_map_is_one() -> None:
 
 def test_the_document_says_what_every_key_of_a_tool_means() -> None:
     table = DOCUMENT.split("| key of a tool | meaning |")[1].split("\n\n")[0]
-    said = set(re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines()[2:])))
+    said = set(
+        re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in table.splitlines()[2:]))
+    )
     assert said == {field.name for field in msgspec.structs.fields(Tool)}
 
 
