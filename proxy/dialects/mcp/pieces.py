@@ -77,6 +77,7 @@ class Taking:
         return len(self.pieces) - 1
 
     def _string(self, text: str, at: Pattern) -> str:
+        check_text(text, "arguments")
         if not text or self._is_plain(text, at):
             return _literal(text)
         number = self.add(text)
@@ -86,6 +87,7 @@ class Taking:
         return f"{_PIECE}{number}"
 
     def _name(self, name: str, at: Pattern) -> str:
+        check_text(name, "arguments")
         if at in self._named or not name or ORDINARY_NAME.fullmatch(name):
             return _literal(name)
         return f"{_PIECE}{self.add(name)}"

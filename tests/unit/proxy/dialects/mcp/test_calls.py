@@ -259,6 +259,19 @@ def test_arguments_of_another_shape_are_refused_without_their_words(
     assert "Ann" not in refused.value.detail
 
 
+@pytest.mark.parametrize("hidden", ["\u202e", "\U000e0041", "\ud800", "\x00"])
+def test_what_nobody_can_see_is_in_no_argument(hidden: str) -> None:
+    calls: list[dict[str, JsonValue]] = [
+        {"text": f"tea{hidden}"},
+        {"text": "tea", "id": hidden},
+        {"text": "tea", "metadata": {f"a{hidden}": 1}},
+        {"text": "tea", "metadata": '{"a":"\\u202e"}'},
+    ]
+    for arguments in calls:
+        with pytest.raises(MalformedRequest):
+            call("write", arguments)
+
+
 def test_what_was_not_encoded_here_is_not_restored() -> None:
     for arguments in ("[]", '{"a":"#1"}', '{"a":"#-1"}', '{"a":"#x"}', "{", '"#0"'):
         with pytest.raises(MalformedRequest):
