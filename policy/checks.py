@@ -13,6 +13,7 @@ import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import Facts, NonceState, TokenState
+from policy.forwarding import is_forwarded
 from policy.labels import FIRM_BASES, Reading, effective_class, judged_class, with_lineage
 from policy.model import Candidate, ChangeKind, MemoryClass, MemoryStatus, Provenance, SourceKind
 from policy.ruleset import Answer, Cell, Ruleset
@@ -242,8 +243,9 @@ def _without_token(
         return None
     if facts.token is TokenState.EXPIRED:
         return Objection(Reason.PROMOTION_TOKEN_EXPIRED)
-    # Where the text alone raised the class of a label that rests on taint, a person may decide.
-    floored = facts.reading is not None and _flagged(facts.reading)
+    # Where the text alone, or a map, raised the class of a label that rests on taint, a person may
+    # decide.
+    floored = is_forwarded(candidate) or (facts.reading is not None and _flagged(facts.reading))
     holds = floored and not candidate.class_named and provenance.basis not in FIRM_BASES
     return Objection(Reason.PROMOTION_TOKEN_MISSING, holds=holds)
 

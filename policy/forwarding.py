@@ -54,6 +54,11 @@ def target_of(server: str) -> str:
     return TARGET_PREFIX + server
 
 
+def is_forwarded(candidate: Candidate) -> bool:
+    """Whether it is a call to a server behind us."""
+    return candidate.target.startswith(TARGET_PREFIX)
+
+
 def texts_of(call: ForwardedCall) -> tuple[str, str]:
     """Text and metadata of the candidate that this call is. Its arguments go in as they are.
 

@@ -13,6 +13,7 @@ from typing import Final, cast
 import msgspec
 
 from policy.directive import Language
+from policy.forwarding import is_forwarded
 from policy.language import language_of
 from policy.model import (
     Basis,
@@ -206,7 +207,8 @@ def effective_class(
     """The class a candidate lands in: the named or mapped one, raised by the floor.
 
     A change of a stored memory keeps the stored class unless an update names another; a directive
-    raises the floor to L1 whatever the target (design 5.6).
+    raises the floor to L1 whatever the target (design 5.6). On a server behind us, where a thing
+    lies says what it is, so moving it to where more powerful memories are kept raises its class.
     """
     if reading.directive or reading.injection:
         return MemoryClass.L1
@@ -214,6 +216,9 @@ def effective_class(
         return candidate.memory_class
     if candidate.change is ChangeKind.UPDATE and candidate.class_named:
         return candidate.memory_class
+    if candidate.change is ChangeKind.UPDATE and is_forwarded(candidate):
+        # A rename of harmless notes to `rules/` would make rules of them.
+        return more_powerful(candidate.memory_class, stored)
     return stored
 
 

@@ -93,7 +93,8 @@ _CANDIDATES: dict[tuple[Any, ...], tuple[Candidate, Digest]] = {}
 
 def candidate_of(labels: Labels) -> tuple[Candidate, Digest]:
     """The candidate of a case and its digest; few differ, so they are kept."""
-    key = (labels.change, labels.memory_class, labels.class_named, labels.lineage is not None)
+    derived = labels.lineage is not None
+    key = (labels.change, labels.memory_class, labels.class_named, derived, labels.guarded)
     if key not in _CANDIDATES:
         candidate = Candidate(
             change=labels.change,
@@ -104,7 +105,8 @@ def candidate_of(labels: Labels) -> tuple[Candidate, Digest]:
             memory_id=None if labels.change is ChangeKind.CREATE else MemoryId("m" * 36),
             memory_class=labels.memory_class,
             class_named=labels.class_named,
-            derived_from=() if labels.lineage is None else (MemoryId("d" * 36),),
+            target="mcp/files" if labels.guarded else "memories",
+            derived_from=() if not derived else (MemoryId("d" * 36),),
         )
         _CANDIDATES[key] = (candidate, digest_of(canonical_bytes(candidate)))
     return _CANDIDATES[key]
@@ -123,7 +125,7 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
             digest=digest if labels.intercept != "other digest" else OTHER_DIGEST,
             principal_id=PrincipalId("mallory" if labels.intercept == "other person" else "agent"),
             tenant=Tenant("default"),
-            target="memories",
+            target=candidate.target,
         )
     approved = {"same": (digest, 0), "other": (OTHER_DIGEST, 0), "moved": (digest, 7)}
     facts = Facts(

@@ -126,6 +126,7 @@ def look(candidate: Candidate, facts: Facts) -> View:
             stored_source = facts.stored.source.value
     floored = facts.reading is not None and (facts.reading.directive or facts.reading.injection)
     asked = candidate.memory_class.value
+    elsewhere = candidate.target.startswith("mcp/")
     if facts.reading is None:
         lands_in = asked
     elif floored:
@@ -135,6 +136,8 @@ def look(candidate: Candidate, facts: Facts) -> View:
     else:
         keeps = not (change == "update" and candidate.class_named)
         lands_in = stored_class if keeps else asked
+        if keeps and change == "update" and elsewhere:
+            lands_in = min(asked, stored_class)
     # "L1" < "L2" as text: the smaller name is the more powerful class.
     judged_as = lands_in if stored_class is None else min(lands_in, stored_class)
     named = asked if candidate.class_named and change in ("create", "update") else None
@@ -293,7 +296,8 @@ def complain_6(
         return []
     if token == "expired":
         return [Complaint(6, "reject", Reason.PROMOTION_TOKEN_EXPIRED)]
-    text_alone = view.floored and not candidate.class_named
+    by_rule = view.floored or candidate.target.startswith("mcp/")
+    text_alone = by_rule and not candidate.class_named
     if text_alone and view.basis not in ("channel", "vouched"):
         return [Complaint(6, "hold", Reason.PROMOTION_TOKEN_MISSING)]
     return [Complaint(6, "reject", Reason.PROMOTION_TOKEN_MISSING)]

@@ -153,6 +153,17 @@ def test_a_change_keeps_the_stored_class_unless_an_update_names_another() -> Non
         assert named is (MemoryClass.L3 if change is ChangeKind.UPDATE else MemoryClass.L2)
 
 
+def test_a_change_on_a_server_behind_lands_where_its_map_says_if_that_is_more() -> None:
+    moved = msgspec.structs.replace(
+        candidate(ChangeKind.UPDATE, MemoryClass.L2), target="mcp/files"
+    )
+    assert effective_class(moved, NOTHING_READ, MemoryClass.L3) is MemoryClass.L2
+    assert effective_class(moved, NOTHING_READ, MemoryClass.L1) is MemoryClass.L1
+    # Elsewhere no class named means no change of class.
+    ours = msgspec.structs.replace(moved, target="memories")
+    assert effective_class(ours, NOTHING_READ, MemoryClass.L3) is MemoryClass.L3
+
+
 def test_a_policy_is_not_overwritten_by_naming_a_lower_class() -> None:
     update = candidate(ChangeKind.UPDATE, MemoryClass.L4, named=True)
     assert effective_class(update, NOTHING_READ, MemoryClass.L1) is MemoryClass.L4
