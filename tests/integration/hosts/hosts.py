@@ -51,20 +51,42 @@ class Host(Protocol):
     """One installation of an MCP host."""
 
     def model(self) -> ModelServer: ...
-    async def run(
-        self, prompt: str, home: Path, model: str, servers: Servers
-    ) -> tuple[str, str]: ...
+    def settings(self, servers: Servers) -> str: ...
+    async def run(self, prompt: str, home: Path, model: str, settings: Settings) -> Printed: ...
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The host's own file of MCP servers, their names, and variables of its shell."""
+
+    text: str
+    servers: tuple[str, ...]
+    environment: dict[str, str] = {}
+
+
+class Printed(msgspec.Struct, frozen=True):
+    """What a process wrote."""
+
+    out: str
+    err: str
 
 
 async def ask(host: Host, home: Path, servers: Servers, *calls: tuple[str, dict[str, Any]]) -> Ran:
     """Have the host's model make these calls, in one process of the host."""
+    settings = Settings(text=host.settings(servers), servers=tuple(servers))
+    return await ask_configured(host, home, settings, *calls)
+
+
+async def ask_configured(
+    host: Host, home: Path, settings: Settings, *calls: tuple[str, dict[str, Any]]
+) -> Ran:
+    """The same, with a file of servers as it stands."""
     # Each host finds its settings in its home.
     await asyncio.to_thread((home / ".codex").mkdir, parents=True, exist_ok=True)
     async with serving(host.model()) as model:
-        out, err = await host.run(calling(*calls), home, model.url, servers)
+        printed = await host.run(calling(*calls), home, model.url, settings)
         results = model.results()
-    assert "NO TOOL" not in out, out
-    return Ran(out=out, err=err, results=results)
+    assert "NO TOOL" not in printed.out, printed.out
+    return Ran(out=printed.out, err=printed.err, results=results)
 
 
 class ClaudeCode:
@@ -73,14 +95,17 @@ class ClaudeCode:
     def model(self) -> MessagesModel:
         return MessagesModel()
 
-    async def run(self, prompt: str, home: Path, model: str, servers: Servers) -> tuple[str, str]:
-        settings = home / "mcp.json"
-        settings.write_text(json.dumps({"mcpServers": claude_servers(servers)}), encoding="utf-8")
-        allowed = [f"mcp__{name}" for name in servers] + ["ReadMcpResourceTool"]
+    def settings(self, servers: Servers) -> str:
+        return json.dumps({"mcpServers": claude_servers(servers)})
+
+    async def run(self, prompt: str, home: Path, model: str, settings: Settings) -> Printed:
+        path = home / "mcp.json"
+        path.write_text(settings.text, encoding="utf-8")
+        allowed = [f"mcp__{name}" for name in settings.servers] + ["ReadMcpResourceTool"]
         code, out, err = await run_client(
             _claude(),
             *("-p", prompt, "--output-format", "json"),
-            *("--mcp-config", settings, "--strict-mcp-config"),
+            *("--mcp-config", path, "--strict-mcp-config"),
             *("--allowedTools", ",".join(allowed)),
             home=home,
             environment={
@@ -89,10 +114,11 @@ class ClaudeCode:
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
                 "DISABLE_AUTOUPDATER": "1",
                 "ENABLE_TOOL_SEARCH": "false",
+                **settings.environment,
             },
         )
         assert code == 0, (out, err[-2_000:])
-        return out, err
+        return Printed(out, err)
 
 
 class Codex:
@@ -101,18 +127,27 @@ class Codex:
     def model(self) -> ResponsesModel:
         return ResponsesModel()
 
-    async def run(self, prompt: str, home: Path, model: str, servers: Servers) -> tuple[str, str]:
-        config = CODEX_MODEL.format(model=model) + codex_servers(servers)
+    def settings(self, servers: Servers) -> str:
+        return codex_servers(servers)
+
+    async def run(self, prompt: str, home: Path, model: str, settings: Settings) -> Printed:
+        config = CODEX_MODEL.format(model=model) + settings.text
         (home / ".codex" / "config.toml").write_text(config, encoding="utf-8")
         environment = node_environment("@openai/codex", CODEX)
+        # Nobody is there to approve a call.
+        approve = [
+            word
+            for name in settings.servers
+            for word in ("-c", f'mcp_servers.{name}.default_tools_approval_mode="approve"')
+        ]
         code, out, err = await run_client(
             environment / "node_modules" / ".bin" / "codex",
-            *("exec", "--skip-git-repo-check", "--json", prompt),
+            *("exec", "--skip-git-repo-check", "--json", *approve, prompt),
             home=home,
-            environment={"SCRIPTED_KEY": "nothing"},
+            environment={"SCRIPTED_KEY": "nothing", **settings.environment},
         )
         assert code == 0, (out, err[-2_000:])
-        return out, err
+        return Printed(out, err)
 
 
 CODEX_MODEL = """\
@@ -142,7 +177,7 @@ def codex_servers(servers: Mapping[str, Command | Address]) -> str:
     """The `[mcp_servers]` of `config.toml`. JSON strings and lists are TOML too."""
     lines: list[str] = []
     for name, server in servers.items():
-        lines += [f"[mcp_servers.{name}]", 'default_tools_approval_mode = "approve"']
+        lines.append(f"[mcp_servers.{name}]")
         if isinstance(server, Command):
             command, *args = server.words
             lines += [f"command = {json.dumps(command)}", f"args = {json.dumps(args)}"]

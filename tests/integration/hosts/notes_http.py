@@ -29,6 +29,7 @@ async def notes_over_http() -> AsyncGenerator[str]:
         str(interpreter),
         str(HERE / "notes_server.py"),
         str(port),
+        stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:

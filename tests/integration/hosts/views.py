@@ -32,11 +32,15 @@ def http_view(exchanges: Sequence[HttpExchange]) -> View:
     for one in exchanges:
         asked = msgspec.json.decode(one.asked or b"{}", type=Json)
         about = f"{one.method} {asked.get('method', 'answer')} {asked.get('id', '')}"
-        kind = one.headers.get("content-type", "").partition(";")[0]
-        session = "session" if "mcp-session-id" in one.headers else "no session"
-        head = f"{one.status} {kind} {session}".encode()
+        kind = one.headers.get("content-type", "").partition(";")[0] if one.messages() else ""
+        head = f"{one.status} {kind}".encode()
         view.setdefault(about, []).extend([head, *one.messages()])
     return view
+
+
+def messages_of(view: View) -> View:
+    """Every message alone, whatever stream it came on, in an order of no meaning."""
+    return {"all": sorted(line for lines in view.values() for line in lines if line[:1] == b"{")}
 
 
 def differences(direct: View, guarded: View) -> set[str]:
