@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -36,6 +37,13 @@ _UNKNOWN_TOKEN: Final = 0
 _KEPT_WORDS_MAX: Final = 65_536
 _KEPT_WORD_LEN_MAX: Final = 64
 _NORM_MIN: Final = 1e-6
+_DIGIT: Final = re.compile(r"([0-9])")
+# A digit in a token; those that spell out a byte are not made of characters of the text.
+_JOINED: Final = re.compile(r"^(?!<0x[0-9A-F]{2}>$).*[0-9]")
+_ALL: Final = "0123456789"
+# What follows a digit is looked up behind a zero: at the start of a word it could read otherwise.
+_ZERO: Final = "0"
+_START_AND_ZERO: Final = 2
 
 
 class StaticEmbedder:
@@ -58,6 +66,10 @@ class StaticEmbedder:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._words: dict[str, list[int]] = {}
+        if any(len(token) > 1 and _JOINED.search(token) for token in self._tokenizer.get_vocab()):
+            raise EmbedderUnavailable("the tokenizer joins digits to what stands beside them")
+        self._start, *digits = self._tokenizer.encode(_ALL, add_special_tokens=False).ids
+        self._digits = dict(zip(_ALL, digits, strict=True))
         self.dimension = int(table.shape[1])
         self.embedder_id = f"wordllama-l2-supercat-{self.dimension}-{files.weights_sha256[:12]}"
 
@@ -68,13 +80,34 @@ class StaticEmbedder:
         """
         split = [text[:TEXT_CHARS_MAX].split() for text in texts]
         known = self._words
-        new = list({word for words in split for word in words if word not in known})
-        fresh = self._tokenized(new) if new else known
+        strange = {word for words in split for word in words if word not in known}
+        fresh = self._spelled(strange, known) if strange else known
         # Row after row, so that a text's vector does not depend on its neighbours in the batch.
         return [
             self._vector([token for word in words for token in (known.get(word) or fresh[word])])
             for words in split
         ]
+
+    def _spelled(self, words: set[str], known: dict[str, list[int]]) -> dict[str, list[int]]:
+        """Token ids of words that are not known by heart.
+
+        Nearly every text brings a number that no text had before, and to ask the tokenizer about
+        one word costs more than all the others together. A digit is a token of its own, so a word
+        falls into digits and what stands between them, and that recurs.
+        """
+        cut = {word: _DIGIT.split(word) for word in words}
+        new = {key for parts in cut.values() for key in _keys(parts) if key not in known}
+        fresh = self._tokenized(list(new)) if new else known
+        spelled: dict[str, list[int]] = {}
+        for word, (first, *rest) in cut.items():
+            ids = list(known.get(first) or fresh[first]) if first else [self._start]
+            for digit, part in zip(rest[::2], rest[1::2], strict=True):
+                ids.append(self._digits[digit])
+                if part:
+                    key = _ZERO + part
+                    ids += (known.get(key) or fresh[key])[_START_AND_ZERO:]
+            spelled[word] = ids
+        return spelled
 
     def _tokenized(self, words: list[str]) -> dict[str, list[int]]:
         """Token ids of each word.
@@ -94,6 +127,12 @@ class StaticEmbedder:
     def _vector(self, ids: list[int]) -> bytes:
         total = np.add.reduce(self._table.take(ids or [_UNKNOWN_TOKEN], axis=0), axis=0)
         return unit_row(total, self._table[_UNKNOWN_TOKEN])
+
+
+def _keys(parts: list[str]) -> list[str]:
+    """Under which words the stretches between the digits of one word are known."""
+    later = [_ZERO + part for part in parts[2::2] if part]
+    return [parts[0], *later] if parts[0] else later
 
 
 class ClientVectors:

@@ -1,5 +1,7 @@
 """The static embedder: pinned, deterministic, and never without a vector."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import sys
@@ -8,6 +10,8 @@ import threading
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage.embedding import (
     STATIC_FILES,
@@ -29,6 +33,33 @@ TEXTS = [
 
 def _similarity(one: bytes, other: bytes) -> float:
     return float(np.frombuffer(one, "<f4") @ np.frombuffer(other, "<f4"))
+
+
+WORDS = st.lists(
+    st.text("0123456789abzé.:,-<>x\u2581\U0001f600/", min_size=1, max_size=12)
+    | st.sampled_from(
+        ["<0x41>", "<s>", "</s>12", "2026-11-21", "$1,250.00", "x86_64", "\u0663\u00b2"]
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(WORDS)
+def test_words_fall_into_digits_as_the_tokenizer_itself_takes_them(words: list[str]) -> None:
+    """Cut at digits and put together again, every word gives the tokens of the whole text."""
+    text = " ".join(" ".join(words).split())
+    embedder = StaticEmbedder.__new__(StaticEmbedder)
+    vars(embedder).update(vars(EMBEDDER), _words={})
+    known = embedder._words
+    spelled = embedder._spelled(set(text.split()), known)
+    ours = [token for word in text.split() for token in spelled[word]]
+    theirs = [
+        token
+        for word in text.split()
+        for token in EMBEDDER._tokenizer.encode(word, add_special_tokens=False).ids
+    ]
+    assert ours == theirs
 
 
 def test_the_id_names_model_dimension_and_weights() -> None:
