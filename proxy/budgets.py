@@ -62,6 +62,13 @@ class _Account:
         self.cells: OrderedDict[int, tuple[int, int]] = OrderedDict()
 
 
+def _current(account: _Account, since_ms: int) -> deque[int]:
+    window = account.window
+    while window and window[0] <= since_ms:
+        window.popleft()
+    return window
+
+
 class Budgets:
     """Counts writes per principal in a sliding window, and per topic cell in the same window."""
 
@@ -80,28 +87,23 @@ class Budgets:
         Raises:
             RateLimited: The window has no room for them.
         """
-        window = self._current(principal_id, now_ms)
+        window_ms = self._window_ms()
+        window = _current(self._account(principal_id), now_ms - window_ms)
         if len(window) + count > limit:
-            raise RateLimited(retry_after_s=max(1, self._window_ms() // 1_000))
-
-    def _current(self, principal_id: PrincipalId, now_ms: int) -> deque[int]:
-        window = self._account(principal_id).window
-        since_ms = now_ms - self._window_ms()
-        while window and window[0] <= since_ms:
-            window.popleft()
-        return window
+            raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
 
     def measure(self, candidate: Candidate, vector: bytes, now_ms: int) -> BudgetState:
         """Count this candidate in, and tell how things stood before it."""
         account = self._account(candidate.principal_id)
-        window = self._current(candidate.principal_id, now_ms)
+        window_ms = self._window_ms()
+        window = _current(account, now_ms - window_ms)
         before = len(window)
         window.append(now_ms)
         return BudgetState(
             writes_in_window_count=before,
             text_bytes=_utf8_len(candidate.text or ""),
             metadata_bytes=_utf8_len(candidate.metadata_json or ""),
-            topic_writes_count=self._topic(account, vector, now_ms) if vector else 0,
+            topic_writes_count=self._topic(account, vector, now_ms // window_ms) if vector else 0,
         )
 
     def _account(self, principal_id: PrincipalId) -> _Account:
@@ -114,9 +116,8 @@ class Budgets:
             self._accounts.move_to_end(principal_id)
         return account
 
-    def _topic(self, account: _Account, vector: bytes, now_ms: int) -> int:
+    def _topic(self, account: _Account, vector: bytes, window: int) -> int:
         cell = self._topics.cell(vector)
-        window = now_ms // self._window_ms()
         then, count = account.cells.get(cell, (window, 0))
         if then != window:
             count = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -84,7 +85,7 @@ class StaticEmbedder:
         fresh = self._spelled(strange, known) if strange else known
         # Row after row, so that a text's vector does not depend on its neighbours in the batch.
         return [
-            self._vector([token for word in words for token in (known.get(word) or fresh[word])])
+            self._vector([*chain.from_iterable([known.get(word) or fresh[word] for word in words])])
             for words in split
         ]
 

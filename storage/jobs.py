@@ -9,7 +9,9 @@ outcome is unknown, and learns it by asking again with the same nonce.
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 
@@ -53,7 +55,7 @@ class Job:
             return False
         return True
 
-    async def answer(self, timeout_s: float) -> Any:  # noqa: ANN401 - as the command answers
+    async def answer(self, patience: Patience) -> Any:  # noqa: ANN401 - as the command answers
         """What the writer answers.
 
         Raises:
@@ -61,13 +63,15 @@ class Job:
             OutcomeUnknown: It began in time, and did not end; it may be durable, or become so.
             StorageError: As the writer says.
         """
-        alarm = self.loop.call_later(timeout_s, self._expire)
+        line = patience.watch(self)
         try:
             return await self.future
         finally:
-            alarm.cancel()
+            # Nothing of a candidate is kept that nobody waits for.
+            line.settle()
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Nobody waits for it any longer; called in its loop."""
         if self.future.done():
             return
         if self.claim():
@@ -76,6 +80,59 @@ class Job:
             self.future.set_exception(
                 OutcomeUnknown("the writer does not end; ask again with the same nonce")
             )
+
+
+class Patience:
+    """How long callers wait. Each loop has one timer for all its jobs, not one for each job.
+
+    They wait equally long, so they expire in the order in which they came. Any number of loops.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._of: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+
+    def watch(self, job: Job) -> _Line:
+        """From now on the job has so long; called in its loop."""
+        line = self._of.get(job.loop)
+        if line is None:
+            line = self._of[job.loop] = _Line()
+        line.add(job, job.loop.time() + self._timeout_s)
+        return line
+
+
+class _Line:
+    """The jobs of one loop that wait, the oldest first."""
+
+    __slots__ = ("_set", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[float, Job]] = deque()
+        self._set = False
+
+    def add(self, job: Job, until: float) -> None:
+        self._waiting.append((until, job))
+        if not self._set:
+            self._set = True
+            job.loop.call_at(until, self._look)
+
+    def settle(self) -> None:
+        """Let go of those that are answered."""
+        waiting = self._waiting
+        while waiting and waiting[0][1].future.done():
+            waiting.popleft()
+
+    def _look(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            until, job = waiting[0]
+            if not job.future.done():
+                if until > job.loop.time():
+                    job.loop.call_at(until, self._look)
+                    return
+                job.expire()
+            waiting.popleft()
+        self._set = False
 
 
 Answer = tuple[Job, Any]

@@ -16,7 +16,7 @@ from policy.verdict import InvariantBroken
 from storage.errors import OutcomeUnknown, StorageError, StoreLocked, StoreUnavailable
 from storage.faiss_index import BadVector, check_each
 from storage.interfaces import Outcome
-from storage.jobs import Answer, Job, deliver
+from storage.jobs import Answer, Job, Patience, deliver
 from storage.quarantine import Order
 from storage.recovery import THE_STORE
 from storage.steady import mark_time
@@ -69,6 +69,7 @@ class EmbeddedWriter:
         self._operating = operating
         self._checkpoint = checkpoint
         self._options = options
+        self._patience = Patience(options.answer_timeout_s)
         self._pid = os.getpid()
         # A little less: when the first caller gives up, the next one is not let in to wait as long.
         engine.patience_s = 0.9 * options.answer_timeout_s
@@ -145,7 +146,7 @@ class EmbeddedWriter:
             register.pop(submission.candidate_id, None)
             raise
         try:
-            outcome: Outcome = await job.answer(self._options.answer_timeout_s)
+            outcome: Outcome = await job.answer(self._patience)
         except StoreUnavailable:
             register.pop(submission.candidate_id, None)
             raise
@@ -195,8 +196,8 @@ class EmbeddedWriter:
 
     async def compact(self, by: PrincipalId = THE_STORE) -> int:
         """Rewrite the store without its free pages, so that purged bytes are gone; bytes saved."""
-        timeout_s = self._options.compact_timeout_s
-        return await self._run(lambda: self._operating.compact(by), timeout_s)
+        patience = Patience(self._options.compact_timeout_s)
+        return await self._run(lambda: self._operating.compact(by), patience)
 
     async def run(self, task: Callable[[], Result]) -> Result:
         """Have the writer thread do one task of the engine's, between two batches.
@@ -206,10 +207,10 @@ class EmbeddedWriter:
         """
         return await self._run(task)
 
-    async def _run(self, task: Callable[[], Result], timeout_s: float | None = None) -> Result:
+    async def _run(self, task: Callable[[], Result], patience: Patience | None = None) -> Result:
         job = Job(asyncio.get_running_loop(), task=task)
         self._put(job)
-        result: Result = await job.answer(timeout_s or self._options.answer_timeout_s)
+        result: Result = await job.answer(patience or self._patience)
         return result
 
     def _put(self, job: Job) -> None:
