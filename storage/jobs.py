@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 
@@ -90,13 +89,16 @@ class Patience:
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._of: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+        self._of: dict[asyncio.AbstractEventLoop, _Line] = {}
 
     def watch(self, job: Job) -> _Line:
         """From now on the job has so long; called in its loop."""
         line = self._of.get(job.loop)
         if line is None:
-            line = self._of[job.loop] = _Line()
+            open_ones = {loop: line for loop, line in self._of.items() if not loop.is_closed()}
+            line = open_ones[job.loop] = _Line()
+            # Replaced whole: another loop may be looking itself up.
+            self._of = open_ones
         line.add(job, job.loop.time() + self._timeout_s)
         return line
 
