@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -29,6 +29,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_METADATA: Final = msgspec.json.Decoder()
+_UNJOINED: Final = re.compile(r"[-_./:]+")
 _SENTENCE = re.compile(r"[.!?;\n]+(?=\s|$)|\n+")
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?")
 _NEGATIVE: Final = _words(
@@ -84,8 +86,13 @@ class _Sentence(msgspec.Struct, frozen=True):
 
 
 def contradicts(statement_skeleton: str, candidate_skeleton: str) -> bool:
-    """Whether some sentence of the candidate denies, or gives another value for, the statement."""
+    """Whether some sentence of the candidate denies, or gives another value for, the statement.
+
+    More sentences than are compared count as one that does: it could stand behind the others.
+    """
     stated = _sentences(statement_skeleton)
+    if len(_parts(candidate_skeleton)) > _SENTENCES_MAX:
+        return True
     return any(
         _denies(anchor, offered) for offered in _sentences(candidate_skeleton) for anchor in stated
     )
@@ -100,8 +107,37 @@ def outranks(anchor_score: float, candidate_score: float, margin: float) -> bool
 
 
 def _sentences(text: str) -> list[_Sentence]:
-    parts = [part for part in _SENTENCE.split(text) if part.strip()][:_SENTENCES_MAX]
-    return [_sentence(part) for part in parts]
+    return [_sentence(part) for part in _parts(text)[:_SENTENCES_MAX]]
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in _SENTENCE.split(text) if part.strip()]
+
+
+def lines_of(metadata_json: str) -> str:
+    """What metadata says, one line for each value: the keys that lead to it, and the value.
+
+    What is not JSON is given back as it is.
+    """
+    try:
+        value: object = _METADATA.decode(metadata_json)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return metadata_json
+    lines: list[str] = []
+    pending: list[tuple[str, object]] = [("", value)]
+    while pending:
+        keys, found = pending.pop()
+        if isinstance(found, dict):
+            pairs = cast("dict[str, object]", found).items()
+            pending.extend((f"{keys} {_UNJOINED.sub(' ', key)}", part) for key, part in pairs)
+        elif isinstance(found, list):
+            pending.extend((keys, part) for part in cast("list[object]", found))
+        else:
+            # A value may be a sentence of its own, or what the keys leave open.
+            lines.append(f"{keys} {found}")
+            if isinstance(found, str):
+                lines.append(found)
+    return "\n".join(reversed(lines))
 
 
 def _sentence(text: str) -> _Sentence:

@@ -7,6 +7,7 @@ object: a check that cannot run is a check that failed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Final
 
 import msgspec
@@ -15,7 +16,16 @@ from policy.canonical import canonical_bytes, digest_of
 from policy.facts import Facts, NonceState, TokenState
 from policy.forwarding import is_forwarded
 from policy.labels import FIRM_BASES, Reading, effective_class, judged_class, with_lineage
-from policy.model import Candidate, ChangeKind, MemoryClass, MemoryStatus, Provenance, SourceKind
+from policy.model import (
+    Basis,
+    Candidate,
+    ChangeKind,
+    MemoryClass,
+    MemoryStatus,
+    Provenance,
+    SourceKind,
+    meet,
+)
 from policy.ruleset import Answer, Cell, Ruleset
 from policy.trust import TrustLevel, soft_score
 from policy.verdict import Reason
@@ -157,7 +167,8 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
         return False
     match facts.stored.status:
         case MemoryStatus.LIVE:
-            return True
+            # Expired, it does not exist for the agent, which could else bring it back.
+            return not facts.stored.expired or provenance.source is SourceKind.OPERATOR
         case MemoryStatus.QUARANTINED:
             # It does not exist for the agent; whoever quarantined it may still clear it away.
             return provenance.source is SourceKind.OPERATOR
@@ -208,10 +219,21 @@ def _matrix_finding(
         return None
     names = candidate.class_named and candidate.change not in _REMOVALS
     if names and ruleset.cell(source, candidate.memory_class) is Cell.REFUSE:
-        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)
+        # An honest client cannot know how its sources are labelled: what only they forbid does
+        # not move the ladder.
+        own = ruleset.cell(_own_source(facts, provenance), candidate.memory_class) is Cell.REFUSE
+        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=own)
     reason = Reason.CLASS_FLOOR if _flagged(reading) else Reason.SOURCE_CLASS_FORBIDDEN
     # A refusal that rests on taint alone, where the client named no forbidden class, is a hold.
     return Objection(reason, holds=provenance.basis not in FIRM_BASES)
+
+
+def _own_source(facts: Facts, lowered: Provenance) -> SourceKind:
+    """The label of the channel or the harness itself, before lineage lowered it."""
+    own = facts.provenance or lowered
+    if own.basis is not Basis.LINEAGE or not own.culprits:
+        return own.source
+    return reduce(meet, [culprit.kind for culprit in own.culprits])
 
 
 def _flagged(reading: Reading) -> bool:

@@ -61,6 +61,8 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: MemoryClass
     status: MemoryStatus
     version: int = 0
+    # Past its own expiry: for the agent it does not exist any more.
+    expired: bool = False
 
 
 class AnchorProbe(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,6 +45,8 @@ class PromotionToken(
     to_class: MemoryClass
     expires_at_ms: Annotated[int, Meta(ge=0, le=2**53 - 1)]
     from_class: MemoryClass | None = None
+    # Of the memory to change, as the operator saw it; what an update leaves out it inherits.
+    from_version: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
 
 
 class TokenContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,7 @@ class TokenContext(msgspec.Struct, frozen=True, kw_only=True):
     from_class: MemoryClass | None
     to_class: MemoryClass
     now_ms: int
+    from_version: int = 0
 
 
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
@@ -113,9 +116,9 @@ def token_state(token: PromotionToken, context: TokenContext) -> TokenState:
     )
     if not bound:
         return TokenState.INVALID
-    # Another class is stored by now: whoever may write the memory can bring that about, and must
-    # not be able to make its bearer a forger by it.
-    stale = token.from_class is not context.from_class
+    # Another memory is stored by now: whoever may write it can bring that about, and must not be
+    # able to make the bearer a forger by it, nor to put what nobody saw under the token.
+    stale = token.from_class is not context.from_class or token.from_version != context.from_version
     expired = context.now_ms >= token.expires_at_ms
     return TokenState.EXPIRED if stale or expired else TokenState.VALID
 

@@ -17,7 +17,7 @@ from proxy.auth import Authenticator, NewKey, first_keys
 from proxy.budgets import Budgets, Topics
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native import Native
-from proxy.evidence import Shadow
+from proxy.evidence import Shadow, Shown
 from proxy.explain import Explainer
 from proxy.fronts.admin import AdminFront, admin_routes
 from proxy.fronts.health import Health, HealthFront, HealthHosts
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from policy.facts import AnchorProbe
-    from policy.labels import Reading
     from policy.model import Tenant
     from policy.ruleset import ClassMap, Ruleset
     from proxy.dialects.operation import Dialect
@@ -255,7 +254,7 @@ class _Parts:
             budgets=Budgets(
                 Topics(embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
             ),
-            tokens=TokenVerifier(signer.public_key, store.reader),
+            tokens=TokenVerifier(signer.public_key),
             ruleset=lambda: store.ruleset,
         )
         self.session = Session(
@@ -295,12 +294,10 @@ class _TextProbe:
         self._shadow = shadow
         self._embedder = embedder
 
-    def __call__(
-        self, tenant: Tenant, reading: Reading, text: str, margin: float
-    ) -> tuple[AnchorProbe, ...] | None:
+    def __call__(self, tenant: Tenant, text: str, margin: float) -> tuple[AnchorProbe, ...] | None:
         if takes_client_vectors(self._embedder):
             return None
-        return self._shadow.probe(tenant, reading, self._embedder.embed([text])[0], margin)
+        return self._shadow.probe(tenant, Shown(text=text), margin)
 
 
 class _Scrape:

@@ -13,7 +13,7 @@ from proxy.dialects.operation import MalformedRequest
 from proxy.operator_views import key_view
 from proxy.responses import NotFound
 from proxy.strict_json import canonical_json
-from proxy.tokens import landing_class, stored_class_of
+from proxy.tokens import landing_class, stored_of
 
 if TYPE_CHECKING:
     from proxy.admin_wire import KeyRequest, RotateRequest, TokenRequest
@@ -121,7 +121,8 @@ class Credentials:
             f"{self._reader.status().incarnation}:{self._surroundings.random_hex(16)}"
         )
         candidate = self._promoted(asked, nonce)
-        stored = stored_class_of(self._reader, candidate)
+        memory = stored_of(self._reader, candidate)
+        stored = None if memory is None else memory.memory_class
         if candidate.change is ChangeKind.UPDATE and stored is None:
             raise NotFound("there is no such memory in this tenant")
         if stored is not None and asked.from_class not in (None, stored):
@@ -130,7 +131,7 @@ class Credentials:
         if landing is not asked.to_class:
             raise MalformedRequest(f"to_class: this text lands in {landing.value}")
         expires_at_ms = now_ms + asked.expires_in_seconds * 1_000
-        granted = self._signer.mint(candidate, stored, expires_at_ms)
+        granted = self._signer.mint(candidate, memory, expires_at_ms)
         return TokenView(token=granted.token, nonce=nonce, expires_at_ms=expires_at_ms)
 
     def _promoted(self, asked: TokenRequest, nonce: str) -> Candidate:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
-from policy.anchors import contradicts, outranks
+from policy.anchors import contradicts, lines_of, outranks
 from policy.facts import AnchorProbe
+from policy.model import ChangeKind
 from policy.skeleton import skeleton
 from proxy.vectors import takes_client_vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from policy.labels import Reading
-    from policy.model import Tenant
+    from policy.model import Candidate, Memory, Tenant
     from storage.interfaces import Anchor, Embedder, MemoryReader
 
 
@@ -37,6 +38,34 @@ class _Prepared:
         self.scores: NDArray[np.float32] = self.questions @ rows[0]
 
 
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recall would show once the candidate is stored, inherited parts included.
+
+    `vector` is of the text; b"" where nobody embedded it yet.
+    """
+
+    text: str | None
+    metadata_json: str | None = None
+    vector: bytes = b""
+
+
+def shown_of(candidate: Candidate, vector: bytes, stored: Memory | None) -> Shown:
+    """What a candidate would show; an update shows what it leaves out of the stored memory."""
+    text, metadata_json = candidate.text, candidate.metadata_json
+    if candidate.change is ChangeKind.UPDATE and stored is not None:
+        text = stored.text if text is None else text
+        metadata_json = stored.metadata_json if metadata_json is None else metadata_json
+    return Shown(text=text, metadata_json=metadata_json, vector=vector)
+
+
+def _outranks(prepared: _Prepared, vector: bytes, margin: float) -> bool:
+    scores = prepared.questions @ np.frombuffer(vector, dtype="<f4")
+    return any(
+        outranks(float(own), float(other), margin)
+        for own, other in zip(prepared.scores, scores, strict=True)
+    )
+
+
 class Shadow:
     """Asks the anchors of a tenant about a candidate. Event loop only; caches per anchor set."""
 
@@ -45,33 +74,30 @@ class Shadow:
         self._embedder = embedder
         self._prepared: dict[Tenant, tuple[tuple[Anchor, ...], tuple[_Prepared, ...]]] = {}
 
-    def probe(
-        self, tenant: Tenant, reading: Reading, vector: bytes, margin: float
-    ) -> tuple[AnchorProbe, ...] | None:
-        """One probe per anchor of the tenant; () where it has none or the change has no text.
+    def probe(self, tenant: Tenant, shown: Shown, margin: float) -> tuple[AnchorProbe, ...] | None:
+        """One probe per anchor of the tenant; () where it has none, or nothing would be shown.
 
         None where nobody can ask them: a store of client vectors has no model for the questions.
         """
         anchors = self._reader.anchors(tenant)
-        if not anchors or not vector:
+        if not anchors or not (shown.text or shown.metadata_json):
             return ()
         if takes_client_vectors(self._embedder):
             return None
-        candidate = np.frombuffer(vector, dtype="<f4")
-        probes: list[AnchorProbe] = []
-        for prepared in self._of(tenant, anchors):
-            scores = prepared.questions @ candidate
-            probes.append(
-                AnchorProbe(
-                    anchor_id=prepared.anchor.anchor_id,
-                    outranks=any(
-                        outranks(float(own), float(other), margin)
-                        for own, other in zip(prepared.scores, scores, strict=True)
-                    ),
-                    contradicts=contradicts(prepared.skeleton, reading.skeleton),
-                )
+        said = [skeleton(shown.text)] if shown.text else []
+        if shown.metadata_json:
+            said.append(skeleton(lines_of(shown.metadata_json)))
+        vector = shown.vector
+        if shown.text and not vector:
+            vector = self._embedder.embed([shown.text])[0]
+        return tuple(
+            AnchorProbe(
+                anchor_id=prepared.anchor.anchor_id,
+                outranks=bool(vector) and _outranks(prepared, vector, margin),
+                contradicts=any(contradicts(prepared.skeleton, one) for one in said),
             )
-        return tuple(probes)
+            for prepared in self._of(tenant, anchors)
+        )
 
     def _of(self, tenant: Tenant, anchors: tuple[Anchor, ...]) -> tuple[_Prepared, ...]:
         known = self._prepared.get(tenant)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from policy.facts import AnchorProbe
     from policy.gate import Gate
-    from policy.labels import Reading
     from policy.model import MemoryClass
     from policy.ruleset import Ruleset
     from policy.verdict import Reason, Verdict
@@ -35,7 +34,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
     """Asks the gate itself. A permit it may answer is dropped: only the writer can spend one."""
 
     gate: Gate
-    probe: Callable[[Tenant, Reading, str, float], tuple[AnchorProbe, ...] | None]
+    probe: Callable[[Tenant, str, float], tuple[AnchorProbe, ...] | None]
 
     def explain(self, asked: ExplainRequest, rules: Ruleset, now_ms: int) -> ExplainView:
         """Verdict and steps for a hypothetical write with a fresh nonce and an empty budget."""
@@ -86,7 +85,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
             trust=TrustState(level=TrustLevel(asked.trust)),
             nonce=NonceState.FRESH,
             token=TokenState.VALID if asked.token else TokenState.ABSENT,
-            shadow=self.probe(principal.tenant, reading, asked.text, margin),
+            shadow=self.probe(principal.tenant, asked.text, margin),
             budget=BudgetState(
                 writes_in_window_count=0, text_bytes=len(asked.text.encode()), metadata_bytes=0
             ),

@@ -31,6 +31,7 @@ from policy.tokens import (
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    from policy.model import Memory
     from storage.interfaces import MemoryReader
 
 
@@ -58,9 +59,13 @@ class TokenSigner:
         return self._key.public_key()
 
     def mint(
-        self, candidate: Candidate, from_class: MemoryClass | None, expires_at_ms: int
+        self, candidate: Candidate, stored: Memory | None, expires_at_ms: int
     ) -> PromotionGrant:
-        """Leave for exactly this candidate to land in the class its text and its name give it."""
+        """Leave for exactly this candidate to land in the class its text and its name give it.
+
+        `stored` is the memory it changes, as it stands: of another version it is another change.
+        """
+        from_class = None if stored is None else stored.memory_class
         serial = secrets.token_hex(16)
         token = PromotionToken(
             serial=serial,
@@ -71,6 +76,7 @@ class TokenSigner:
             from_class=from_class,
             to_class=landing_class(candidate, from_class),
             expires_at_ms=expires_at_ms,
+            from_version=0 if stored is None else stored.version,
         )
         text = encode_token(token, self._key.sign(signing_bytes(token)))
         return PromotionGrant(token=text, to_class=token.to_class)
@@ -86,12 +92,16 @@ class PromotionGrant(msgspec.Struct, frozen=True, kw_only=True):
 class TokenVerifier:
     """Says what a token is worth for one candidate. Event loop or writer thread."""
 
-    def __init__(self, public_key: Ed25519PublicKey, reader: MemoryReader) -> None:
+    def __init__(self, public_key: Ed25519PublicKey) -> None:
         self._public_key = public_key
-        self._reader = reader
 
-    def verify(self, text: str | None, candidate: Candidate, now_ms: int) -> VerifiedToken:
+    def verify(
+        self, text: str | None, candidate: Candidate, stored: Memory | None, now_ms: int
+    ) -> VerifiedToken:
         """Valid, invalid, expired or absent; whether it was spent, the store finds out.
+
+        `stored` is the memory that the candidate would change; the store finds out as well whether
+        it is still that one.
 
         A token that cannot be read counts as forged: an honest client passes on what it was given.
         """
@@ -102,7 +112,7 @@ class TokenVerifier:
             self._public_key.verify(signature, signing_bytes(token))
         except (TokenMalformed, InvalidSignature):
             return _INVALID
-        from_class = stored_class_of(self._reader, candidate)
+        from_class = None if stored is None else stored.memory_class
         context = TokenContext(
             digest=digest_of(canonical_bytes(candidate)),
             tenant=candidate.tenant,
@@ -111,6 +121,7 @@ class TokenVerifier:
             from_class=from_class,
             to_class=landing_class(candidate, from_class),
             now_ms=now_ms,
+            from_version=0 if stored is None else stored.version,
         )
         return VerifiedToken(state=token_state(token, context), key=token_key(text))
 
@@ -124,9 +135,8 @@ def landing_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryCla
     return effective_class(candidate, read_candidate(candidate), stored)
 
 
-def stored_class_of(reader: MemoryReader, candidate: Candidate) -> MemoryClass | None:
-    """The class of the memory that a candidate would change; None where it makes a new one."""
+def stored_of(reader: MemoryReader, candidate: Candidate) -> Memory | None:
+    """The memory that a candidate would change; None where it makes a new one."""
     if candidate.change is ChangeKind.CREATE or candidate.memory_id is None:
         return None
-    memory = reader.get(candidate.tenant, candidate.memory_id)
-    return None if memory is None else memory.memory_class
+    return reader.get(candidate.tenant, candidate.memory_id)

@@ -20,7 +20,9 @@ from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
 from policy.ruleset import Answer
 from policy.verdict import Reason
 from proxy.dialects.operation import MalformedRequest, Proposal, WrittenItem
+from proxy.evidence import shown_of
 from proxy.responses import observation_for
+from proxy.tokens import stored_of
 from proxy.vectors import takes_client_vectors, unit_vector
 from proxy.verdict_events import Span, undecided_event, verdict_event
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
@@ -29,8 +31,6 @@ from storage.interfaces import Decision, Outcome, Submission
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.facts import AnchorProbe
-    from policy.labels import Reading
     from policy.model import Principal, SourceKind, Tenant
     from policy.ruleset import Ruleset
     from proxy.budgets import Budgets
@@ -171,7 +171,9 @@ class Writing:
         reading = read_candidate(candidate)
         now_ms = started_ns // 1_000_000
         rules = self._gather.ruleset()
-        token = self._gather.tokens.verify(proposal.promotion_token, candidate, now_ms)
+        # Read once: the gate is told which version all this is about, and looks again.
+        stored = stored_of(self._reader, candidate)
+        token = self._gather.tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
         submission = Submission(
             candidate_id=CandidateId(self._out.random_hex(16)),
             candidate=candidate,
@@ -182,7 +184,10 @@ class Writing:
             reading=reading,
             token=token.state,
             token_key=token.key,
-            shadow=self._shadow(candidate, reading, vector, rules),
+            shadow=self._gather.shadow.probe(
+                principal.tenant, shown_of(candidate, vector, stored), rules.anchors.outrank_margin
+            ),
+            seen_version=0 if stored is None else stored.version,
             budget=self._gather.budgets.measure(candidate, vector, now_ms),
             vector=vector,
             embedder_id=self._gather.embedder.embedder_id,
@@ -238,15 +243,6 @@ class Writing:
                 lowest = memory.source
         return lowest
 
-    def _shadow(
-        self, candidate: Candidate, reading: Reading, vector: bytes, rules: Ruleset
-    ) -> tuple[AnchorProbe, ...] | None:
-        if candidate.text and not vector and self._reader.anchors(candidate.tenant):
-            return None
-        return self._gather.shadow.probe(
-            candidate.tenant, reading, vector, rules.anchors.outrank_margin
-        )
-
     def _sibling(self, trace: TraceContext) -> TraceContext:
         """A span of its own for one item of a batch, beside the others under the caller's span."""
         return msgspec.structs.replace(trace, span_id=self._out.random_hex(8))
@@ -273,7 +269,21 @@ class Writing:
             self._out.record(undecided_event(submission, result, span))
             return result
         self._out.record(verdict_event(submission, result, span))
-        return _written(submission.candidate, result)
+        return _written(submission.candidate, result, self._shown(submission.candidate, result))
+
+    def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:
+        """The id that an answer may repeat: that of a memory, which we gave out ourselves.
+
+        Any other is the client's own text. In a refusal it would go back to the model, and sixteen
+        bytes in hex have room for a password, or for a word that is told nowhere else.
+        """
+        if outcome.memory is not None:
+            return outcome.memory.memory_id
+        memory_id = candidate.memory_id
+        if memory_id is None or outcome.decision is Decision.ADMIT:
+            return memory_id
+        there = self._reader.get(candidate.tenant, memory_id) is not None
+        return memory_id if there else None
 
 
 def _client_vector(proposal: Proposal, dimension: int) -> bytes:
@@ -282,14 +292,14 @@ def _client_vector(proposal: Proposal, dimension: int) -> bytes:
     return b"" if proposal.vector is None else unit_vector(proposal.vector, dimension)
 
 
-def _written(candidate: Candidate, outcome: Outcome) -> WrittenItem:
+def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None) -> WrittenItem:
     memory = outcome.memory
     missing = outcome.reason is Reason.TARGET_MISSING
     decision = "missing" if missing else outcome.decision.value
     return WrittenItem(
         decision=decision,
         change=candidate.change,
-        memory_id=memory.memory_id if memory is not None else _shown(candidate.memory_id),
+        memory_id=memory_id,
         candidate_id=outcome.candidate_id,
         reason=outcome.reason,
         step=outcome.step,
@@ -304,19 +314,11 @@ def _written(candidate: Candidate, outcome: Outcome) -> WrittenItem:
     )
 
 
-def _shown(memory_id: MemoryId | None) -> MemoryId | None:
-    """An id that a refusal may repeat: one of ours could be it.
-
-    A dialect that takes any text as an id would else carry an attack in one, back to the model.
-    """
-    return memory_id if memory_id is not None and _UUID.fullmatch(memory_id) else None
-
-
 def _missing(proposal: Proposal) -> WrittenItem:
     return WrittenItem(
         decision="missing",
         change=proposal.change,
-        memory_id=_shown(proposal.memory_id),
+        memory_id=None,
         candidate_id=None,
         reason=Reason.TARGET_MISSING,
         step=None,
@@ -330,7 +332,7 @@ def _undecided(proposal: Proposal) -> WrittenItem:
     return WrittenItem(
         decision="error",
         change=proposal.change,
-        memory_id=_shown(proposal.memory_id),
+        memory_id=None,
         candidate_id=None,
         reason=Reason.GATE_UNAVAILABLE,
         step=None,

@@ -10,7 +10,7 @@ from policy.model import ChangeKind, MemoryStatus
 from storage.cases import outcome_of
 from storage.codec import NO_ORDINAL, decode_nonce
 from storage.lmdb_store import NONCES
-from storage.rows import memory_of, read_id, read_row
+from storage.rows import is_expired, memory_of, read_id, read_row
 
 if TYPE_CHECKING:
     from policy.model import PrincipalId
@@ -28,7 +28,9 @@ class FirstOutcomes:
         self._names = names
         self._gatherer = gatherer
 
-    def replayed(self, view: View, first: FirstOutcome, principal_id: PrincipalId) -> Outcome:
+    def replayed(
+        self, view: View, first: FirstOutcome, principal_id: PrincipalId, now_ms: int = 0
+    ) -> Outcome:
         """The first verdict of an equal request, given again, with the memory as it was then."""
         outcome = outcome_of(first, self._gatherer.trust(view, principal_id), replayed=True)
         if first.ordinal == NO_ORDINAL:
@@ -37,8 +39,8 @@ class FirstOutcomes:
         if row.erased or row.change is ChangeKind.DELETE:
             return outcome
         known = read_id(view, self._names.memory(row.tenant, row.memory_id))
-        if known is None or known.status is not MemoryStatus.LIVE:
-            # Deleted or quarantined since: it does not exist for the agent any more.
+        if known is None or known.status is not MemoryStatus.LIVE or is_expired(row, now_ms):
+            # Deleted, quarantined or expired since: it does not exist for the agent any more.
             return outcome
         return msgspec.structs.replace(outcome, memory=memory_of(row, known.status))
 

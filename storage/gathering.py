@@ -14,7 +14,7 @@ from policy.trust import NEWCOMER, TrustState, after_violation
 from storage.codec import TrustRecord, decode_nonce, decode_trust, encode
 from storage.keys import named_incarnation
 from storage.lmdb_store import CHARGES, NONCES, TOKENS, TRUST
-from storage.rows import guarded_rows, read_id, read_row, text_of, trust_of
+from storage.rows import guarded_rows, is_expired, read_id, read_row, text_of, trust_of
 
 if TYPE_CHECKING:
     from policy.labels import Reading
@@ -81,6 +81,8 @@ class Gatherer:
             target = self._target(change, candidate)
         else:
             target = self._guarded_target(change, candidate, guarded_key)
+        # What an update leaves out is read from what is stored, and was read a moment ago.
+        unmoved = candidate.change is not ChangeKind.UPDATE or _is_seen(submission, target)
         return Facts(
             candidate_id=submission.candidate_id,
             now_ms=change.now_ms,
@@ -90,8 +92,8 @@ class Gatherer:
             reading=_with_inherited(submission.reading, candidate, target),
             trust=known.trust,
             nonce=known.nonce_state,
-            token=self._token_state(change, submission),
-            shadow=submission.shadow,
+            token=self._token_state(change, submission, target),
+            shadow=submission.shadow if not submission.shadow or unmoved else None,
             budget=self._usage.measured(submission.budget, candidate, change),
             drift_alarms=(),
             stored=None if target is None else target.state,
@@ -100,7 +102,9 @@ class Gatherer:
             guarded=guarded_key is not None,
         )
 
-    def _token_state(self, change: Change, submission: Submission) -> TokenState:
+    def _token_state(
+        self, change: Change, submission: Submission, target: _Target | None
+    ) -> TokenState:
         # (6) A token is single-use: its spending is in this very store, in the same transaction as
         #     the commit that used it.
         if submission.token is TokenState.VALID and (
@@ -108,6 +112,9 @@ class Gatherer:
             or change.draft.has(TOKENS, self._names.token(submission.token_key))
         ):
             return TokenState.SPENT
+        # And it is for the memory as the operator saw it: the rest of it lands in the class too.
+        if submission.token is TokenState.VALID and not _is_seen(submission, target):
+            return TokenState.EXPIRED
         return submission.token
 
     def _target(self, change: Change, candidate: Candidate) -> _Target | None:
@@ -126,6 +133,7 @@ class Gatherer:
             memory_class=row.memory_class,
             status=known.status,
             version=row.version,
+            expired=is_expired(row, change.now_ms),
         )
         return _Target(row=row, state=state)
 
@@ -160,7 +168,8 @@ class Gatherer:
             # What cannot be looked up was perhaps purged: nobody knows how far it was trusted.
             source = SourceKind.UNKNOWN
             if known is not None and known.status is MemoryStatus.LIVE:
-                source = read_row(change.draft, known.ordinal).source
+                row = read_row(change.draft, known.ordinal)
+                source = source if is_expired(row, change.now_ms) else row.source
             lowest = source if lowest is None else meet(lowest, source)
         return lowest
 
@@ -185,6 +194,14 @@ class Gatherer:
         lowered = after_violation(trust)
         self.put_trust(change, submission.candidate.principal_id, lowered)
         return lowered
+
+
+def _is_seen(submission: Submission, target: _Target | None) -> bool:
+    """Whether the memory to change is still the one that the evidence is about."""
+    # Behind a server in guard mode the memory is the server's: its version is not ours to know.
+    if submission.candidate.change is ChangeKind.CREATE or submission.guarded_key is not None:
+        return True
+    return (0 if target is None else target.row.version) == submission.seen_version
 
 
 def _with_inherited(

@@ -68,6 +68,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str
     # Guard mode: what the server behind files the memory under; None for a memory of our own.
     guarded_key: str | None = None
+    # Version of the memory to change, as token and shadow saw it; 0 where there was none.
+    seen_version: int = 0
 
 
 class Decision(enum.Enum):

@@ -107,7 +107,9 @@ class Judge:
         state, first = self.gatherer.nonce_state(change, case, nonce_key)
         if first is not None:
             change.finished.append(submission.candidate_id)
-            return self.first_outcomes.replayed(change.draft, first, intercepted.principal_id)
+            return self.first_outcomes.replayed(
+                change.draft, first, intercepted.principal_id, change.now_ms
+            )
         docket = _Docket(
             case=case,
             candidate=staged_candidate(case),

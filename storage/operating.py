@@ -122,6 +122,7 @@ class Operating:
             embedder_id=evidence.embedder_id,
             trace_id=evidence.trace_id,
             guarded_key=evidence.guarded_key,
+            seen_version=evidence.target_version,
         )
         record = InterceptRecord(
             candidate_id=candidate_id,

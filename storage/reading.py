@@ -12,12 +12,20 @@ from policy.canonical import decode_canonical
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
 from policy.query import matches
 from policy.trust import NEWCOMER, TrustState
-from storage.catalogue import expiry_ms
 from storage.checking import check_store
 from storage.codec import decode_anchor, decode_held, decode_key, decode_trust
 from storage.interfaces import HeldCandidate, Page, StoreStatus
 from storage.lmdb_store import ANCHORS, HELD, KEYS, TRUST
-from storage.rows import chain, held_key, history_of, memory_of, read_id, read_row, trust_of
+from storage.rows import (
+    chain,
+    held_key,
+    history_of,
+    is_expired,
+    memory_of,
+    read_id,
+    read_row,
+    trust_of,
+)
 from storage.usage import TenantUsage
 
 if TYPE_CHECKING:
@@ -72,7 +80,7 @@ class EmbeddedReader:
         known = read_id(view, self._names.memory(tenant, row.memory_id))
         if known is None or known.ordinal != ordinal or known.status is not MemoryStatus.LIVE:
             return None
-        if row.expires_at is not None and expiry_ms(row.expires_at) <= self._clock():
+        if is_expired(row, self._clock()):
             return None
         return memory_of(row, known.status)
 

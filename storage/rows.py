@@ -9,6 +9,7 @@ import msgspec
 from policy.canonical import decode_canonical
 from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus
 from policy.trust import TrustState
+from storage.catalogue import expiry_ms
 from storage.codec import NO_ORDINAL, decode_id, decode_row, ordinal_key
 from storage.errors import StoreCorrupt
 from storage.lmdb_store import IDS, KEYED, ROWS
@@ -139,6 +140,11 @@ def guarded_row(view: View, names: KeyedNames, ordinal: int) -> GuardedRow:
         raise StoreCorrupt(f"row {ordinal} has lost its id")
     row = sent if known.ordinal == ordinal else read_row(view, known.ordinal)
     return GuardedRow(name=name, ordinal=ordinal, sent=sent, row=row, status=known.status)
+
+
+def is_expired(row: Row, now_ms: int) -> bool:
+    """Whether a memory whose newest row this is has reached the end of its own time."""
+    return row.expires_at is not None and expiry_ms(row.expires_at) <= now_ms
 
 
 def trust_of(record: TrustRecord) -> TrustState:

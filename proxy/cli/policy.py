@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import argparse
 
     from policy.facts import AnchorProbe
-    from policy.labels import Reading
     from policy.model import Tenant
     from policy.ruleset import Ruleset
     from proxy.cli.command import Context
@@ -164,9 +163,7 @@ def _claims(asked: _Explain) -> Claims:
     return Claims.IGNORED if asked.source is None else Claims.TRUSTED
 
 
-def _no_anchors(
-    _tenant: Tenant, _reading: Reading, _text: str, _margin: float
-) -> tuple[AnchorProbe, ...]:
+def _no_anchors(_tenant: Tenant, _text: str, _margin: float) -> tuple[AnchorProbe, ...]:
     """Offline there is no store that could hold any."""
     return ()
 

@@ -26,6 +26,7 @@ from policy.model import (
     MemoryClass,
     MemoryId,
     MemoryStatus,
+    Origin,
     PrincipalId,
     Provenance,
     SourceKind,
@@ -64,6 +65,12 @@ STORED = (
         for memory_class in MemoryClass
         for status in MemoryStatus
     ),
+    *(
+        TargetState(
+            source=source, memory_class=MemoryClass.L3, status=MemoryStatus.LIVE, expired=True
+        )
+        for source in SourceKind
+    ),
 )
 
 
@@ -86,6 +93,8 @@ class Labels(NamedTuple):
     approval: str | None = None
     lineage: SourceKind | None = None
     guarded: bool = False
+    # What the channel said before lineage lowered it; None where it is not known.
+    culprit: SourceKind | None = None
 
 
 _CANDIDATES: dict[tuple[Any, ...], tuple[Candidate, Digest]] = {}
@@ -116,7 +125,13 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
     """The candidate and the facts that a case stands for."""
     candidate, digest = candidate_of(labels)
     provenance = (
-        None if labels.source is None else Provenance(source=labels.source, basis=labels.basis)
+        None
+        if labels.source is None
+        else Provenance(
+            source=labels.source,
+            basis=labels.basis,
+            culprits=() if labels.culprit is None else (Origin(kind=labels.culprit),),
+        )
     )
     intercept = None
     if labels.intercept is not None:

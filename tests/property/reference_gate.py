@@ -73,6 +73,7 @@ class View(NamedTuple):
     approved: bool
     moved: bool
     confirmed: bool
+    own_source: str
 
 
 def judge(
@@ -111,9 +112,14 @@ def judge(
 
 def look(candidate: Candidate, facts: Facts) -> View:
     change = candidate.change.value
-    source, basis = "", ""
+    source, basis, own_source = "", "", ""
     if facts.provenance is not None:
         source, basis = facts.provenance.source.value, facts.provenance.basis.value
+        own_source = source
+        if basis == "lineage":  # it was lowered before; its culprits say from what
+            for culprit in facts.provenance.culprits:
+                if own_source == source or RANK[culprit.kind.value] < RANK[own_source]:
+                    own_source = culprit.kind.value
         if candidate.derived_from or facts.lineage is not None:
             least = "unknown" if facts.lineage is None else facts.lineage.value
             if RANK[least] < RANK[source]:
@@ -121,6 +127,8 @@ def look(candidate: Candidate, facts: Facts) -> View:
     stored_class = stored_source = stored_status = None
     if facts.stored is not None:
         stored_status = facts.stored.status.value
+        if facts.stored.expired and stored_status == "live":
+            stored_status = "expired"
         if stored_status != "deleted":
             stored_class = facts.stored.memory_class.value
             stored_source = facts.stored.source.value
@@ -150,7 +158,7 @@ def look(candidate: Candidate, facts: Facts) -> View:
     moved = facts.approval is not None and facts.approval.target_version != version
     return View(
         source, basis, lands_in, judged_as, named, stored_class, stored_source, stored_status,
-        floored, approved, moved, approved and not moved,
+        floored, approved, moved, approved and not moved, own_source,
     )  # fmt: skip
 
 
@@ -241,7 +249,7 @@ def complain_1(
             return [Complaint(1, "reject", Reason.TARGET_MISSING)]
     if change in ("update", "delete"):
         unseen = view.stored_status is None or view.stored_status == "deleted"
-        if view.stored_status == "quarantined" and view.source != "operator":
+        if view.stored_status in ("quarantined", "expired") and view.source != "operator":
             unseen = True
         if view.stored_status == "forwarding" and not guarded:
             unseen = True
@@ -264,8 +272,8 @@ def complain_1(
         complaints.append(Complaint(1, "hold", Reason.SOURCE_CLASS_FORBIDDEN))
     if letter == "n":
         if view.named is not None and row.get(view.named, "n") == "n":
-            named = Complaint(1, "reject", Reason.SOURCE_CLASS_FORBIDDEN, structural=True)
-            return [named]
+            alone = table.get(view.own_source, {}).get(view.named, "n") == "n"
+            return [Complaint(1, "reject", Reason.SOURCE_CLASS_FORBIDDEN, structural=alone)]
         reason = Reason.CLASS_FLOOR if view.floored else Reason.SOURCE_CLASS_FORBIDDEN
         if not soft:
             return [Complaint(1, "reject", reason)]

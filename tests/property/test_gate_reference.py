@@ -100,6 +100,7 @@ def labels() -> st.SearchStrategy[Labels]:
     fields["basis"] = st.sampled_from(tuple(Basis))
     fields["guarded"] = st.booleans()
     fields["lineage"] = st.sampled_from((None, *SourceKind))
+    fields["culprit"] = st.sampled_from((None, *SourceKind))
     return st.builds(Labels, **fields)
 
 

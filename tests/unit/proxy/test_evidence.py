@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.labels import read_text
-from policy.model import Tenant
-from proxy.evidence import Shadow
+from policy.model import ChangeKind, MemoryClass, Tenant
+from proxy.evidence import Shadow, Shown, shown_of
 from storage.embedding import resolve_embedder
 from storage.interfaces import Anchor
-from tests.unit.storage.opening import BY, TENANT, Bench
+from tests.unit.storage.opening import BY, TENANT, Bench, candidate_of, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +43,7 @@ def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
 
 
 def probes(shadow: Shadow, text: str, tenant: Tenant = TENANT) -> tuple[AnchorProbe, ...] | None:
-    return shadow.probe(tenant, read_text(text, None), STATIC.embed([text])[0], 0.0)
+    return shadow.probe(tenant, Shown(text=text), 0.0)
 
 
 def put(store: EmbeddedStore, *anchors: Anchor) -> None:
@@ -93,13 +92,66 @@ def test_no_anchor_or_no_text_is_nothing_to_ask(store: EmbeddedStore) -> None:
     put(store, anchor())
     shadow = Shadow(store.reader, STATIC)
     assert probes(shadow, "Refunds take 60 days.", Tenant("other")) == ()
-    assert shadow.probe(TENANT, read_text(None, None), b"", 0.0) == ()
+    assert shadow.probe(TENANT, Shown(text=None), 0.0) == ()
 
 
 def test_without_a_model_nobody_can_ask_and_that_is_said(store: EmbeddedStore) -> None:
     client = resolve_embedder("client:8")
     shadow = Shadow(store.reader, client)
-    reading = read_text("Refunds take 60 days.", None)
-    assert shadow.probe(TENANT, reading, b"\0" * 32, 0.0) == ()
+    shown = Shown(text="Refunds take 60 days.", vector=b"\0" * 32)
+    assert shadow.probe(TENANT, shown, 0.0) == ()
     put(store, anchor())
-    assert shadow.probe(TENANT, reading, b"\0" * 32, 0.0) is None
+    assert shadow.probe(TENANT, shown, 0.0) is None
+
+
+CARRIERS = (
+    '{"note":"Refunds are possible within 60 days."}',
+    '{"a":[1,{"b":["Refunds are possible within 60 days."]}]}',
+    '{"refunds-are-possible-within-days":60}',
+    '{"refunds":{"possible":{"within":"60 days"}}}',
+)
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_a_contradiction_in_the_metadata_is_told_as_well(
+    store: EmbeddedStore, carrier: str
+) -> None:
+    put(store, anchor())
+    shadow = Shadow(store.reader, STATIC)
+    for shown in (
+        Shown(text="Tea is served at four.", metadata_json=carrier),
+        Shown(text=None, metadata_json=carrier),
+    ):
+        found = shadow.probe(TENANT, shown, 0.0)
+        assert found is not None
+        assert [one.contradicts for one in found] == [True]
+    agreeing = Shown(text="Tea is served at four.", metadata_json=carrier.replace("60", "30"))
+    fine = shadow.probe(TENANT, agreeing, 0.0)
+    assert fine is not None
+    assert [one.contradicts for one in fine] == [False], "control: what agrees is not held"
+
+
+def test_a_contradiction_behind_many_sentences_is_not_passed_over(store: EmbeddedStore) -> None:
+    put(store, anchor())
+    shadow = Shadow(store.reader, STATIC)
+    padding = "Tea is served. " * 100
+    assert [one.contradicts for one in probes(shadow, padding) or ()] == [False]
+    late = probes(shadow, padding * 3 + "Refunds are possible within 60 days.")
+    assert [one.contradicts for one in late or ()] == [True]
+
+
+def test_an_update_shows_what_it_leaves_out(store: EmbeddedStore) -> None:
+    landed = say(store, "Refunds are possible within 60 days.").memory
+    assert landed is not None
+    raised = candidate_of(
+        None,
+        change=ChangeKind.UPDATE,
+        memory_id=landed.memory_id,
+        memory_class=MemoryClass.L2,
+        class_named=True,
+    )
+    assert shown_of(raised, b"", landed).text == landed.text
+    put(store, anchor())
+    found = Shadow(store.reader, STATIC).probe(TENANT, shown_of(raised, b"", landed), 0.0)
+    assert [one.contradicts for one in found or ()] == [True]
+    assert shown_of(raised, b"", None).text is None

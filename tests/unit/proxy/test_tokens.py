@@ -9,10 +9,11 @@ import pytest
 
 from policy.facts import TokenState
 from policy.model import Candidate, ChangeKind, MemoryClass, MemoryId, PrincipalId, Tenant
-from proxy.tokens import TokenSigner, TokenVerifier, landing_class, stored_class_of
+from proxy.tokens import TokenSigner, TokenVerifier, landing_class, stored_of
 
 if TYPE_CHECKING:
     from policy.model import Memory
+    from proxy.tokens import VerifiedToken
     from storage.interfaces import MemoryReader
 
 SIGNER = TokenSigner(b"\x01" * 32)
@@ -32,17 +33,33 @@ UPDATE = msgspec.structs.replace(
 
 
 class OneMemory:
-    """A reader that knows one memory's class, or none."""
+    """A reader that knows one memory's class and version, or none."""
 
-    def __init__(self, memory_class: MemoryClass | None = None) -> None:
+    def __init__(self, memory_class: MemoryClass | None = None, version: int = 7) -> None:
         self.memory_class = memory_class
+        self.version = version
 
     def get(self, _tenant: Tenant, _memory_id: MemoryId) -> Memory | None:
         return cast("Memory | None", self if self.memory_class is not None else None)
 
 
-def verifier(reader: OneMemory | None = None, signer: TokenSigner = SIGNER) -> TokenVerifier:
-    return TokenVerifier(signer.public_key, cast("MemoryReader", reader or OneMemory()))
+class Verifier:
+    """A verifier, and the one memory that there is."""
+
+    def __init__(self, reader: OneMemory | None = None, signer: TokenSigner = SIGNER) -> None:
+        self._reader = cast("MemoryReader", reader or OneMemory())
+        self._verifier = TokenVerifier(signer.public_key)
+
+    def verify(self, text: str | None, candidate: Candidate, now_ms: int) -> VerifiedToken:
+        stored = stored_of(self._reader, candidate)
+        return self._verifier.verify(text, candidate, stored, now_ms)
+
+
+verifier = Verifier
+
+
+def known(memory_class: MemoryClass, version: int = 7) -> Memory:
+    return cast("Memory", OneMemory(memory_class, version))
 
 
 def test_token_is_valid_for_its_candidate_until_it_expires() -> None:
@@ -85,11 +102,19 @@ def test_no_altered_character_survives() -> None:
 
 
 def test_update_is_bound_to_the_class_it_leaves() -> None:
-    token = SIGNER.mint(UPDATE, MemoryClass.L3, 1_000).token
+    token = SIGNER.mint(UPDATE, known(MemoryClass.L3), 1_000).token
     assert verifier(OneMemory(MemoryClass.L3)).verify(token, UPDATE, 0).state is TokenState.VALID
     moved = verifier(OneMemory(MemoryClass.L4)).verify(token, UPDATE, 0)
     assert moved.state is TokenState.EXPIRED
     assert verifier(OneMemory()).verify(token, UPDATE, 0).state is TokenState.EXPIRED
+
+
+def test_update_is_bound_to_the_version_it_was_shown_on() -> None:
+    token = SIGNER.mint(UPDATE, known(MemoryClass.L3, 7), 1_000).token
+    same = verifier(OneMemory(MemoryClass.L3, 7)).verify(token, UPDATE, 0)
+    assert same.state is TokenState.VALID
+    moved = verifier(OneMemory(MemoryClass.L3, 8)).verify(token, UPDATE, 0)
+    assert moved.state is TokenState.EXPIRED, "and not forged: its bearer is not to blame"
 
 
 def test_token_is_bound_to_the_class_the_text_lands_in() -> None:
@@ -102,5 +127,7 @@ def test_token_is_bound_to_the_class_the_text_lands_in() -> None:
 
 def test_a_new_memory_leaves_no_class() -> None:
     reader = cast("MemoryReader", OneMemory(MemoryClass.L3))
-    assert stored_class_of(reader, CREATE) is None
-    assert stored_class_of(reader, UPDATE) is MemoryClass.L3
+    assert stored_of(reader, CREATE) is None
+    stored = stored_of(reader, UPDATE)
+    assert stored is not None
+    assert stored.memory_class is MemoryClass.L3

@@ -65,7 +65,7 @@ def wired(root: Path, gate: Gate, embedder: str = "static") -> Generator[Wired]:
         embedder=model,
         shadow=Shadow(store.reader, model),
         budgets=Budgets(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000),
-        tokens=TokenVerifier(public, store.reader),
+        tokens=TokenVerifier(public),
         ruleset=lambda: store.ruleset,
     )
     writing = Writing(store.writer, store.reader, gatherers, surroundings)
