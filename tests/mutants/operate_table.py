@@ -9,6 +9,7 @@ from tests.mutants.mutant import Mutant, at
 _QUARANTINE: Final = "storage/quarantine.py"
 _QUARANTINES: Final = "tests/unit/storage/test_quarantine.py"
 _CLOCK: Final = "tests/integration/test_clock_back.py"
+_WITHHELD: Final = "tests/integration/test_withheld_changes.py"
 _USAGE: Final = "tests/unit/storage/test_usage.py"
 _HIDDEN: Final = at(
     _QUARANTINES, "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again"
@@ -89,5 +90,45 @@ OPERATE: Final = (
         new="",
         invariant="what expired or was revoked stays so, whatever the clock says",
         tests=(at(_CLOCK, "test_what_ended_stays_ended_when_the_clock_is_set_back"),),
+    ),
+    Mutant(
+        name="an expired memory can be changed",
+        file="policy/checks.py",
+        old="            return not facts.stored.expired or provenance.source is SourceKind.OPERATOR\n",
+        new="            return True\n",
+        invariant="what expired does not exist for the agent",
+        tests=(at(_WITHHELD, "test_an_expired_memory_cannot_be_changed_back_into_view"),),
+    ),
+    Mutant(
+        name="lineage moves the ladder",
+        file="policy/checks.py",
+        old="structural=own)",
+        new="structural=True)",
+        invariant="only what an honest client cannot do moves the ladder",
+        tests=(at(_WITHHELD, "test_a_pair_that_only_lineage_forbids_does_not_move_the_ladder"),),
+    ),
+    Mutant(
+        name="metadata is not asked about anchors",
+        file="proxy/evidence.py",
+        old="            said.append(skeleton(lines_of(shown.metadata_json)))\n",
+        new="            pass\n",
+        invariant="what a recall shows is what step 8 asks about",
+        tests=(at(_WITHHELD, "test_a_contradiction_carried_in_metadata_is_held"),),
+    ),
+    Mutant(
+        name="a token is not for the version that was shown",
+        file="policy/tokens.py",
+        old="token.from_class is not context.from_class or token.from_version != context.from_version",
+        new="token.from_class is not context.from_class",
+        invariant="nobody puts what nobody saw under a token",
+        tests=(at(_WITHHELD, "test_a_token_for_an_update_is_for_the_memory_as_it_was_shown"),),
+    ),
+    Mutant(
+        name="any id is repeated",
+        file="proxy/writing.py",
+        old="        return memory_id if there else None\n",
+        new="        return memory_id\n",
+        invariant="a refusal repeats nothing of the client's",
+        tests=(at(_WITHHELD, "test_an_id_that_no_memory_has_is_not_repeated"),),
     ),
 )
