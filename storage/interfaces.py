@@ -68,8 +68,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str
     # Guard mode: what the server behind files the memory under; None for a memory of our own.
     guarded_key: str | None = None
-    # Version of the memory to change, as token and shadow saw it; 0 where there was none.
-    seen_version: int = 0
+    seen_version: int = 0  # of the memory to change, for token and shadow; 0: there was none
 
 
 class Decision(enum.Enum):
@@ -222,7 +221,7 @@ class MemoryWriter(Protocol):
         """Take a memory out of every read at once, with a leaf; again changes nothing.
 
         Raises:
-            UnknownMemory: There is none of that id in the tenant, or it was deleted.
+            UnknownMemory: There is none of that id in the tenant.
         """
         ...
 
