@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,48 +12,35 @@ import msgspec
 
 from policy.gate import GATE, Gate, UnsafeObservingGate
 from policy.model import PrincipalId
-from proxy.auth import Authenticator, NewKey, first_keys
-from proxy.budgets import Budgets, Topics
+from proxy.auth import NewKey, first_keys
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native import Native
-from proxy.evidence import Shadow, Shown
-from proxy.explain import Explainer
 from proxy.fronts.admin import AdminFront, admin_routes
-from proxy.fronts.health import Health, HealthFront, HealthHosts
+from proxy.fronts.guard_socket import guard_routes
+from proxy.fronts.health import Health
 from proxy.fronts.memory import MemoryFront, routes_of
-from proxy.intake import HostRules
-from proxy.observing import HEADER, warned
-from proxy.operate import Operate, OperateParts
-from proxy.retention import Retaining
+from proxy.listening import ADMIN_SOCKET, Fronts, Listening
+from proxy.observing import warned
+from proxy.operate import Operate
+from proxy.parts import Ground, Parts, Scrape
 from proxy.rules import MEM0, Rules, parse_rules
-from proxy.server import Listener, tls_context
-from proxy.session import Session
 from proxy.surroundings import RandomPool, Surroundings
-from proxy.tokens import TokenSigner, TokenVerifier
-from proxy.vectors import takes_client_vectors
-from proxy.writing import Gatherers, Writing
-from storage.audit_reading import EmbeddedAudit
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
 from storage.embedding import resolve_embedder
-from storage.objections import Objections
 from storage.steady import SteadyClock
-from telemetry.events import StoreGauges
 from telemetry.facade import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from policy.facts import AnchorProbe
-    from policy.model import Tenant
     from policy.ruleset import ClassMap, Ruleset
     from proxy.dialects.operation import Dialect
-    from proxy.exchange import Front
+    from proxy.guarding import Guarding
     from proxy.settings import Address, Settings
     from storage.interfaces import Embedder, Failpoint, StoreStatus
 
 START: Final = PrincipalId("mnemogate:start")
 READ_THREADS: Final = 2
-ADMIN_SOCKET: Final = "admin.sock"
 
 
 def no_failpoint(_name: str) -> None:
@@ -71,7 +57,10 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     failpoint: Failpoint = no_failpoint
     clock_ns: Callable[[], int] = time.time_ns
     monotonic_ns: Callable[[], int] = time.monotonic_ns
-    listen: bool = True  # False: the admin socket only, for commands on a stopped state directory
+    # False: no port, and no socket but the operator's: for commands on a stopped state directory.
+    listen: bool = True
+    # The gate's own socket without any port: a wrapper that was elected to be the gate.
+    guards: bool = False
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,9 +77,13 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     # To be called after a change of keys that did not go through the operator API.
     keys_changed: Callable[[], None]
     rules: Rules
+    # For relays in this very process.
+    guard: Guarding
 
 
 SHIPPED: Final = Composition()
+
+__all__ = ["ADMIN_SOCKET", "SHIPPED", "Composition", "Sidecar", "compose"]
 
 
 @asynccontextmanager
@@ -116,7 +109,7 @@ async def compose(
         stack.push_async_callback(asyncio.to_thread, store.close)
         halted = asyncio.Event()
         dialects = _dialects(store)
-        routes = routes_of(dialects) | admin_routes()
+        routes = routes_of(dialects) | admin_routes() | guard_routes()
         telemetry = Telemetry(settings.telemetry, routes)
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = Surroundings(
@@ -132,14 +125,18 @@ async def compose(
             writer=store.writer,
             in_force=lambda: store.ruleset,
         )
-        ground = _Ground(settings=settings, composition=composition, store=store, embedder=embedder)
-        parts = _Parts(ground, surroundings, executor, rules)
-        memory_front = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
-        health = Health(lambda: _told(store, clock), _Scrape(store, telemetry))
-        admin_front = AdminFront(Operate(parts.operate), parts.authenticator, health, halted.set)
-        listening = _Listening(settings, surroundings, halted)
-        data, admin = await listening.open(stack, memory_front, admin_front, composition)
-        health_address = await listening.open_health(stack, health, composition)
+        ground = Ground(settings=settings, gate=composition.gate, store=store, embedder=embedder)
+        parts = Parts(ground, surroundings, executor, rules)
+        health = Health(lambda: _told(store, clock), Scrape(store, telemetry))
+        fronts = Fronts(
+            data=MemoryFront(dialects, parts.session, parts.authenticator, halted.set),
+            admin=AdminFront(Operate(parts.operate), parts.authenticator, health, halted.set),
+            guard=parts.guard_front(halted.set),
+        )
+        listening = Listening(settings, surroundings, halted)
+        guards = composition.listen or composition.guards
+        data, admin = await listening.open(stack, fronts, listen=composition.listen, guards=guards)
+        health_address = await listening.open_health(stack, health) if composition.listen else None
         # Last: what fails inside a task group comes out of it as a group, and a port that is taken
         # has to come out as that.
         await stack.enter_async_context(warned(observing=settings.observe and composition.listen))
@@ -156,6 +153,7 @@ async def compose(
             halted=halted,
             keys_changed=parts.authenticator.invalidate,
             rules=rules,
+            guard=parts.guard,
         )
 
 
@@ -221,171 +219,3 @@ async def _first_keys(
     for record in first.records:
         await store.writer.put_key(record, START)
     return first.shown
-
-
-class _Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What everything else is built on."""
-
-    settings: Settings
-    composition: Composition
-    store: EmbeddedStore
-    embedder: Embedder
-
-
-class _Parts:
-    """The objects between the store and the fronts."""
-
-    def __init__(
-        self,
-        ground: _Ground,
-        surroundings: Surroundings,
-        executor: ThreadPoolExecutor,
-        rules: Rules,
-    ) -> None:
-        settings, store, embedder = ground.settings, ground.store, ground.embedder
-        self.authenticator = Authenticator(
-            store.reader.keys, settings.bindings, surroundings.now_ms
-        )
-        signer = TokenSigner(store.secrets.token_key)
-        shadow = Shadow(store.reader, embedder)
-        gatherers = Gatherers(
-            embedder=embedder,
-            shadow=shadow,
-            budgets=Budgets(
-                Topics(embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
-            ),
-            tokens=TokenVerifier(signer.public_key),
-            ruleset=lambda: store.ruleset,
-        )
-        self.session = Session(
-            reader=store.reader,
-            writing=Writing(store.writer, store.reader, gatherers, surroundings),
-            embedder=embedder,
-            surroundings=surroundings,
-            executor=executor,
-        )
-        self.retaining = Retaining(
-            retained=store.retained,
-            session=self.session,
-            ruleset=lambda: store.ruleset,
-            surroundings=surroundings,
-        )
-        self.operate = OperateParts(
-            writer=store.writer,
-            reader=store.reader,
-            audit=EmbeddedAudit(store.lmdb, store.log_verifier),
-            objections=Objections(store.lmdb),
-            quarantined=store.quarantined,
-            session=self.session,
-            signer=signer,
-            authenticator=self.authenticator,
-            # What an enforcing gate would say, in observe mode as well.
-            explainer=Explainer(gate=ground.composition.gate, probe=_TextProbe(shadow, embedder)),
-            rules=rules,
-            retaining=self.retaining,
-            surroundings=surroundings,
-        )
-
-
-class _TextProbe:
-    """Asks the shadow about a text that nobody embedded yet."""
-
-    def __init__(self, shadow: Shadow, embedder: Embedder) -> None:
-        self._shadow = shadow
-        self._embedder = embedder
-
-    def __call__(self, tenant: Tenant, text: str, margin: float) -> tuple[AnchorProbe, ...] | None:
-        if takes_client_vectors(self._embedder):
-            return None
-        return self._shadow.probe(tenant, Shown(text=text), margin)
-
-
-class _Scrape:
-    """Renders the metrics, with the store's gauges as they are at that moment."""
-
-    def __init__(self, store: EmbeddedStore, telemetry: Telemetry) -> None:
-        self._store = store
-        self._metrics = telemetry.metrics
-
-    def __call__(self) -> bytes:
-        status = self._store.reader.status()
-        self._metrics.set_store(
-            StoreGauges(
-                version=status.version,
-                epoch=status.epoch,
-                live_count=status.live_count,
-                held_count=status.held_count,
-                leaf_count=status.leaf_count,
-                bytes_used=status.bytes_used,
-                bytes_quota=status.bytes_quota,
-                writable=status.writable,
-                observing=status.observing,
-            )
-        )
-        levels: dict[str, int] = {}
-        for _, state in self._store.reader.all_trust():
-            levels[state.level.value] = levels.get(state.level.value, 0) + 1
-        self._metrics.set_trust(levels)
-        return self._metrics.render()
-
-
-class _Listening:
-    """Opens the sockets, data late and health last: it tells that everything else stands."""
-
-    def __init__(
-        self, settings: Settings, surroundings: Surroundings, halted: asyncio.Event
-    ) -> None:
-        self._settings = settings
-        self._surroundings = surroundings
-        self._halted = halted
-
-    async def open(
-        self,
-        stack: AsyncExitStack,
-        memory_front: Front,
-        admin_front: Front,
-        composition: Composition,
-    ) -> tuple[Address | None, Address | None]:
-        settings = self._settings
-        admin = await self._listener(stack, admin_front, settings.admin)
-        own = frozenset({os.geteuid(), 0})
-        await admin.open_unix(settings.state / ADMIN_SOCKET, own, private=True)
-        if not composition.listen:
-            return None, None
-        tls = None if settings.tls is None else tls_context(settings.tls)
-        admin_address = await admin.open_tcp(settings.admin, tls)
-        data = await self._listener(stack, memory_front, settings.listen)
-        if settings.unix_socket is not None:
-            uids = frozenset(settings.unix_uids)
-            await data.open_unix(settings.unix_socket, uids, private=False)
-        return await data.open_tcp(settings.listen, tls), admin_address
-
-    async def open_health(
-        self, stack: AsyncExitStack, health: Health, composition: Composition
-    ) -> Address | None:
-        address = self._settings.health
-        if address is None or not composition.listen:
-            return None
-        front = HealthFront(health, self._halted.set)
-        listener = await self._listener(stack, front, address, HealthHosts)
-        # Never TLS: a kubelet has no client certificate, and there is nothing to keep secret.
-        return await listener.open_tcp(address)
-
-    async def _listener(
-        self,
-        stack: AsyncExitStack,
-        front: Front,
-        address: Address,
-        rules: type[HostRules] = HostRules,
-    ) -> Listener:
-        settings = self._settings
-        listener = Listener(
-            front,
-            limits=settings.limits,
-            rules=rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
-            surroundings=self._surroundings,
-            halt=self._halted.set,
-            headers=(HEADER,) if settings.observe else (),
-        )
-        stack.push_async_callback(listener.close)
-        return listener

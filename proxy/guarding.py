@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 DIALECT: Final = "mcp"
 IN_FLIGHT_S: Final = 3_600.0
 """How long an admitted item counts as on its way; then whoever sent it is taken to be gone."""
+GONE_S: Final = 15.0
+"""How long a relay that lost its connection has to come back."""
 IN_FLIGHT_MAX: Final = 100_000
 _BUDGETS: Final = 9
 
@@ -269,9 +271,16 @@ class Guarding:
         )
 
     def abandon(self, candidate_ids: tuple[CandidateId, ...]) -> None:
-        """Believe no longer that somebody is sending these: their relay is gone."""
+        """The relay that was sending these is gone; unless it comes back soon, look them up."""
         for candidate_id in candidate_ids:
-            self._in_flight.pop(candidate_id, None)
+            if candidate_id in self._in_flight:
+                self._in_flight[candidate_id] = self._parts.monotonic_s() + GONE_S
+
+    def resume(self, candidate_ids: tuple[CandidateId, ...]) -> None:
+        """It came back."""
+        for candidate_id in candidate_ids:
+            if candidate_id in self._in_flight:
+                self._launch(candidate_id)
 
     def _launch(self, candidate_id: CandidateId) -> None:
         self._in_flight[candidate_id] = self._parts.monotonic_s() + IN_FLIGHT_S
@@ -280,8 +289,9 @@ class Guarding:
 
     def _land_overdue(self) -> None:
         now_s = self._parts.monotonic_s()
-        while self._in_flight and next(iter(self._in_flight.values())) <= now_s:
-            self._in_flight.popitem(last=False)
+        for candidate_id, until_s in tuple(self._in_flight.items()):
+            if until_s <= now_s:
+                del self._in_flight[candidate_id]
 
 
 def _behind(principal: Principal, server: str) -> Behind:

@@ -82,7 +82,7 @@ class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
     """One HTTP request was answered, refused or failed; for metrics and the access log."""
 
     context: TraceContext
-    listener: str  # "data" | "admin" | "health"
+    listener: str  # "data" | "admin" | "health" | "guard"
     method: str
     route: str  # the route's template, never the path that was asked for
     status: int

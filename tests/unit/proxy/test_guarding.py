@@ -12,7 +12,7 @@ from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.dialects.operation import MalformedRequest, Proposal
 from proxy.guard import Forwarded, PinnedTool
-from proxy.guarding import IN_FLIGHT_S
+from proxy.guarding import GONE_S, IN_FLIGHT_S
 from storage.audit import VerdictLeaf, decode_leaf
 from storage.errors import UnknownCandidate, UnknownPins
 from storage.lmdb_store import LEAVES
@@ -236,6 +236,8 @@ async def test_another_tenant_neither_settles_nor_learns(seen: Guarded) -> None:
     with pytest.raises(UnknownCandidate):
         await seen.guard.decided(OTHER, judged.candidate_id)
     seen.guard.abandon((judged.candidate_id,))
+    assert await seen.guard.unsettled(AGENT, SERVER) == (), "its relay may come back"
+    seen.clock.now_s += GONE_S
     assert await seen.guard.unsettled(OTHER, SERVER) == ()
     assert len(await seen.guard.unsettled(AGENT, SERVER)) == 1
 

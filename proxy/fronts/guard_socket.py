@@ -1,0 +1,252 @@
+"""The gate's own socket: the guard's seam for relays in other processes of this user."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import CandidateId, Principal, PrincipalId, Tenant
+from policy.query import validate
+from proxy import guard_wire as wire
+from proxy.admin_wire import DEFAULT_TENANT
+from proxy.dialects.operation import (
+    DeleteWhere,
+    HttpReply,
+    ListMemories,
+    MalformedRequest,
+    Search,
+    UnknownWrite,
+    Write,
+)
+from proxy.dialects.problem import problem
+from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.guard import Forwarded, GuardedCall, Segment
+from proxy.responses import Failure, NotFound, attempt
+from storage.interfaces import Decision
+from telemetry import propagation
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from proxy.auth import Authenticator, Peer
+    from proxy.fronts.memory import Performs
+    from proxy.guard import Judged
+    from proxy.guarding import Guarding
+    from proxy.surroundings import Surroundings
+    from telemetry.events import TraceContext
+
+DIALECT: Final = "mcp_store"
+PRESENCE: Final = "presence"
+RELAYS_MAX: Final = 4_096
+_RELAY: Final = re.compile(r"[0-9a-f]{32}")
+_PREFIX: Final = f"{wire.API}/"
+
+
+def guard_routes() -> frozenset[str]:
+    """Every route that telemetry may name."""
+    named = {f"guard.{name}" for name in (*wire.ASKS, PRESENCE)}
+    return frozenset(named | {"guard.unknown", REFUSED_ROUTE})
+
+
+class GuardSocketParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the front speaks for."""
+
+    guard: Guarding
+    session: Performs
+    authenticator: Authenticator
+    surroundings: Surroundings
+    halt: Callable[[], None]
+
+
+class GuardFront:
+    """Serves the gate's socket. Event loop only.
+
+    Who may connect is the listener's matter. The principal is what the operator bound to the peer's
+    uid, else the uid itself, as an agent: nothing that the peer says makes it another.
+    """
+
+    name = "guard"
+
+    def __init__(self, parts: GuardSocketParts) -> None:
+        self._parts = parts
+        self._guard = parts.guard
+        self.routes = guard_routes()
+        # What each relay that is present has admitted and not settled.
+        self._sending: dict[str, set[CandidateId]] = {}
+        self._present: Counter[str] = Counter()
+
+    async def answer(self, incoming: Incoming) -> Answered:
+        """The answer; failures as problem details."""
+        name = incoming.head.path.removeprefix(_PREFIX)
+        known = incoming.head.path.startswith(_PREFIX) and (name in wire.ASKS or name == PRESENCE)
+        route = f"guard.{name}" if known else "guard.unknown"
+        principal = self._principal(incoming.peer)
+        if known and name == PRESENCE and incoming.head.method == "GET":
+            return await self._presence(incoming, route, principal)
+        done = await attempt(self._serve(incoming, name, principal, known=known), self._parts.halt)
+        error_type = ""
+        if isinstance(done, Failure):
+            error_type = done.error_type
+            done = problem(done.refusal, incoming.answering)
+        return Answered(
+            reply=done, route=route, principal=principal.principal_id, error_type=error_type
+        )
+
+    def _principal(self, peer: Peer) -> Principal:
+        bound = self._parts.authenticator.authenticate(None, peer)
+        if bound is not None:
+            return bound
+        return Principal(principal_id=PrincipalId(f"uid:{peer.uid}"), tenant=Tenant(DEFAULT_TENANT))
+
+    async def _serve(
+        self, incoming: Incoming, name: str, principal: Principal, *, known: bool
+    ) -> HttpReply:
+        if not known:
+            raise NotFound
+        if incoming.head.method != "POST":
+            raise UnknownWrite
+        request = await incoming.complete()
+        try:
+            asked = msgspec.json.decode(request.body, type=wire.ASKS[name])
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            # The texts inside are the agent's: what the decoder says could quote them.
+            raise MalformedRequest("body: not what this route takes") from None
+        answer = await self._answered(asked, principal, incoming)
+        return HttpReply(status=200, body=wire.ENCODER.encode(answer))
+
+    async def _answered(  # noqa: PLR0911 - one line for each question
+        self, asked: object, principal: Principal, incoming: Incoming
+    ) -> object:
+        match asked:
+            case GuardedCall():
+                return await self._judge(asked, principal, incoming)
+            case wire.ServerName():
+                given = await self._guard.unsettled(principal, asked.server)
+                self._note(incoming, tuple(one.candidate_id for one in given if not one.sent))
+                return given
+            case wire.Performance():
+                return await self._perform(asked, principal, incoming)
+            case wire.Strings():
+                return await self._guard.sift(principal, asked.server, asked.strings)
+            case wire.ToolList():
+                return await self._guard.pin(principal, asked.server, asked.tools)
+            case wire.OneCandidate():
+                return await self._guard.decided(principal, CandidateId(asked.candidate_id))
+            case _:
+                await self._noted(asked, principal)
+                return wire.Done()
+
+    async def _noted(self, asked: object, principal: Principal) -> None:
+        """What has no answer but that it is done."""
+        match asked:
+            case wire.Settlement():
+                await self._guard.settle(principal, asked.server, asked.pairs())
+                for waiting in self._sending.values():
+                    waiting.difference_update(name for name, _ in asked.pairs())
+            case Segment():
+                await self._guard.saw(principal, asked)
+            case _:
+                raise NotFound
+
+    async def _judge(
+        self, call: GuardedCall, principal: Principal, incoming: Incoming
+    ) -> tuple[Judged, ...]:
+        gone = asyncio.Event()
+        incoming.gone.tell(gone.set)
+        try:
+            judged = await self._guard.judge(principal, call)
+        finally:
+            incoming.gone.forget(gone.set)
+        admitted = tuple(
+            one.candidate_id
+            for one in judged
+            if one.decision == Decision.ADMIT.value and one.candidate_id is not None
+        )
+        if gone.is_set():
+            # Nobody hears this verdict, so nobody sends what it admits.
+            failed = tuple((candidate_id, Forwarded.FAILED) for candidate_id in admitted)
+            await self._guard.settle(principal, call.server, failed)
+        else:
+            self._note(incoming, admitted)
+        return judged
+
+    def _note(self, incoming: Incoming, admitted: tuple[CandidateId, ...]) -> None:
+        waiting = self._sending.get(incoming.head.headers.get(wire.RELAY_HEADER.lower(), ""))
+        if waiting is not None:
+            waiting.update(admitted)
+
+    async def _perform(
+        self, asked: wire.Performance, principal: Principal, incoming: Incoming
+    ) -> object:
+        operation = asked.operation
+        if isinstance(operation, Write):
+            if any(one.guarded_key is not None or one.culprits for one in operation.proposals):
+                raise MalformedRequest("proposals: what is sent on goes through judge")
+        elif isinstance(operation, DeleteWhere | ListMemories | Search):
+            try:
+                validate(operation.where)
+            except ValueError:
+                raise MalformedRequest("where: not a filter that is taken") from None
+        return await self._parts.session.perform(
+            principal, operation, dialect=DIALECT, trace=self._trace(asked, incoming)
+        )
+
+    def _trace(self, asked: wire.Performance, incoming: Incoming) -> TraceContext:
+        if asked.traceparent is None:
+            return incoming.trace
+        random_hex = self._parts.surroundings.random_hex
+        return propagation.accept(
+            [asked.traceparent], [], lambda count: bytes.fromhex(random_hex(count))
+        )
+
+    # ---- which relays are there ----------------------------------------------------------------
+
+    async def _presence(self, incoming: Incoming, route: str, principal: Principal) -> Answered:
+        """An answer that never ends: when its connection does, the relay is gone."""
+        relay = incoming.head.headers.get(wire.RELAY_HEADER.lower(), "")
+        if _RELAY.fullmatch(relay) is None:
+            done = await attempt(_malformed("header: a relay names itself"), self._parts.halt)
+            refused = problem(done.refusal, incoming.answering)
+            return Answered(reply=refused, route=route, error_type=done.error_type)
+        self._present[relay] += 1
+        self._guard.resume(tuple(self._sending.setdefault(relay, set())))
+        return Answered(
+            reply=HttpReply(status=200),
+            route=route,
+            principal=principal.principal_id,
+            pieces=_Presence(lambda: self._left(relay)),
+        )
+
+    def _left(self, relay: str) -> None:
+        self._present[relay] -= 1
+        if self._present[relay] > 0:
+            return  # it was back before its old connection was seen to end
+        del self._present[relay]
+        waiting = self._sending.get(relay, set())
+        self._guard.abandon(tuple(waiting))
+        # Kept for its return; whoever does not return is forgotten with the oldest.
+        if not waiting or len(self._sending) > RELAYS_MAX:
+            gone = relay if not waiting else next(iter(self._sending))
+            self._sending.pop(gone, None)
+
+
+async def _malformed(detail: str) -> Failure:
+    raise MalformedRequest(detail)
+
+
+class _Presence:
+    """One piece, and then nothing until the connection ends."""
+
+    def __init__(self, left: Callable[[], None]) -> None:
+        self._left = left
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"\n"
+        await asyncio.Event().wait()
+
+    async def aclose(self) -> None:
+        self._left()

@@ -1,0 +1,112 @@
+"""Opens the sockets of one sidecar: which front listens where, and who may connect."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.fronts.health import Health, HealthFront, HealthHosts
+from proxy.guard_wire import SOCKET
+from proxy.intake import HostRules
+from proxy.observing import HEADER
+from proxy.server import Listener, tls_context
+
+if TYPE_CHECKING:
+    import asyncio
+    from contextlib import AsyncExitStack
+
+    from proxy.exchange import Front
+    from proxy.settings import Address, Limits, Settings
+    from proxy.surroundings import Surroundings
+
+ADMIN_SOCKET: Final = "admin.sock"
+GUARD_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What a relay of this user may say at once: a string that cannot be divided may be long."""
+
+
+class Fronts(msgspec.Struct, frozen=True, kw_only=True):
+    """What answers, by listener."""
+
+    data: Front
+    admin: Front
+    guard: Front
+
+
+class Listening:
+    """Opens the sockets, data late and health last: it tells that everything else stands."""
+
+    def __init__(
+        self, settings: Settings, surroundings: Surroundings, halted: asyncio.Event
+    ) -> None:
+        self._settings = settings
+        self._surroundings = surroundings
+        self._halted = halted
+
+    async def open(
+        self, stack: AsyncExitStack, fronts: Fronts, *, listen: bool, guards: bool
+    ) -> tuple[Address | None, Address | None]:
+        """Open what is configured; the addresses of the data and the admin listener.
+
+        `listen` opens ports, `guards` the gate's own socket for relays.
+
+        Raises:
+            OSError: An address cannot be bound.
+        """
+        settings = self._settings
+        admin = await self._listener(stack, fronts.admin, settings.admin)
+        own = frozenset({os.geteuid(), 0})
+        await admin.open_unix(settings.state / ADMIN_SOCKET, own, private=True)
+        if guards:
+            await self._open_guard(stack, fronts.guard, own)
+        if not listen:
+            return None, None
+        tls = None if settings.tls is None else tls_context(settings.tls)
+        admin_address = await admin.open_tcp(settings.admin, tls)
+        data = await self._listener(stack, fronts.data, settings.listen)
+        if settings.unix_socket is not None:
+            uids = frozenset(settings.unix_uids)
+            await data.open_unix(settings.unix_socket, uids, private=False)
+        return await data.open_tcp(settings.listen, tls), admin_address
+
+    async def _open_guard(self, stack: AsyncExitStack, front: Front, own: frozenset[int]) -> None:
+        settings = self._settings
+        limits = msgspec.structs.replace(settings.limits, body_bytes_max=GUARD_BODY_BYTES_MAX)
+        listener = await self._listener(stack, front, settings.admin, limits=limits)
+        bound = frozenset(one.uid for one in settings.bindings if one.uid is not None)
+        await listener.open_unix(settings.state / SOCKET, own | bound, private=True)
+
+    async def open_health(self, stack: AsyncExitStack, health: Health) -> Address | None:
+        """Open the listener for orchestrators, where one is configured.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        address = self._settings.health
+        if address is None:
+            return None
+        front = HealthFront(health, self._halted.set)
+        listener = await self._listener(stack, front, address, HealthHosts)
+        # Never TLS: a kubelet has no client certificate, and there is nothing to keep secret.
+        return await listener.open_tcp(address)
+
+    async def _listener(
+        self,
+        stack: AsyncExitStack,
+        front: Front,
+        address: Address,
+        rules: type[HostRules] = HostRules,
+        limits: Limits | None = None,
+    ) -> Listener:
+        settings = self._settings
+        listener = Listener(
+            front,
+            limits=limits or settings.limits,
+            rules=rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
+            surroundings=self._surroundings,
+            halt=self._halted.set,
+            headers=(HEADER,) if settings.observe else (),
+        )
+        stack.push_async_callback(listener.close)
+        return listener

@@ -1,0 +1,170 @@
+"""The objects between the store and the fronts, each built once; `proxy.app` puts them together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proxy.auth import Authenticator
+from proxy.budgets import Budgets, Topics
+from proxy.evidence import Shadow, Shown
+from proxy.explain import Explainer
+from proxy.fronts.guard_socket import GuardFront, GuardSocketParts
+from proxy.guarding import Guarding, GuardParts, NoPage
+from proxy.operate import OperateParts
+from proxy.retention import Retaining
+from proxy.session import Session
+from proxy.sifting import Sieve
+from proxy.tokens import TokenSigner, TokenVerifier
+from proxy.vectors import takes_client_vectors
+from proxy.writing import Gatherers, Writing
+from storage.audit_reading import EmbeddedAudit
+from storage.objections import Objections
+from telemetry.events import StoreGauges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
+
+    from policy.facts import AnchorProbe
+    from policy.gate import Gate
+    from policy.model import Tenant
+    from proxy.rules import Rules
+    from proxy.settings import Settings
+    from proxy.surroundings import Surroundings
+    from storage.embedded import EmbeddedStore
+    from storage.interfaces import Embedder
+    from telemetry.facade import Telemetry
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What everything else is built on."""
+
+    settings: Settings
+    gate: Gate  # an enforcing one, in observe mode as well
+    store: EmbeddedStore
+    embedder: Embedder
+
+
+class Parts:
+    """The objects between the store and the fronts."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        surroundings: Surroundings,
+        executor: ThreadPoolExecutor,
+        rules: Rules,
+    ) -> None:
+        settings, store, embedder = ground.settings, ground.store, ground.embedder
+        self.authenticator = Authenticator(
+            store.reader.keys, settings.bindings, surroundings.now_ms
+        )
+        signer = TokenSigner(store.secrets.token_key)
+        shadow = Shadow(store.reader, embedder)
+        gatherers = Gatherers(
+            embedder=embedder,
+            shadow=shadow,
+            budgets=Budgets(
+                Topics(embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
+            ),
+            tokens=TokenVerifier(signer.public_key),
+            ruleset=lambda: store.ruleset,
+        )
+        writing = Writing(store.writer, store.reader, gatherers, surroundings)
+        self.guard = Guarding(
+            GuardParts(
+                writing=writing,
+                reader=store.reader,
+                forwards=store.forwards,
+                followed=store.followed,
+                pins=store.pins,
+                sieve=Sieve(store.followed.since),
+                surroundings=surroundings,
+                confirms=NoPage(),
+            )
+        )
+        self.session = Session(
+            reader=store.reader,
+            writing=writing,
+            embedder=embedder,
+            surroundings=surroundings,
+            executor=executor,
+        )
+        self.retaining = Retaining(
+            retained=store.retained,
+            session=self.session,
+            ruleset=lambda: store.ruleset,
+            surroundings=surroundings,
+        )
+        self.operate = OperateParts(
+            writer=store.writer,
+            reader=store.reader,
+            audit=EmbeddedAudit(store.lmdb, store.log_verifier),
+            objections=Objections(store.lmdb),
+            quarantined=store.quarantined,
+            session=self.session,
+            signer=signer,
+            authenticator=self.authenticator,
+            # What an enforcing gate would say, in observe mode as well.
+            explainer=Explainer(gate=ground.gate, probe=_TextProbe(shadow, embedder)),
+            rules=rules,
+            retaining=self.retaining,
+            surroundings=surroundings,
+        )
+
+    def guard_front(self, halt: Callable[[], None]) -> GuardFront:
+        """What the gate's own socket serves."""
+        return GuardFront(
+            GuardSocketParts(
+                guard=self.guard,
+                session=self.session,
+                authenticator=self.authenticator,
+                surroundings=self.operate.surroundings,
+                halt=halt,
+            )
+        )
+
+
+class _TextProbe:
+    """Asks the shadow about a text that nobody embedded yet."""
+
+    def __init__(self, shadow: Shadow, embedder: Embedder) -> None:
+        self._shadow = shadow
+        self._embedder = embedder
+
+    def __call__(self, tenant: Tenant, text: str, margin: float) -> tuple[AnchorProbe, ...] | None:
+        if takes_client_vectors(self._embedder):
+            return None
+        return self._shadow.probe(tenant, Shown(text=text), margin)
+
+
+class Scrape:
+    """Renders the metrics, with the store's gauges as they are at that moment."""
+
+    def __init__(self, store: EmbeddedStore, telemetry: Telemetry) -> None:
+        self._store = store
+        self._metrics = telemetry.metrics
+
+    def __call__(self) -> bytes:
+        """The metrics as text."""
+        status = self._store.reader.status()
+        self._metrics.set_store(
+            StoreGauges(
+                version=status.version,
+                epoch=status.epoch,
+                live_count=status.live_count,
+                held_count=status.held_count,
+                leaf_count=status.leaf_count,
+                bytes_used=status.bytes_used,
+                bytes_quota=status.bytes_quota,
+                writable=status.writable,
+                observing=status.observing,
+            )
+        )
+        levels: dict[str, int] = {}
+        for _, state in self._store.reader.all_trust():
+            levels[state.level.value] = levels.get(state.level.value, 0) + 1
+        self._metrics.set_trust(levels)
+        return self._metrics.render()

@@ -1,0 +1,188 @@
+"""The gate's own socket: the guard's seam for relays in other processes, over a real sidecar."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from policy import query
+from policy.model import CandidateId, ChangeKind, MemoryClass
+from policy.verdict import Reason
+from proxy.dialects.operation import (
+    GetMemory,
+    Got,
+    Listed,
+    ListMemories,
+    MalformedRequest,
+    Proposal,
+    Write,
+    Written,
+)
+from proxy.guard import Forwarded, PinnedTool, Segment
+from proxy.guard_client import GuardClient
+from proxy.guard_wire import REQUEST_BYTES_MAX, SOCKET
+from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
+from tests.integration.running import Running, running
+from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, STEERING, call, item
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from proxy.guard import Guard
+
+
+class Gate:
+    """A sidecar, and a relay's client of it."""
+
+    def __init__(self, live: Running, client: GuardClient) -> None:
+        self.live = live
+        self.client = client
+
+
+@asynccontextmanager
+async def gated(base: Path) -> AsyncIterator[Gate]:
+    async with running(base) as live, GuardClient(live.state / SOCKET) as client:
+        yield Gate(live, client)
+
+
+@pytest.fixture
+async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
+    async with gated(tmp_path) as one:
+        yield one
+
+
+async def test_a_call_is_judged_settled_and_read_over_the_socket(gate: Gate) -> None:
+    guard: Guard = gate.client
+    (judged,) = await guard.judge(AGENT, call(item(GOOD)))
+    assert (judged.decision, judged.memory_class) == ("admit", MemoryClass.L3)
+    assert judged.candidate_id is not None
+    assert await guard.sift(AGENT, SERVER, (GOOD, "else")) == (True, False)
+    assert await guard.unsettled(AGENT, SERVER) == ()
+    await guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    assert await guard.sift(AGENT, SERVER, (GOOD, "else")) == (False, False)
+    assert gate.live.sidecar.store.reader.status().live_count == 1
+    (held,) = await guard.judge(AGENT, call(item(STEERING)))
+    assert (held.decision, held.reason) == ("hold", Reason.CLASS_FLOOR)
+    assert held.candidate_id is not None
+    assert (await guard.decided(AGENT, held.candidate_id)).decision == "hold"
+    await guard.saw(AGENT, Segment(server="web", tool="search", call_id="c", texts=(GOOD,)))
+    pins = await guard.pin(AGENT, SERVER, (PinnedTool(name="read", digest="0" * 64),))
+    assert pins.approved
+
+
+async def test_the_principal_is_the_peer_whatever_it_says(gate: Gate) -> None:
+    (judged,) = await gate.client.judge(AGENT, call(item(STEERING)))
+    (held,) = gate.live.sidecar.store.reader.held()
+    assert held.candidate_id == judged.candidate_id
+    assert held.principal_id == f"uid:{os.geteuid()}"
+
+
+async def test_refusals_come_back_as_what_they_are(gate: Gate) -> None:
+    with pytest.raises(MalformedRequest) as refused:
+        await gate.client.judge(AGENT, call(item(GOOD, arguments='{"b": "the secret"}')))
+    assert "secret" not in refused.value.detail
+    with pytest.raises(UnknownCandidate):
+        await gate.client.decided(AGENT, CandidateId("0" * 32))
+
+
+async def test_what_is_long_is_divided_and_comes_back_in_order(gate: Gate) -> None:
+    strings = tuple(f"{number} " + "x" * 40_000 for number in range(100))
+    assert sum(map(len, strings)) > 3 * REQUEST_BYTES_MAX
+    (judged,) = await gate.client.judge(AGENT, call(item(GOOD)))
+    assert judged.decision == "admit"
+    sifted = await gate.client.sift(AGENT, SERVER, (*strings, GOOD, "y" * (3 * REQUEST_BYTES_MAX)))
+    assert sifted == (*(False for _ in strings), True, False)
+    items = tuple(item("z" * 40_000 + str(number)) for number in range(60))
+    many = await gate.client.judge(AGENT, call(*items))
+    assert len(many) == 60
+    assert {one.decision for one in many} <= {"admit", "reject"}
+
+
+async def test_a_relay_that_dies_leaves_its_items_and_one_that_stays_does_not(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.guarding.GONE_S", 0.0)
+    async with GuardClient(gate.live.state / SOCKET) as other:
+        (judged,) = await other.judge(AGENT, call(item(GOOD)))
+        assert await gate.client.unsettled(AGENT, SERVER) == ()
+    found = await gate.client.unsettled(AGENT, SERVER)
+    while not found:
+        found = await gate.client.unsettled(AGENT, SERVER)
+    assert [(one.candidate_id, one.sent) for one in found] == [(judged.candidate_id, True)]
+
+
+async def test_a_gate_that_is_gone_is_said_to_be_and_one_that_came_back_answers(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as live:
+        client = GuardClient(live.state / SOCKET)
+        async with client:
+            assert await client.sift(AGENT, SERVER, ("a",)) == (False,)
+    async with GuardClient(tmp_path / "state" / SOCKET) as client:
+        with pytest.raises(StoreUnavailable):
+            await client.judge(AGENT, call(item(GOOD)))
+        async with running(tmp_path):
+            (judged,) = await client.judge(AGENT, call(item(GOOD)))
+            assert judged.decision == "admit"
+
+
+async def test_an_answer_that_does_not_come_is_an_unknown_outcome(tmp_path: Path) -> None:
+    path = tmp_path / "gate.sock"
+
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_unix_server(swallow, path)
+    async with server, GuardClient(path, answer_s=2.0) as client:
+        with pytest.raises(OutcomeUnknown):
+            await client.judge(AGENT, call(item(GOOD)))
+
+
+async def test_an_operation_on_our_own_store_runs_as_the_peer(gate: Gate) -> None:
+    proposal = Proposal(change=ChangeKind.CREATE, text=GOOD, target="mcp/store")
+    written = await gate.client.perform(Write(proposals=(proposal,)))
+    assert isinstance(written, Written)
+    (one,) = written.items
+    assert one.memory is not None
+    got = await gate.client.perform(GetMemory(memory_id=one.memory.memory_id))
+    assert isinstance(got, Got)
+    assert got.memory == one.memory
+    where = query.Test(field=query.Field.TARGET, compare=query.Compare.EQ, values=("mcp/store",))
+    listed = await gate.client.perform(ListMemories(where=where))
+    assert isinstance(listed, Listed)
+    assert [memory.text for memory in listed.memories] == [GOOD]
+    smuggled = Proposal(change=ChangeKind.CREATE, text=GOOD, guarded_key="Ada")
+    with pytest.raises(MalformedRequest):
+        await gate.client.perform(Write(proposals=(smuggled,)))
+    unbounded = query.Test(field=query.Field.TEXT, compare=query.Compare.EQ, values=("x",) * 2_000)
+    with pytest.raises(MalformedRequest):
+        await gate.client.perform(ListMemories(where=unbounded))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/guard/1/judge", b"{}", 422),
+        ("/guard/1/judge", b'{"server":"a","tool":"b","items":[]}', 422),
+        ("/guard/1/decided", b'{"candidate_id":"../../etc"}', 422),
+        ("/guard/1/nothing", b"{}", 404),
+        ("/guard/2/judge", b"{}", 404),
+        ("/v1/memories", b"{}", 404),
+    ],
+)
+async def test_what_the_seam_does_not_know_is_refused(
+    gate: Gate, path: str, body: bytes, status: int
+) -> None:
+    connector = aiohttp.UnixConnector(path=str(gate.live.state / SOCKET))
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.post(f"http://localhost{path}", data=body) as response,
+    ):
+        assert response.status == status
