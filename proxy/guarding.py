@@ -227,7 +227,9 @@ class Guarding:
             if one.candidate_id not in self._in_flight
         ]
         waiting = tuple(one.candidate_id for one in found if not one.sent)
-        claimed = await self._parts.forwards.claim(behind, waiting) if waiting else frozenset()
+        claimed: frozenset[str] = frozenset()
+        if waiting:
+            claimed = await self._parts.forwards.claim(behind, waiting)
         given: list[Unsettled] = []
         for one in found:
             call = call_of(one.candidate)

@@ -31,7 +31,7 @@ from tests.integration.running import Running, running
 from tests.unit.proxy.guarded import AGENT, GOOD, SERVER, STEERING, call, item
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
     from proxy.guard import Guard
@@ -46,7 +46,7 @@ class Gate:
 
 
 @asynccontextmanager
-async def gated(base: Path) -> AsyncIterator[Gate]:
+async def gated(base: Path) -> AsyncGenerator[Gate]:
     async with running(base) as live, GuardClient(live.state / SOCKET) as client:
         yield Gate(live, client)
 

@@ -1,5 +1,7 @@
 """What of another server's answers is withheld, by prints of texts that are kept nowhere."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import pickle
@@ -115,8 +117,11 @@ def test_what_a_person_refused_stays_withheld_when_all_is_read_anew() -> None:
     log = Log(moved("a", Stands.HELD, POISON), moved("a", Stands.DENIED))
     sieve = Sieve(log)
     assert sieve.sift(SCOPE, (POISON,)) == (True,)
-    fresh = News(leaf_count=9, moved=(), whole=True)
-    sieve._news = lambda since: fresh
+
+    def anew(since: int) -> News:
+        return News(leaf_count=since + 9, moved=(), whole=True)
+
+    sieve._news = anew
     assert sieve.sift(SCOPE, (POISON, "something")) == (True, False)
 
 

@@ -1,5 +1,7 @@
 """Intents and results in the store: durable in order, counted once, checked against the log."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
