@@ -178,9 +178,9 @@ class Guarding:
         Raises:
             StorageError: It is not recorded; the items stay unsettled.
         """
-        await self._parts.forwards.settle(_behind(principal, server), settled)
-        for candidate_id, _ in settled:
-            self._in_flight.pop(candidate_id, None)
+        # Only what was this server's: nobody else says that an item is not on its way any more.
+        for candidate_id in await self._parts.forwards.settle(_behind(principal, server), settled):
+            self._in_flight.pop(CandidateId(candidate_id), None)
 
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]

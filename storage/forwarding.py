@@ -72,17 +72,17 @@ class Settling:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> int:
-        """Record results, one leaf each; how many were news. The same answer twice is once.
+    def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
+        """Record results, one leaf each; whose were news. The same answer twice is once.
 
         Raises:
             StorageError: As for `Engine.transact`.
         """
         if not self._any_pending(behind, [candidate_id for candidate_id, _ in settled]):
-            return 0
+            return frozenset()
 
-        def work(change: Change) -> int:
-            return sum(self._settle(change, behind, *one) for one in settled)
+        def work(change: Change) -> frozenset[str]:
+            return frozenset(one[0] for one in settled if self._settle(change, behind, *one))
 
         return self._engine.transact(work)
 
@@ -183,8 +183,8 @@ class Forwards:
         self._writer = writer
         self._settling = Settling(engine)
 
-    async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> int:
-        """Record what became of sent items; how many of them were news.
+    async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
+        """Record what became of sent items; for which of them it was news.
 
         Raises:
             StorageError: As `MemoryWriter.submit`.

@@ -273,6 +273,7 @@ def complain_1(
     if letter == "n":
         if view.named is not None and row.get(view.named, "n") == "n":
             alone = table.get(view.own_source, {}).get(view.named, "n") == "n"
+            alone = alone and view.basis != "containment"
             return [Complaint(1, "reject", Reason.SOURCE_CLASS_FORBIDDEN, structural=alone)]
         reason = Reason.CLASS_FLOOR if view.floored else Reason.SOURCE_CLASS_FORBIDDEN
         if not soft:

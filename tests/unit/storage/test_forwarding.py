@@ -50,7 +50,7 @@ def intend(store: EmbeddedStore, text: str, key: str = "Ada") -> Outcome:
 
 
 def settle(store: EmbeddedStore, candidate_id: CandidateId, result: Forwarded) -> int:
-    return asyncio.run(store.forwards.settle(BEHIND, ((candidate_id, result),)))
+    return len(asyncio.run(store.forwards.settle(BEHIND, ((candidate_id, result),))))
 
 
 def results(store: EmbeddedStore) -> list[ResultLeaf]:
