@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
+from proxy.mcp_settings import McpServer, mcp_servers
 from proxy.secret_files import secret_from
 from proxy.setting_table import (
     ENVIRONMENT_PREFIX,
@@ -97,6 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: TelemetrySettings
     limits: Limits
     bindings: tuple[Binding, ...]
+    mcp: tuple[McpServer, ...] = ()
 
     def ruleset_text(self) -> str:
         """The TOML text of the ruleset; read again at each call, for a reload.
@@ -149,14 +151,16 @@ def load_settings(
     for name in sorted(env):
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
             raise SettingsError(f"{name}: no such setting; see `mnemogate run --help`")
-    table, principals = _read_file(_config_file(env, config))
+    table, principals, mcp = _read_file(_config_file(env, config))
     values: dict[str, object] = {}
     for setting in SETTINGS:
         values[setting.name] = _value(setting, dict(flags or {}), env, table)
     unknown = sorted(set(flags or {}) - {setting.name for setting in SETTINGS})
     if unknown:
         raise SettingsError(f"{unknown[0]}: no such setting")
-    settings = _assemble(values, env, _bindings(principals))
+    settings = msgspec.structs.replace(
+        _assemble(values, env, _bindings(principals)), mcp=_mcp(mcp, env)
+    )
     if settings.agent_key is not None and settings.agent_key == settings.operator_key:
         # Whoever reads the agent's environment would be an operator.
         raise SettingsError("agent_key and operator_key: must be two different keys")
@@ -210,9 +214,10 @@ def _home(env: Mapping[str, str]) -> Path:
         return Path("/nonexistent")
 
 
-def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object]]:
+def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object], list[object]]:
+    """Settings, `[[principals]]` and `[[mcp]]` of the file."""
     if file is None:
-        return {}, []
+        return {}, [], []
     try:
         with file.open("rb") as handle:
             data = handle.read(_CONFIG_BYTES_MAX + 1)
@@ -224,9 +229,12 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object]]:
     except (ValueError, RecursionError):
         # Besides syntax and encoding, the reader's own limits: thousands of digits or brackets.
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
-    principals = table.pop("principals", [])
-    if not isinstance(principals, list):
-        raise SettingsError(f"{file}: principals: write them as [[principals]] tables")
+    listed: list[list[object]] = []
+    for name in ("principals", "mcp"):
+        tables = table.pop(name, [])
+        if not isinstance(tables, list):
+            raise SettingsError(f"{file}: {name}: write them as [[{name}]] tables")
+        listed.append(cast("list[object]", tables))
     by_name = {setting.name: setting for setting in SETTINGS}
     for name in table:
         if name not in by_name:
@@ -235,7 +243,7 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object]]:
             raise SettingsError(
                 f"{file}: {name}: a secret does not belong in a file; set {by_name[name].env}"
             )
-    return cast("dict[str, Raw]", table), cast("list[object]", principals)
+    return cast("dict[str, Raw]", table), listed[0], listed[1]
 
 
 def _value(
@@ -255,6 +263,13 @@ def _value(
         return setting.parse(raw)
     except BadValue as error:
         raise SettingsError(f"{where}: must be {error}") from None
+
+
+def _mcp(tables: list[object], env: Mapping[str, str]) -> tuple[McpServer, ...]:
+    try:
+        return mcp_servers(tables, env)
+    except BadValue as error:
+        raise SettingsError(str(error)) from None
 
 
 def _bindings(tables: list[object]) -> tuple[Binding, ...]:

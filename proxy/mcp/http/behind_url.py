@@ -167,22 +167,19 @@ class UrlLine(Line):
             exchange.finish()
 
     async def _answered(self, reply: Reply, message: Message, exchange: Exchange | None) -> None:
-        if exchange is not None:
-            exchange.status = reply.status
-            exchange.passed = {
-                name: value for name, value in reply.headers.items() if name not in _OURS
-            }
         if reply.status >= 500:  # noqa: PLR2004 - nobody knows what it did
-            if exchange is not None:
-                exchange.status = 200
             raise UpstreamError("the server behind failed")
-        if reply.status >= 400 and message.request_id is not None:  # noqa: PLR2004
-            await self._refused(message.request_id, exchange, await self._error_of(reply))
-            self._end_if_gone(reply)
-            return
         named = reply.headers.get(SESSION)
         if named is not None and message.method == "initialize" and self.session_id is None:
             self._name(named)
+        if exchange is not None:
+            exchange.passed = self._passed(reply)
+        if reply.status >= 400 and message.request_id is not None:  # noqa: PLR2004
+            if exchange is not None:
+                exchange.status = reply.status
+            await self._refused(message.request_id, exchange, await self._error_of(reply))
+            self._end_if_gone(reply)
+            return
         if reply.content_type == EVENT_STREAM:
             if exchange is not None:
                 exchange.stream()
@@ -192,6 +189,13 @@ class UrlLine(Line):
             await self.relay.from_server(body, _via(exchange))
         else:
             raise UpstreamError("the server behind gave no answer to a request")
+
+    def _passed(self, reply: Reply) -> dict[str, str]:
+        """What the client is told of the head; a session only where it is this one."""
+        passed = {name: value for name, value in reply.headers.items() if name not in _OURS}
+        if passed.get(SESSION) != self.session_id:
+            passed.pop(SESSION, None)
+        return passed
 
     def _end_if_gone(self, reply: Reply) -> None:
         """The server behind knows the session no more: neither do we, once that was said."""
@@ -233,9 +237,7 @@ class UrlLine(Line):
             async with Stop() as stop:
                 exchange.when_over(stop)
                 async with self._upstream.send("GET", self._sent(exchange)) as reply:
-                    exchange.passed = {
-                        name: value for name, value in reply.headers.items() if name not in _OURS
-                    }
+                    exchange.passed = self._passed(reply)
                     if reply.status == 200 and reply.content_type == EVENT_STREAM:  # noqa: PLR2004
                         exchange.stream()
                         await self._events(reply, exchange)

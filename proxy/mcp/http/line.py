@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from proxy.mcp.relay import Deliver
 
-_LOG: Final = logging.getLogger("mnemogate.mcp")
+PASS_ON_SECONDS: Final = 10.0
 
 
 class OpenRelay(Protocol):
@@ -104,10 +104,17 @@ class Line:
             self._keep(message.request_id, exchange)
         taken_back = self._asked.get(message.cancels) if message.cancels is not None else None
         await self.relay.from_client(raw, exchange)
+        if message.kind is not Kind.REQUEST:
+            await self._passed_on()
         if taken_back is not None:
             # Nobody answers what was taken back.
-            await self.relay.flushed(Side.CLIENT)
             taken_back.finish()
+
+    async def _passed_on(self) -> None:
+        """Wait until what needs no answer has gone on: "accepted" then says so."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PASS_ON_SECONDS):
+                await self.relay.flushed(Side.CLIENT)
 
     async def take_back(self, request_id: RequestId, exchange: Exchange) -> None:
         """The client of a stateless exchange closed it: that is how a call is cancelled there."""
@@ -117,7 +124,7 @@ class Line:
             "params": {"requestId": request_id, "reason": "the client closed the stream"},
         }
         await self.relay.from_client(encode(body), exchange)
-        await self.relay.flushed(Side.CLIENT)
+        await self._passed_on()
 
     def listen(self, exchange: Exchange) -> None:
         """Send what belongs to no call to this exchange."""

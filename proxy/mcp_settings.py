@@ -1,0 +1,188 @@
+"""The `[[mcp]]` tables: servers that are served at `/mcp/<name>`, and what stands behind each."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from proxy.dialects.mcp.maps import MapError
+from proxy.secret_files import pairs_from
+from proxy.setting_values import BadValue
+from proxy.tool_maps import load_map
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.dialects.mcp.maps import ToolMap
+
+NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+# All that a command inherits: no key and no setting of ours is in its environment.
+INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
+_OUR_HEADERS: Final = frozenset(
+    {"accept-encoding", "connection", "content-length", "content-type", "host"}
+    | {"keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+
+Text = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=r"^[^\0]*$")]
+
+
+class McpTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One table, as it is written."""
+
+    name: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    url: Text | None = None
+    command: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    env: Annotated[dict[str, str], Meta(max_length=256)] = {}
+    env_file: Text | None = None
+    cwd: Text = "/"
+    map: Text | None = None
+    headers_file: Text | None = None
+    principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    sessions_max: Annotated[int, Meta(ge=1, le=4_096)] = 64
+    idle_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 1_800.0
+    answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 120.0
+
+
+MEANINGS: Final[dict[str, str]] = {
+    "name": "The server is served at `/mcp/<name>`.",
+    "url": "Where it is reached over Streamable HTTP: this one place, whatever a client says.",
+    "command": "Instead of `url`: what the sidecar runs, as its own user, and serves over HTTP.",
+    "env": "Environment of the command; besides it has only "
+    + ", ".join(f"`{name}`" for name in INHERITED)
+    + " of the sidecar's.",
+    "env_file": "File with more of it, `NAME=VALUE` lines, closed to others: for secrets.",
+    "cwd": "Working directory of the command, absolute.",
+    "map": "A shipped tool map by name, a file, or `context` for a server that keeps no memory; "
+    "unset: by the name that the server gives itself.",
+    "headers_file": "File with `Name: value` lines, closed to others: headers that `url` gets "
+    "with each request, such as the credential that only the sidecar has.",
+    "principals": "Ids of the principals that may use it; unset: all.",
+    "sessions_max": "Sessions open at once, and so processes of a command.",
+    "idle_seconds": "Seconds after which an unused session ends.",
+    "answer_seconds": "Seconds the server has for the beginning of an answer.",
+}
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """One server, checked. Exactly one of `url` and `command` is set."""
+
+    name: str
+    url: str | None
+    command: tuple[str, ...] | None
+    environment: dict[str, str]
+    directory: str
+    headers: tuple[tuple[str, str], ...]
+    tool_map: ToolMap | None
+    principals: frozenset[str] | None
+    sessions_max: int
+    idle_seconds: float
+    answer_seconds: float
+
+
+def mcp_servers(tables: list[object], environment: Mapping[str, str]) -> tuple[McpServer, ...]:
+    """The servers of these tables. `environment` is the sidecar's own.
+
+    Raises:
+        BadValue: Which table, and what is wrong with it; no secret of it.
+    """
+    servers: list[McpServer] = []
+    for position, table in enumerate(tables, 1):
+        try:
+            given = msgspec.convert(table, McpTable, strict=True)
+            servers.append(_server(given, environment))
+        except msgspec.ValidationError as error:
+            raise BadValue(f"mcp, table {position}: {error}") from None
+        except (BadValue, MapError) as error:
+            raise BadValue(f"mcp, table {position}: {error}") from None
+    names = [server.name for server in servers]
+    if len(set(names)) != len(names):
+        raise BadValue("mcp: two tables have the same name")
+    return tuple(servers)
+
+
+def _server(given: McpTable, environment: Mapping[str, str]) -> McpServer:
+    if (given.url is None) == (given.command is None):
+        raise BadValue("set exactly one of url, command")
+    if given.command is None and (given.env or given.env_file):
+        raise BadValue("env and env_file belong to a command")
+    if given.url is None and given.headers_file is not None:
+        raise BadValue("headers_file belongs to a url")
+    headers = _headers(given)
+    if given.url is not None:
+        _check_url(given.url, has_credential=bool(headers))
+    if not Path(given.cwd).is_absolute():
+        raise BadValue("cwd: must be an absolute path")
+    return McpServer(
+        name=given.name,
+        url=given.url,
+        command=given.command,
+        environment=_environment(given, environment),
+        directory=given.cwd,
+        headers=headers,
+        tool_map=None if given.map is None else load_map(given.map),
+        principals=None if given.principals is None else frozenset(given.principals),
+        sessions_max=given.sessions_max,
+        idle_seconds=given.idle_seconds,
+        answer_seconds=given.answer_seconds,
+    )
+
+
+def _check_url(url: str, *, has_credential: bool) -> None:
+    allowed = "url: must be http:// or https:// with a host, without user, query or fragment"
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise BadValue(allowed) from None
+    plain = parts.scheme in ("http", "https") and host and not parts.username
+    if not plain or parts.query or parts.fragment or not url.isascii() or not url.isprintable():
+        raise BadValue(allowed)
+    if has_credential and parts.scheme == "http" and not _is_loopback(str(host)):
+        raise BadValue("headers_file: a credential goes over https, or to a loopback address")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _headers(given: McpTable) -> tuple[tuple[str, str], ...]:
+    if given.headers_file is None:
+        return ()
+    try:
+        headers = pairs_from(Path(given.headers_file).expanduser(), ":")
+    except BadValue as error:
+        raise BadValue(f"headers_file: must be {error}") from None
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name) or not _PRINTABLE.fullmatch(value):
+            raise BadValue("headers_file: a line is not a header")
+        if name.lower() in _OUR_HEADERS or name.lower().startswith("mcp-"):
+            raise BadValue("headers_file: a header that is made anew for each request")
+    return headers
+
+
+def _environment(given: McpTable, environment: Mapping[str, str]) -> dict[str, str]:
+    found = {name: environment[name] for name in INHERITED if name in environment}
+    more: dict[str, str] = dict(given.env)
+    if given.env_file is not None:
+        try:
+            more |= dict(pairs_from(Path(given.env_file).expanduser(), "="))
+        except BadValue as error:
+            raise BadValue(f"env_file: must be {error}") from None
+    for name, value in more.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            raise BadValue("env: a name or value that no environment can hold")
+    return found | more
