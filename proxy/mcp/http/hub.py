@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -10,7 +11,7 @@ import msgspec
 from proxy.mcp.http.behind_command import CommandLine, Shared, SharedLine
 from proxy.mcp.http.behind_url import UrlLine
 from proxy.mcp.http.beside import Busy
-from proxy.mcp.http.child import Child, Command
+from proxy.mcp.http.child import Child, ChildGone, Command
 from proxy.mcp.http.line import Line, LineParts
 from proxy.responses import attempt
 
@@ -75,6 +76,8 @@ class Hub:
         self._lines: set[Line] = set()
         self._idle: dict[Owner, list[Line]] = {}
         self._shared: dict[Owner, Shared] = {}
+        self._sharing = asyncio.Lock()
+        self._closed = False
 
     async def open(self, principal: Principal) -> Line:
         """A line for a client that says `initialize`.
@@ -153,6 +156,7 @@ class Hub:
 
     def close(self) -> None:
         """End everything."""
+        self._closed = True
         for line in tuple(self._lines):
             line.close()
         for shared in self._shared.values():
@@ -204,7 +208,7 @@ class Hub:
     # Servers of our own
 
     async def _open_command(self, command: Command, principal: Principal) -> Line:
-        child = await Child.start(command, self.name)
+        child = await self._started(command)
         line = CommandLine(self._line_parts(principal), child)
         line.session_id = self._parts.random_hex(16)
         self._sessions[line.session_id] = (_owner(principal), line)
@@ -213,12 +217,21 @@ class Hub:
         return line
 
     async def _share(self, command: Command, owner: Owner) -> Shared:
-        shared = self._shared.get(owner)
-        if shared is None or shared.over:
-            shared = self._shared[owner] = Shared(await Child.start(command, self.name))
-            self._spawn(shared.serve())
-            self._spawn(shared.silence())
-        return shared
+        # One at a time: two first calls would start two, and one of them would be nobody's.
+        async with self._sharing:
+            shared = self._shared.get(owner)
+            if shared is None or shared.over:
+                shared = self._shared[owner] = Shared(await self._started(command))
+                self._spawn(shared.serve())
+                self._spawn(shared.silence())
+            return shared
+
+    async def _started(self, command: Command) -> Child:
+        child = await Child.start(command, self.name)
+        if self._closed:
+            await child.end()
+            raise ChildGone
+        return child
 
 
 def _owner(principal: Principal) -> Owner:
