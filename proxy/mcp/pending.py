@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proxy.dialects.mcp.message import Era
 from proxy.guard import Join
 
 if TYPE_CHECKING:
     from policy.model import CandidateId
     from proxy.dialects.mcp.maps import Tool
-    from proxy.dialects.mcp.message import Era, Message, Object, RequestId
+    from proxy.dialects.mcp.message import Message, Object, RequestId
 
 PENDING_MAX: Final = 4_096
+ANSWERED_MAX: Final = 256
 
 
 class Stage(enum.Enum):
@@ -58,7 +60,30 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
     message: Message
     via: object
+    # It may have gone on before: its client asked for it again.
+    again: bool = False
     pending: Pending | None = None
+
+
+class Answered:
+    """Answered requests of clients that may lose an answer on its way and ask for it again.
+
+    Without what was asked nobody could filter the answer.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[RequestId | None, Pending] = {}
+
+    def remember(self, pending: Pending) -> None:
+        """Keep it for a while, where its transport can resume."""
+        if pending.via is not None and pending.era is Era.HANDSHAKE:
+            self._pending[pending.request_id] = pending
+            if len(self._pending) > ANSWERED_MAX:
+                del self._pending[next(iter(self._pending))]
+
+    def find(self, arrival: Arrival) -> Pending | None:
+        """What this answer answered before, if its client asked for it again."""
+        return self._pending.get(arrival.message.request_id) if arrival.again else None
 
 
 class Table:

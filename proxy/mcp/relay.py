@@ -37,7 +37,7 @@ from proxy.mcp.ground import (
 )
 from proxy.mcp.inbox import Inbox
 from proxy.mcp.own import OwnRequests, meta_of
-from proxy.mcp.pending import Arrival, Pending, Stage, Table
+from proxy.mcp.pending import Answered, Arrival, Pending, Stage, Table
 from proxy.mcp.people import People
 from proxy.mcp.server import Server
 from proxy.mcp.tending import Tending
@@ -87,6 +87,7 @@ class Relay:
         self._asked = {side: Table() for side in Side}
         # Calls that the server never got, and whose cancellation it must not get either.
         self._dropped: dict[RequestId, None] = {}
+        self._answered = Answered()
         self._own = OwnRequests(self._asked, self._send, limits, surroundings)
         self._ground = Ground(
             guard=guard,
@@ -139,9 +140,13 @@ class Relay:
         """Take one message of the client."""
         await self._take_in(Side.CLIENT, raw, via)
 
-    async def from_server(self, raw: bytes, via: object = None) -> None:
-        """Take one message of the server."""
-        await self._take_in(Side.SERVER, raw, via)
+    async def from_server(self, raw: bytes, via: object = None, *, again: bool = False) -> None:
+        """Take one message of the server.
+
+        `again`: its client lost a stream and asked for what it may have missed of it, so an answer
+        that went on before is filtered as it would be now, and goes on again.
+        """
+        await self._take_in(Side.SERVER, raw, via, again=again)
 
     async def refused(
         self, side: Side, request_id: RequestId | None, detail: str, via: object = None
@@ -178,7 +183,7 @@ class Relay:
 
     # What comes in
 
-    async def _take_in(self, side: Side, raw: bytes, via: object) -> None:
+    async def _take_in(self, side: Side, raw: bytes, via: object, *, again: bool = False) -> None:
         try:
             message = parse(raw, bytes_max=self._limits.message_bytes_max)
             pending = self._registered(side, message, via)
@@ -186,7 +191,7 @@ class Relay:
             await self._refuse(side, refusal, via)
             return
         self._note_cancellation(side, message)
-        await self._inbox[side].put(Arrival(message=message, via=via, pending=pending))
+        await self._inbox[side].put(Arrival(message=message, via=via, pending=pending, again=again))
 
     def _registered(self, side: Side, message: Message, via: object) -> Pending | None:
         """The request that the message makes; its id is taken from here on."""
@@ -309,7 +314,7 @@ class Relay:
         asked = self._asked[other(side)]
         pending = asked.find(message.request_id)
         if pending is None or pending.stage is not Stage.SENT:
-            self.counts.orphans += 1
+            await self._answer_again(arrival)
             return
         asked.take(message.request_id)
         if pending.own is not None:
@@ -323,10 +328,19 @@ class Relay:
             self.counts.late += 1
             return
         if side is Side.SERVER:
+            self._answered.remember(pending)
             message = await self._answers.shown(pending, message)
         # Over HTTP an answer may come on another stream than the one that was asked on.
         via = pending.via if arrival.via is None else arrival.via
         await self._send(other(side), message, via)
+
+    async def _answer_again(self, arrival: Arrival) -> None:
+        pending = self._answered.find(arrival)
+        if pending is None:
+            self.counts.orphans += 1
+            return
+        message = await self._answers.shown(pending, arrival.message)
+        await self._send(Side.CLIENT, message, arrival.via)
 
     # What was lost, taken back, or asked by ourselves
 

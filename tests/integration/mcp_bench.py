@@ -167,9 +167,10 @@ async def bench(
     guard, recorded = MemoryGuard(), list[Any]()
     out = Surroundings(clock_ns=time.time_ns, random_hex=RandomPool(), record=recorded.append)
 
-    # Its tools are known already: what is looked at here is the transport.
     small = Behind("small", context=True)
-    small.listed(Tenant("default"), ())
+    if isinstance(behind, str):
+        # Its tools are known already: what is looked at here is the transport.
+        small.listed(Tenant("default"), ())
 
     def relay_for(principal: Principal, deliver: Deliver) -> Relay:
         return Relay(

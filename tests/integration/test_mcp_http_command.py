@@ -160,7 +160,7 @@ async def test_closing_the_stream_cancels_at_the_shared_process(tmp_path: Path) 
             await until((tmp_path / "cancelled-started").exists)
             slow.cancel()
         await until((tmp_path / "cancelled").exists)
-        assert json.loads((tmp_path / "cancelled").read_text()) == 2, "the number it knows it by"
+        assert json.loads((tmp_path / "cancelled").read_text()) > 1, "the number it knows it by"
 
 
 async def test_a_shared_process_that_dies_is_told_of_and_started_anew(tmp_path: Path) -> None:

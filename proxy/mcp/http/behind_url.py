@@ -264,7 +264,8 @@ class UrlLine(Line):
             if exchange.left:
                 raise UpstreamError("its client left, and may ask for the rest elsewhere")
         if event.event == MESSAGE and event.data and not event.data.isspace():
-            await self.relay.from_server(event.data, _via(exchange, event))
+            again = exchange is not None and LAST_EVENT in exchange.headers
+            await self.relay.from_server(event.data, _via(exchange, event), again=again)
             return
         if exchange is None or (event.event_id is None and event.retry is None):
             return  # a ping of its own; ours are sent by the exchange

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.mcp.relay import Side
+from proxy.mcp.relay import Server, Side
+from proxy.tool_maps import shipped_map
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import cancel, line, relayed, request, result
 
@@ -166,3 +167,22 @@ async def test_an_answer_goes_to_the_stream_it_came_on_and_else_to_the_one_that_
         await ends.relay.from_server(line(result(2)))
         await ends.relay.flushed(Side.SERVER)
     assert ends.vias == ["asked 1", "asked 2", "resumed", "asked 2"]
+
+
+async def test_an_answer_that_is_asked_for_again_passes_the_filter_again() -> None:
+    guard = MemoryGuard()
+    seen = line(result(1, text="a quiet secret"))
+    async with relayed(guard, Server(name="memory", tool_map=shipped_map("server-memory"))) as ends:
+        await ends.relay.from_client(line(request(1, "resources/read", uri="x")), "first")
+        await ends.server_has(1)
+        await ends.relay.from_server(seen, "first")
+        await ends.relay.from_server(seen, "first")  # not asked for: an orphan
+        await ends.relay.from_server(seen, "resumed", again=True)
+        await ends.client_has(2)
+        guard.withheld.add("quiet secret")
+        await ends.relay.from_server(seen, "resumed", again=True)
+        got = await ends.client_has(3)
+    assert ends.relay.counts.orphans == 1
+    assert [answer["result"]["text"] for answer in got[:2]] == ["a quiet secret"] * 2, "control"
+    assert "quiet secret" not in str(got[2])
+    assert ends.vias[1:] == ["first", "resumed", "resumed"]
