@@ -212,12 +212,12 @@ async def test_an_idle_session_ends_with_its_process(tmp_path: Path) -> None:
 async def test_a_command_that_cannot_be_started_is_an_honest_answer(tmp_path: Path) -> None:
     missing = Command(words=("/does/not/exist",), environment={}, directory="/")
     async with bench(missing) as front:
-        for answer in (
-            await front.post(request(1, "initialize")),
-            await front.stateless(modern(call(1, "echo"))),
-        ):
-            assert answer.status == 200
-            assert answer.messages[0]["error"]["code"] == -32000
+        older = await front.post(request(1, "initialize"))
+        assert (older.status, older.messages[0]["error"]["code"]) == (200, -32000)
+        listed = await front.stateless(modern(request(1, "tools/list")))
+        assert (listed.status, listed.messages[0]["error"]["code"]) == (200, -32000)
+        called = await front.stateless(modern(call(1, "echo")))
+        assert called.messages[0]["result"]["isError"] is True
 
 
 async def test_what_a_server_complains_about_is_not_in_our_log(
