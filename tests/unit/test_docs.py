@@ -13,6 +13,7 @@ from policy.verdict import Reason
 from proxy.cli.parser import COMMANDS, build_parser
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native import Native
+from proxy.mcp_settings import MEANINGS, mcp_servers
 from proxy.settings import setting_table
 from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
@@ -45,6 +46,22 @@ def test_the_readme_lists_every_setting_with_its_default_and_meaning() -> None:
         for name, _variable, default, meaning in setting_table()
     ]
     assert _rows(README, "## Settings") == expected
+
+
+def test_the_readme_lists_every_key_of_an_mcp_table() -> None:
+    expected = [f"| `{name}` | {meaning} |" for name, meaning in MEANINGS.items()]
+    assert _rows(README, "### Keys of `[[mcp]]`") == expected
+
+
+def test_the_readmes_mcp_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
+    written = next(
+        block for block in re.findall(r"```toml\n(.*?)```", README, re.DOTALL) if "[[mcp]]" in block
+    )
+    headers = tmp_path / "far-headers"
+    headers.write_text("X-Key: secret\n")
+    headers.chmod(0o600)
+    tables = tomllib.loads(written.replace("/run/secrets", str(tmp_path)))
+    assert [server.name for server in mcp_servers(tables["mcp"], {})] == ["memory", "far"]
 
 
 def test_each_setting_has_the_environment_variable_the_readme_promises() -> None:
