@@ -50,7 +50,7 @@ def test_the_readme_lists_every_setting_with_its_default_and_meaning() -> None:
 
 def test_the_readme_lists_every_key_of_an_mcp_table() -> None:
     expected = [f"| `{name}` | {meaning} |" for name, meaning in MEANINGS.items()]
-    assert _rows(README, "### Keys of `[[mcp]]`") == expected
+    assert _rows(README, "## MCP servers") == expected
 
 
 def test_the_readmes_mcp_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
