@@ -18,8 +18,10 @@ from proxy.dialects.native import Native
 from proxy.fronts.admin import AdminFront, admin_routes
 from proxy.fronts.guard_socket import guard_routes
 from proxy.fronts.health import Health
+from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
 from proxy.fronts.memory import MemoryFront, routes_of
 from proxy.listening import ADMIN_SOCKET, Fronts, Listening
+from proxy.mcp_serving import McpServing, ServingParts
 from proxy.observing import warned
 from proxy.operate import Operate
 from proxy.parts import Ground, Parts, Scrape
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from policy.ruleset import ClassMap, Ruleset
     from proxy.dialects.operation import Dialect
     from proxy.guarding import Guarding
+    from proxy.mcp_settings import McpServer
     from proxy.settings import Address, Settings
     from storage.interfaces import Embedder, Failpoint, StoreStatus
 
@@ -109,7 +112,7 @@ async def compose(
         stack.push_async_callback(asyncio.to_thread, store.close)
         halted = asyncio.Event()
         dialects = _dialects(store)
-        routes = routes_of(dialects) | admin_routes() | guard_routes()
+        routes = routes_of(dialects) | admin_routes() | guard_routes() | MCP_ROUTES
         telemetry = Telemetry(settings.telemetry, routes)
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = Surroundings(
@@ -128,8 +131,10 @@ async def compose(
         ground = Ground(settings=settings, gate=composition.gate, store=store, embedder=embedder)
         parts = Parts(ground, surroundings, executor, rules)
         health = Health(lambda: _told(store, clock), Scrape(store, telemetry))
+        mcp = _mcp(settings.mcp if composition.listen else (), parts, surroundings, halted)
+        memory = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
         fronts = Fronts(
-            data=MemoryFront(dialects, parts.session, parts.authenticator, halted.set),
+            data=await mcp.open(stack, memory),
             admin=AdminFront(Operate(parts.operate), parts.authenticator, health, halted.set),
             guard=parts.guard_front(halted.set),
         )
@@ -140,6 +145,7 @@ async def compose(
         # Last: what fails inside a task group comes out of it as a group, and a port that is taken
         # has to come out as that.
         await stack.enter_async_context(warned(observing=settings.observe and composition.listen))
+        await stack.enter_async_context(mcp.running())
         if composition.listen:
             sweeping = parts.retaining.sweeping(settings.retention_seconds)
             await stack.enter_async_context(sweeping)
@@ -155,6 +161,23 @@ async def compose(
             rules=rules,
             guard=parts.guard,
         )
+
+
+def _mcp(
+    servers: tuple[McpServer, ...],
+    parts: Parts,
+    surroundings: Surroundings,
+    halted: asyncio.Event,
+) -> McpServing:
+    return McpServing(
+        servers,
+        ServingParts(
+            guard=parts.guard,
+            authenticator=parts.authenticator,
+            surroundings=surroundings,
+            halt=halted.set,
+        ),
+    )
 
 
 class _Opening:

@@ -88,6 +88,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/guard_client.py": "tests/integration/test_guard_socket.py",
     "proxy/guard_wire.py": "tests/integration/test_guard_socket.py",
     "proxy/listening.py": "tests/integration/test_write_path.py",
+    "proxy/mcp_serving.py": "tests/integration/test_mcp_composed.py",
     "proxy/observing.py": "tests/integration/test_observe.py",
     "proxy/openapi.py": "tests/integration/test_http_admin.py",
     "proxy/operate.py": "tests/integration/test_http_admin.py",

@@ -1,0 +1,49 @@
+"""A memory server over stdio with tools of the reference server, in one file; for tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+META = "io.modelcontextprotocol/protocolVersion"
+FILE = Path(os.environ["MEMORY_FILE"])
+TOOLS = ("create_entities", "read_graph")
+
+
+def answer(body: dict[str, Any], **value: object) -> None:
+    kind = {"resultType": "complete"} if META in body.get("params", {}).get("_meta", {}) else {}
+    said = {"jsonrpc": "2.0", "id": body["id"], "result": {**value, **kind}}
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+def graph() -> list[Any]:
+    return [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
+
+
+def call(body: dict[str, Any]) -> None:
+    found: dict[str, Any]
+    if body["params"]["name"] == "create_entities":
+        entities = body["params"]["arguments"]["entities"]
+        with FILE.open("a") as file:
+            file.writelines(json.dumps(entity) + "\n" for entity in entities)
+        found = {"entities": entities}
+    else:
+        found = {"entities": graph(), "relations": []}
+    text = [{"type": "text", "text": json.dumps(found, indent=2)}]
+    answer(body, content=text, structuredContent=found)
+
+
+for line in sys.stdin:
+    asked: dict[str, Any] = json.loads(line)
+    match asked.get("method"):
+        case "initialize":
+            info = {"name": "memory-server", "version": "1"}
+            answer(asked, protocolVersion="2025-11-25", capabilities={}, serverInfo=info)
+        case "tools/list":
+            answer(asked, tools=[{"name": name, "inputSchema": {}} for name in TOOLS])
+        case "tools/call":
+            call(asked)
