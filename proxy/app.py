@@ -147,8 +147,7 @@ async def compose(
         await stack.enter_async_context(warned(observing=settings.observe and composition.listen))
         await stack.enter_async_context(mcp.running())
         if composition.listen:
-            sweeping = parts.retaining.sweeping(settings.retention_seconds)
-            await stack.enter_async_context(sweeping)
+            await stack.enter_async_context(parts.retaining.sweeping(settings.retention_seconds))
         yield Sidecar(
             data=data,
             admin=admin,

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+SCHEMA: dict[str, Any] = {}
 META = "io.modelcontextprotocol/protocolVersion"
 FILE = Path(os.environ["MEMORY_FILE"])
 TOOLS = ("create_entities", "read_graph")
@@ -44,6 +45,8 @@ for line in sys.stdin:
             info = {"name": "memory-server", "version": "1"}
             answer(asked, protocolVersion="2025-11-25", capabilities={}, serverInfo=info)
         case "tools/list":
-            answer(asked, tools=[{"name": name, "inputSchema": {}} for name in TOOLS])
+            answer(asked, tools=[{"name": name, "inputSchema": SCHEMA} for name in TOOLS])
         case "tools/call":
             call(asked)
+        case _:
+            pass

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+SCHEMA: dict[str, Any] = {}
 META = "io.modelcontextprotocol/protocolVersion"
 LOCK = threading.Lock()
 
@@ -56,6 +57,8 @@ def call(body: dict[str, Any], waiting: dict[Any, dict[str, Any]]) -> None:
             text(body, json.dumps({"pid": os.getpid(), "cwd": str(Path.cwd()), "env": found}))
         case "die":
             os._exit(3)
+        case _:
+            text(body, "no such tool")
 
 
 def main() -> None:
@@ -74,7 +77,7 @@ def main() -> None:
                 Path(os.environ["MEMO"]).write_text(json.dumps(body["params"]["requestId"]))
             case "tools/list":
                 names = ("echo", "late", "progress", "ask", "who", "die")
-                answer(body, tools=[{"name": name, "inputSchema": {}} for name in names])
+                answer(body, tools=[{"name": name, "inputSchema": SCHEMA} for name in names])
             case "tools/call":
                 call(body, waiting)
             case None if "result" in body and body["id"] in waiting:

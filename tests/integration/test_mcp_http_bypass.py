@@ -15,6 +15,7 @@ from tests.integration.mcp_bench import (
     KEYS,
     META,
     Answer,
+    McpBench,
     bench,
     call,
     modern,
@@ -279,7 +280,7 @@ async def test_whatever_the_server_does_its_client_gets_one_honest_answer(
         assert "result" in again.messages[0], "control: the next call is as good as ever"
 
 
-async def _asked(front: Any, session: str) -> Answer:  # noqa: ANN401 - a bench
+async def _asked(front: McpBench, session: str) -> Answer:
     if not session:
         return await front.stateless(GOOD)
     return await front.post(call(1, "echo"), mcp_session_id=session)
