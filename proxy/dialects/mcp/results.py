@@ -33,7 +33,7 @@ _FIXED_IN_BLOCK: Final = frozenset({"type", "mimeType", "size", "annotations"})
 _FIXED_IN_ANNOTATIONS: Final = frozenset({"audience", "priority", "lastModified"})
 _BLOCKS: Final = frozenset({"content", "contents", "messages"})
 _CACHED: Final = frozenset(
-    {"resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get"}
+    {"resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 )
 
 
