@@ -134,11 +134,13 @@ class Codex:
         config = CODEX_MODEL.format(model=model) + settings.text
         (home / ".codex" / "config.toml").write_text(config, encoding="utf-8")
         environment = node_environment("@openai/codex", CODEX)
-        # Nobody is there to approve a call.
+        # Nobody is there to approve a call, and the one prompt waits for every server.
+        given = ('default_tools_approval_mode="approve"', "required=true")
         approve = [
             word
             for name in settings.servers
-            for word in ("-c", f'mcp_servers.{name}.default_tools_approval_mode="approve"')
+            for setting in given
+            for word in ("-c", f"mcp_servers.{name}.{setting}")
         ]
         code, out, err = await run_client(
             environment / "node_modules" / ".bin" / "codex",

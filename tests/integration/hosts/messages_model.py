@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Json = dict[str, Any]
+_WAIT = "WaitForMcpServers"
 _USAGE = {"input_tokens": 1, "output_tokens": 1}
 
 
@@ -68,6 +69,10 @@ def _content(body: Json) -> tuple[list[Json], str]:
         return [{"type": "text", "text": move.text}], "end_turn"
     server, tool = move.call.server, move.call.tool
     name = f"mcp__{server}__{tool}" if server else tool
+    if name not in offered and _WAIT in offered:
+        # A server that is slow to start is not there yet at the first request.
+        use = {"type": "tool_use", "id": f"toolu_wait_{len(body['messages'])}", "name": _WAIT}
+        return [{"type": "text", "text": "Waiting."}, {**use, "input": {}}], "tool_use"
     if name not in offered:
         text = f"NO TOOL {name} among {sorted(offered)}"
         return [{"type": "text", "text": text}], "end_turn"
@@ -121,7 +126,7 @@ def _results(body: Json) -> list[ToolResult]:
             bool(block.get("is_error")),
         )
         for block in blocks
-        if block["type"] == "tool_result"
+        if block["type"] == "tool_result" and names[block["tool_use_id"]] != _WAIT
     ]
 
 

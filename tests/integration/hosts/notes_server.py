@@ -10,12 +10,15 @@ import sys
 from typing import Annotated
 
 from mcp.server import MCPServer
+from mcp.server.caching import CacheHint
 from mcp.server.mcpserver import Context  # noqa: TC002 - the server reads the annotation
 from mcp.server.mcpserver.resolve import Elicit, Resolve, Sample
 from mcp_types import CreateMessageResult, SamplingMessage, TextContent
 from pydantic import BaseModel
 
-SERVER = MCPServer("example-notes", version="1.0.0")
+# A client may keep what it read for an hour, if nobody in between knows better.
+HINTS = {"resources/read": CacheHint(ttl_ms=3_600_000, scope="public")}
+SERVER = MCPServer("example-notes", version="1.0.0", cache_hints=HINTS)
 NOTES: dict[str, str] = {}
 
 

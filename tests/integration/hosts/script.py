@@ -1,7 +1,7 @@
 """What a scripted model does: it follows the directives that stand in the person's prompt.
 
 `CALL server/tool {json} ENDCALL` is one tool call; several are made one after the other. `<<memo>>`
-inside the JSON becomes what the last tool result says after `MEMO:`, up to the end of that line: a
+inside the JSON becomes what a tool result said last after `MEMO:`, up to the end of that line: a
 model that obeys what it read. A tool of the host's own is written `/tool`.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Iterable, Sequence
 
 _CALL = re.compile(r"CALL (\S*)/(\S+) (\{.*?\}) ENDCALL", re.DOTALL)
 _MEMO = re.compile(r"MEMO: ([^\n\"\\]+)")
@@ -30,12 +30,10 @@ class Directive(msgspec.Struct, frozen=True):
     tool: str
     arguments: str
 
-    def filled(self, result: str) -> str:
-        """The arguments, with what the last result said to keep."""
-        if MEMO not in self.arguments:
-            return self.arguments
-        said = _MEMO.search(result)
-        return self.arguments.replace(MEMO, said[1].strip() if said else "there was no memo")
+    def filled(self, results: Sequence[ToolResult]) -> str:
+        """The arguments, with what a result said to keep."""
+        said = [found for result in results for found in _MEMO.findall(result.text)]
+        return self.arguments.replace(MEMO, said[-1].strip()) if said else self.arguments
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -70,7 +68,7 @@ def next_move(texts: Iterable[str], results: list[ToolResult]) -> Reply:
     if len(results) >= len(calls):
         return Reply(f"FINAL: {len(results)} calls made.")
     call = calls[len(results)]
-    return Reply("Calling.", call, call.filled(results[-1].text if results else ""))
+    return Reply("Calling.", call, call.filled(results))
 
 
 class ModelServer(Protocol):
