@@ -1,54 +1,74 @@
-"""Vectors of committed rows, searchable by inner product: a cache over LMDB, exact at every size.
+"""Vectors of committed rows, searchable by inner product: a cache over LMDB.
 
-The index is a row of sealed segments of fixed size and one growing tail. FAISS crashes when a
-search meets an add, so nothing that readers can see is ever added to: the tail's count is published
-after its rows were copied, and a full tail becomes a new sealed segment in one swap of an immutable
-snapshot. Growth therefore never copies what was sealed, and never makes a search wait.
+The index is a row of sealed segments and one growing tail. FAISS crashes when a search meets an
+add, so nothing that readers can see is ever added to: the tail's count is published after its rows
+were copied, and a full tail becomes a new sealed segment in one swap of an immutable snapshot.
+Growth therefore never copies what was sealed, and never makes a search wait.
+
+`improve` works beside the writing: it merges neighbours into longer segments and puts a sketch
+beside each (`storage.sketches`), by the same kind of swap. A search uses the sketches to find where
+the best rows are likely to be, scores these exactly, and then asks whether it may have missed any.
+Where it may, it scans: that is what keeps a flood of quarantined neighbours from blinding it, or
+one of equal texts. `exact` scans everything.
 """
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import faiss  # pyright: ignore[reportMissingTypeStubs] - its stubs cover a part of what is used
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from policy.verdict import InvariantBroken
-from storage.errors import StorageError
+from storage.scanning import SPARSE, Answer, Part, gathered, part_of
+from storage.segments import (
+    BadVector,
+    Floats,
+    Mask,
+    Ordinals,
+    Segment,
+    check_each,
+    check_vectors,
+    merged,
+    seal,
+)
+from storage.sketches import mergeable, turn, with_sketch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Floats = NDArray[np.float32]
-Ordinals = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+    from storage.sketches import Sketch
+
+__all__ = [
+    "SEGMENT_LEN",
+    "BadVector",
+    "Floats",
+    "Mask",
+    "Ordinals",
+    "Segment",
+    "VectorIndex",
+    "check_each",
+    "check_vectors",
+    "seal",
+]
 
 SEGMENT_LEN: Final = 8_192
 NARROW_LEN: Final = 2_000
 """Up to so many allowed rows are gathered and scored alone, instead of scanning every segment."""
+CROSSOVER_LEN: Final = 32_768
+"""Up to so many rows everything is scanned: it takes no longer (decision 013)."""
+SURENESS: Final = 1.75
+"""How many standard errors the best row left out must lie below the last one found."""
 
-_NORM_TOLERANCE: Final = 1e-3
-# Far above the rounding error of a float32 inner product of unit vectors of any size used here.
-_SCORE_ERROR: Final = 1e-5
-_RESCORE_ROWS: Final = 1_024
-
-_faiss: Final[Any] = faiss
-_faiss.omp_set_num_threads(1)  # two OpenMP threads showed pauses of 100 ms and more
-
-
-class BadVector(StorageError):  # noqa: N818 - named for what it says, like its siblings
-    """Not a finite unit vector of the index's dimension, or out of order."""
-
-
-class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A sealed part of the index. `vectors` is a view into `flat`, and lives as long as it."""
-
-    ordinals: Ordinals
-    vectors: Floats
-    flat: Any
+_LIMIT_MAX: Final = 100
+_FIRST_ROWS: Final = 32
+# One row in so many is looked at, then one in so many of those that are not sure enough yet.
+_SHORT: Final = 256
+_LONG: Final = 32
+_SHORT_MIN: Final = 64
+_EXCLUDED_SHARE: Final = 2
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,74 +80,11 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tail_count: int
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment, or the tail, with the rows a search may use; `mask` None means all.
-
-    `flat` keeps the memory of `vectors` alive.
-    """
-
-    ordinals: Ordinals
-    vectors: Floats
-    mask: Mask | None
-    allowed: int
-    flat: Any = None
-
-
-def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
-    """The `count` vectors in `joined`, checked; read-only where nothing had to be copied.
-
-    Raises:
-        BadVector: A length is wrong, or a vector is not finite or not of unit norm. NaN makes a row
-            that no search finds, and a huge norm makes one that every search finds.
-    """
-    if len(joined) != 4 * dimension * count:
-        raise BadVector("a vector of another dimension")
-    rows: Floats = np.frombuffer(joined, dtype="<f4").astype(np.float32, copy=False)
-    rows = rows.reshape(count, dimension)
-    # One pass that copies nothing. A sum that is far too large, or not a number, is not close to 1.
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.einsum("ij,ij->i", rows, rows)
-    if (np.abs(squares - 1.0) < _NORM_TOLERANCE).all():
-        return rows
-    if not np.isfinite(rows).all():
-        raise BadVector("a vector is not finite")
-    # In double precision: the square of 3e38 is infinite in single precision, or wraps to a pass.
-    norms = np.sqrt(np.square(rows.astype(np.float64)).sum(axis=1))
-    if not (np.abs(norms - 1.0) < _NORM_TOLERANCE).all():
-        raise BadVector("a vector is not of unit norm")
-    return rows
-
-
-def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
-    """`check_vectors` of separate vectors, none of which may make up for another's length.
-
-    Raises:
-        BadVector: As there.
-    """
-    if any(len(vector) != 4 * dimension for vector in vectors):
-        raise BadVector("a vector of another dimension")
-    return check_vectors(b"".join(vectors), len(vectors), dimension)
-
-
-def seal(ordinals: Ordinals, vectors: Floats) -> Segment:
-    """An immutable segment of these rows, which must have been checked; copies both."""
-    count, dimension = vectors.shape
-    if count == 0 or ordinals.shape != (count,) or (np.diff(ordinals) <= 0).any():
-        raise InvariantBroken("a segment has ascending ordinals, one for each vector")
-    flat = _faiss.IndexFlatIP(dimension)
-    flat.add(np.ascontiguousarray(vectors))
-    view: Floats = _faiss.rev_swig_ptr(flat.get_xb(), count * dimension).reshape(count, dimension)
-    view.flags.writeable = False
-    kept = ordinals.copy()
-    kept.flags.writeable = False
-    return Segment(ordinals=kept, vectors=view, flat=flat)
-
-
 class VectorIndex:
-    """Exact nearest neighbours among the vectors of one embedder.
+    """Nearest neighbours among the vectors of one embedder.
 
-    `extend` and `drop` belong to the writer thread; everything else may be called from any thread
-    at any time, and sees the rows of one moment.
+    `extend` and `drop` belong to the writer thread, `improve` to one other; everything else may be
+    called from any thread at any time, and sees the rows of one moment.
     """
 
     def __init__(
@@ -139,6 +96,8 @@ class VectorIndex:
             raise InvariantBroken("a segment of another dimension")
         self._dimension = dimension
         self._segment_len = segment_len
+        # Around each swap: the writer grows the snapshot that `improve` takes segments from.
+        self._swapping = threading.Lock()
         self._snapshot = self._with_empty_tail(_disjoint(segments))
 
     @property
@@ -179,7 +138,8 @@ class VectorIndex:
         vectors = check_each([vector for _, vector in items], self._dimension)
         start = 0
         while start < len(items):
-            start += self._fill(ordinals[start:], vectors[start:])
+            with self._swapping:
+                start += self._fill(ordinals[start:], vectors[start:])
 
     def drop(self, ordinals: Sequence[int]) -> None:
         """Take purged vectors out of memory, whether they are in the index or not.
@@ -188,7 +148,10 @@ class VectorIndex:
         Writer thread only.
         """
         gone = np.array(sorted(ordinals), dtype=np.int64)
-        before = self._snapshot
+        with self._swapping:
+            self._snapshot = self._without(self._snapshot, gone)
+
+    def _without(self, before: _Snapshot, gone: Ordinals) -> _Snapshot:
         segments: list[Segment] = []
         for segment in before.segments:
             keep = ~np.isin(segment.ordinals, gone)
@@ -201,14 +164,17 @@ class VectorIndex:
         kept = int(keep.sum())
         after.tail_ordinals[:kept] = before.tail_ordinals[: before.tail_count][keep]
         after.tail_vectors[:kept] = before.tail_vectors[: before.tail_count][keep]
-        self._snapshot = msgspec.structs.replace(after, tail_count=kept)
+        return msgspec.structs.replace(after, tail_count=kept)
 
-    def search(self, query: bytes, limit: int, allowed: Mask | None) -> list[tuple[int, float]]:
-        """The `limit` best rows as (ordinal, cosine), best first, older first on a tie; exact.
+    def search(
+        self, query: bytes, limit: int, allowed: Mask | None, *, exact: bool = False
+    ) -> list[tuple[int, float]]:
+        """The `limit` best rows as (ordinal, cosine), best first, older first on a tie.
 
-        `allowed` is indexed by ordinal; what it marks False, or does not reach, is never scored,
-        so quarantined neighbours cannot push honest rows out of the answer. It must not change
-        during the call. Any thread.
+        Scores are exact; so is the choice of rows where `exact` is asked for, where there are no
+        more than `CROSSOVER_LEN` of them, and where few are allowed. `allowed` is indexed by
+        ordinal; what it marks False, or does not reach, is never scored, so quarantined neighbours
+        cannot push honest rows out of the answer. It must not change during the call. Any thread.
 
         Raises:
             BadVector: The query is not a finite unit vector of this dimension.
@@ -216,13 +182,45 @@ class VectorIndex:
         vector = check_vectors(query, 1, self._dimension)[0]
         if limit < 1:
             return []
+        answer = Answer(vector, limit)
         parts = _parts(self._snapshot, allowed)
-        if allowed is not None and sum(part.allowed for part in parts) <= NARROW_LEN:
-            parts = [_gathered(parts, self._dimension)] if parts else []
-        answer = _Answer(vector, limit)
-        for part in parts:
-            answer.add(part)
+        usable = sum(part.allowed for part, _ in parts)
+        if allowed is not None and usable <= NARROW_LEN:
+            answer.add(gathered([part for part, _ in parts], self._dimension))
+            return answer.ranked()
+        if exact or limit > _LIMIT_MAX or usable <= max(CROSSOVER_LEN, self.count // SPARSE):
+            parts = [(part, None) for part, _ in parts]
+        _search(answer, parts, turn(vector), max(_SHORT_MIN, 4 * limit))
         return answer.ranked()
+
+    def improve(self) -> bool:
+        """Merge neighbours into one segment, or put a sketch beside one; whether anything was done.
+
+        Not on the writer thread, and on one thread at a time: it takes up to a second or two. The
+        segments it began with stay searchable until the swap, and what was built from a segment
+        that a purge has changed meanwhile is thrown away.
+        """
+        before = self._snapshot.segments
+        rows = sum(len(segment.ordinals) for segment in before)
+        due = mergeable(before, self._segment_len)
+        if due is not None:
+            run = before[due[0] : due[1]]
+            better = merged(run)
+        else:
+            bare = [segment for segment in before if segment.sketch is None]
+            if not bare or rows <= CROSSOVER_LEN:
+                return False
+            run, better = (bare[0],), bare[0]
+        if rows > CROSSOVER_LEN:
+            better = with_sketch(better)
+        with self._swapping:
+            now = self._snapshot
+            at = next((i for i, one in enumerate(now.segments) if one is run[0]), None)
+            if at is None or not _same(now.segments[at : at + len(run)], run):
+                return True
+            segments = (*now.segments[:at], better, *now.segments[at + len(run) :])
+            self._snapshot = msgspec.structs.replace(now, segments=segments)
+        return True
 
     def _fill(self, ordinals: Ordinals, vectors: Floats) -> int:
         """Copy what fits into the tail, publish it, seal the tail when full; rows taken."""
@@ -262,108 +260,93 @@ def _last_ordinal(snapshot: _Snapshot) -> int:
     return int(snapshot.segments[-1].ordinals[-1]) if snapshot.segments else -1
 
 
-def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[_Part]:
-    """Every part of the index that has a row the search may use."""
+def _same(some: Sequence[Segment], others: Sequence[Segment]) -> bool:
+    return len(some) == len(others) and all(
+        one is other for one, other in zip(some, others, strict=True)
+    )
+
+
+def _parts(snapshot: _Snapshot, allowed: Mask | None) -> list[tuple[Part, Sketch | None]]:
+    """Every part of the index that has a row the search may use, with its sketch."""
+    parts: list[tuple[Part, Sketch | None]] = []
+    for segment in snapshot.segments:
+        part = part_of(segment.ordinals, segment.vectors, segment.flat, allowed)
+        parts.append((part, segment.sketch))
     tail = snapshot.tail_count
-    rows = [(part.ordinals, part.vectors, part.flat) for part in snapshot.segments]
-    rows.append((snapshot.tail_ordinals[:tail], snapshot.tail_vectors[:tail], None))
-    parts: list[_Part] = []
-    for ordinals, vectors, flat in rows:
-        mask = None if allowed is None else _local(allowed, ordinals)
-        count = len(ordinals) if mask is None else int(np.count_nonzero(mask))
-        if count == len(ordinals):
-            mask = None
-        if count:
-            parts.append(
-                _Part(ordinals=ordinals, vectors=vectors, mask=mask, allowed=count, flat=flat)
-            )
-    return parts
+    last = part_of(snapshot.tail_ordinals[:tail], snapshot.tail_vectors[:tail], None, allowed)
+    return [pair for pair in (*parts, (last, None)) if pair[0].allowed]
 
 
-def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
-    """The caller's mask at these ordinals. What lies beyond it came after the caller's read."""
-    reached = int(np.searchsorted(ordinals, len(allowed)))
-    if reached == len(ordinals) and reached:
-        first, last = int(ordinals[0]), int(ordinals[-1])
-        if last - first + 1 == reached:  # no gaps, the usual case: a view, not a copy
-            return allowed[first : last + 1]
-    mask = np.zeros(len(ordinals), dtype=np.bool_)
-    mask[:reached] = allowed[ordinals[:reached]]
-    return mask
+def _search(
+    answer: Answer, parts: Sequence[tuple[Part, Sketch | None]], turned: Floats, least: int
+) -> None:
+    """Scan what has no sketch, look at the likely rows of the rest, and scan where unsure.
+
+    Sure means: the worst row of the answer lies so far above the best estimate left out that an
+    estimate would have to err by `SURENESS` standard errors to hide a better one. Excluded rows
+    take places on the shortlist and raise no score, so the more of them lie near the query the
+    less sure the rest is: nobody has to count them.
+    """
+    for part, sketch in parts:
+        if sketch is None:
+            answer.add(part)
+    unsure = [_Shortlist(part, sketch, turned) for part, sketch in parts if sketch is not None]
+    scanned: list[_Shortlist] = []
+    for divisor in (_SHORT, _LONG):
+        for one in unsure:
+            one.lengthen(max(least, len(one.part.ordinals) // divisor), answer)
+        # Judged when all are in: the worst row of the answer is the worst of all segments.
+        unsure = [one for one in unsure if not one.sure(answer.floor)]
+        # Where most of the likeliest rows are excluded, a longer list is mostly more of the same.
+        scanned += [one for one in unsure if one.crowded]
+        unsure = [one for one in unsure if not one.crowded]
+    for one in (*scanned, *unsure):
+        answer.add(one.rest())
 
 
-def _gathered(parts: Sequence[_Part], dimension: int) -> _Part:
-    """The few allowed rows of all parts as one part of their own."""
-    count = sum(part.allowed for part in parts)
-    ordinals = np.empty(count, dtype=np.int64)
-    vectors = np.empty((count, dimension), dtype=np.float32)
-    at = 0
-    for part in parts:
-        rows = slice(None) if part.mask is None else np.flatnonzero(part.mask)
-        ordinals[at : at + part.allowed] = part.ordinals[rows]
-        vectors[at : at + part.allowed] = part.vectors[rows]
-        at += part.allowed
-    return _Part(ordinals=ordinals, vectors=vectors, mask=None, allowed=count)
+class _Shortlist:
+    """The rows of one segment that a search has looked at, by its sketch."""
 
+    def __init__(self, part: Part, sketch: Sketch, turned: Floats) -> None:
+        self.part = part
+        self._sketch = sketch
+        self._turned = turned
+        self._margin = SURENESS * sketch.error(turned)
+        self._seen: Ordinals = np.empty(0, dtype=np.int64)
+        self._cut = np.inf
+        # Whether most of the list is excluded.
+        self.crowded = False
 
-class _Answer:
-    """Rows that may belong to the best `limit`, part after part, against a rising floor."""
+    def lengthen(self, count: int, answer: Answer) -> None:
+        """Score the `count` likeliest rows, those left out that are surely too low."""
+        estimates, rows = self._sketch.nearest(self._turned, count)
+        whole = len(rows) == len(self.part.ordinals)
+        self._cut = -np.inf if whole else float(estimates.min())
+        mask = self.part.mask
+        if mask is not None:
+            self.crowded = int(np.count_nonzero(mask[rows])) * _EXCLUDED_SHARE < len(rows)
+        order = np.argsort(-estimates, kind="stable")
+        estimates, rows = estimates[order], rows[order]
+        if len(self._seen):
+            new = ~np.isin(rows, self._seen)
+            estimates, rows = estimates[new], rows[new]
+        # The first few raise the floor, under which most of the others need no look.
+        self._look(rows[:_FIRST_ROWS], answer)
+        likely = estimates[_FIRST_ROWS:] >= answer.floor - self._margin
+        self._look(rows[_FIRST_ROWS:][likely], answer)
 
-    def __init__(self, query: Floats, limit: int) -> None:
-        self._query = np.ascontiguousarray(query)
-        self._limit = limit
-        self._floor = -np.inf
-        self._pool: Floats = np.empty(0, dtype=np.float32)
-        self._kept: list[tuple[_Part, Ordinals, Floats]] = []
+    def _look(self, rows: Ordinals, answer: Answer) -> None:
+        self._seen = np.concatenate([self._seen, rows])
+        mask = self.part.mask
+        answer.add_rows(self.part, rows if mask is None else rows[mask[rows]])
 
-    def add(self, part: _Part) -> None:
-        """Score a part's allowed rows and keep those that reach the floor so far."""
-        scores = self._products(part)
-        # Not a top-k per part: every row that ties with the last one must stay, however many.
-        chosen = np.flatnonzero(
-            scores >= self._floor if part.mask is None else part.mask & (scores >= self._floor)
-        )
-        rounded = scores[chosen]
-        self._kept.append((part, chosen, rounded))
-        pool = np.concatenate([self._pool, rounded])
-        if len(pool) > self._limit:
-            pool = np.partition(pool, -self._limit)[-self._limit :]
-        if len(pool) == self._limit:
-            self._floor = float(pool.min()) - 2 * _SCORE_ERROR
-        self._pool = pool
+    def sure(self, floor: float) -> bool:
+        """Whether no row left out is likely to reach the floor."""
+        return self._cut + self._margin <= floor
 
-    def ranked(self) -> list[tuple[int, float]]:
-        """The best rows, scored again in double precision, best and oldest first.
-
-        The rounded score of one vector may depend on where it lies; equal texts must tie exactly,
-        so that the order of an answer says nothing of segments and never changes between reads.
-        """
-        ordinals: list[Ordinals] = [np.empty(0, dtype=np.int64)]
-        scores: list[NDArray[np.float64]] = [np.empty(0, dtype=np.float64)]
-        wide = self._query.astype(np.float64)
-        for part, kept, rounded in self._kept:
-            chosen = kept[rounded >= self._floor]
-            for start in range(0, len(chosen), _RESCORE_ROWS):
-                block = chosen[start : start + _RESCORE_ROWS]
-                ordinals.append(part.ordinals[block])
-                scores.append((part.vectors[block].astype(np.float64) * wide).sum(axis=1))
-        names, exact = np.concatenate(ordinals), np.concatenate(scores)
-        order = np.lexsort((names, -exact))[: self._limit]
-        return [(int(names[at]), float(exact[at].clip(-1.0, 1.0))) for at in order]
-
-    def _products(self, part: _Part) -> Floats:
-        """Inner products with every row of a part.
-
-        FAISS's kernel rather than `IndexFlatIP.search` with a selector: on a part of 8,192 rows it
-        costs the same without a mask and less with one. And rather than BLAS, whose threads would
-        fight the event loop over the cores.
-        """
-        scores: Floats = np.empty(len(part.vectors), dtype=np.float32)
-        _faiss.fvec_inner_products_ny(
-            _faiss.swig_ptr(scores),
-            _faiss.swig_ptr(self._query),
-            _faiss.swig_ptr(part.vectors),
-            len(self._query),
-            len(scores),
-        )
-        return scores
+    def rest(self) -> Part:
+        """What was not looked at yet."""
+        mask = self.part.mask
+        left = np.ones(len(self.part.ordinals), dtype=np.bool_) if mask is None else mask.copy()
+        left[self._seen] = False
+        return msgspec.structs.replace(self.part, mask=left, allowed=int(np.count_nonzero(left)))
