@@ -7,6 +7,7 @@ except for the live marks, which every reader joins against the store afterwards
 from __future__ import annotations
 
 import re
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from policy.query import AllOf, AnyOf, Compare, Field, Test
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from policy.model import Scope, Tenant
     from policy.query import Filter
@@ -28,6 +29,9 @@ Mask = NDArray[np.bool_]
 _FIRST_CAPACITY: Final = 16
 _MARKS_CAPACITY: Final = 4_096
 _DEAD_SHARE: Final = 2
+_DENSE_SHARE: Final = 16
+MARKED_OVER: Final = 4_096
+"""From so many rows on, long lists are kept as marks as well."""
 _ID_FIELDS: Final = {
     Field.USER_ID: "user",
     Field.AGENT_ID: "agent",
@@ -43,12 +47,35 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 class _Ordinals:
     """An ascending list that only grows. A view stays valid while the list grows on."""
 
-    __slots__ = ("_buffer", "_length", "dead")
+    __slots__ = ("_buffer", "_length", "_marking", "_marks", "dead")
 
     def __init__(self) -> None:
         self._buffer: Ordinals = np.empty(_FIRST_CAPACITY, dtype=np.int64)
         self._length = 0
         self.dead = 0
+        self._marking = threading.Lock()
+        # The same as marks indexed by ordinal, and how many of the list are in them.
+        self._marks: tuple[Mask, int] | None = None
+
+    def marks(self, reach: int) -> Mask:
+        """Marks set at these ordinals, of `reach` at least; they may be set further on as well."""
+        with self._marking:
+            found = self.view()
+            marks, known = self._marks or (np.zeros(0, dtype=np.bool_), 0)
+            if len(found):
+                reach = max(reach, int(found[-1]) + 1)
+            if len(marks) < reach:
+                grown: Mask = np.zeros(2 * reach, dtype=np.bool_)
+                grown[: len(marks)] = marks
+                marks = grown
+            marks[found[known:]] = True
+            self._marks = (marks, len(found))
+            return marks
+
+    def forget_marks(self) -> None:
+        """The list was changed elsewhere than at its end."""
+        with self._marking:
+            self._marks = None
 
     def append(self, ordinal: int) -> None:
         buffer, length = self._buffer, self._length
@@ -58,6 +85,11 @@ class _Ordinals:
             self._buffer = buffer = grown
         buffer[length] = ordinal
         self._length = length + 1
+
+    def fill(self, ordinals: Ordinals) -> None:
+        """Begin with these."""
+        self._buffer = ordinals
+        self._length = len(ordinals)
 
     def readmit(self, ordinal: int) -> None:
         kept = self.view()
@@ -72,6 +104,7 @@ class _Ordinals:
         buffer[at + 1 : len(kept) + 1] = kept[at:]
         self._buffer = buffer
         self._length = len(kept) + 1
+        self.forget_marks()
 
     def view(self) -> Ordinals:
         # Buffer and length are read one after the other; the length first, so that it never
@@ -91,6 +124,7 @@ class _Ordinals:
         self._length = min(self._length, len(kept))
         self._buffer = buffer
         self.dead = 0
+        self.forget_marks()
 
 
 class Catalogue:
@@ -104,6 +138,8 @@ class Catalogue:
     def __init__(self) -> None:
         self.stamp = -1
         self._live: Mask = np.zeros(_MARKS_CAPACITY, dtype=np.bool_)
+        # One more than the highest ordinal there is.
+        self._reach = 0
         self._tenants: dict[Tenant, _Ordinals] = {}
         self._named: dict[tuple[Tenant, str, str], _Ordinals] = {}
         self._expiry: dict[int, int] = {}
@@ -116,6 +152,7 @@ class Catalogue:
         if row.expires_at is not None:
             self._expiry[ordinal] = expiry_ms(row.expires_at)
         self._live[ordinal] = True
+        self._reach = ordinal + 1
 
     def retire(self, ordinal: int, row: Row) -> None:
         """A row is no longer the live state of its memory."""
@@ -156,13 +193,51 @@ class Catalogue:
 
     def candidates(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Ordinals, bool]:
         """Live ordinals of a tenant that may match, ascending, and whether all of them do."""
+        lists, exact = self._asked(tenant, where)
+        if all(self._dense(entry) for entry in lists):
+            return np.flatnonzero(self._marked(lists, now_ms)), exact
+        return self._listed(lists, now_ms), exact
+
+    def allowed(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Mask, bool]:
+        """The same, as marks indexed by ordinal."""
+        lists, exact = self._asked(tenant, where)
+        if all(self._dense(entry) for entry in lists):
+            return self._marked(lists, now_ms), exact
+        return self.mask(self._listed(lists, now_ms)), exact
+
+    def _asked(self, tenant: Tenant, where: Filter) -> tuple[list[_Ordinals], bool]:
+        """The lists that every match is on, and whether nothing else is asked."""
         narrowed = _narrow(where)
-        found = self._tenant(tenant)
-        exact = narrowed.exact
-        for kind, names in narrowed.ids:
-            found = np.intersect1d(found, self._union(tenant, kind, names), assume_unique=True)
+        lists = [self._tenants.get(tenant) or _Ordinals()]
+        lists += [self._union(tenant, kind, names) for kind, names in narrowed.ids]
+        return lists, narrowed.exact
+
+    def _dense(self, entry: _Ordinals) -> bool:
+        """Whether marks are cheaper than a list; there can be few such lists."""
+        return len(entry) * _DENSE_SHARE >= self._reach > MARKED_OVER
+
+    def _marked(self, lists: Sequence[_Ordinals], now_ms: int) -> Mask:
+        reach = self._reach
+        marks = self._live[:reach].copy()
+        for entry in lists:
+            marks &= entry.marks(reach)[:reach]
+        expired = np.array(self._expired(now_ms), dtype=np.int64)
+        marks[expired[expired < reach]] = False
+        return marks
+
+    def _listed(self, lists: Sequence[_Ordinals], now_ms: int) -> Ordinals:
+        shortest, *others = sorted(lists, key=len)
+        found = shortest.view()
+        for entry in others:
+            if self._dense(entry):
+                marks = entry.marks(self._reach)
+                # What was added after the marks were made is not of this generation.
+                found = found[found < len(marks)]
+                found = found[marks[found]]
+            else:
+                found = np.intersect1d(found, entry.view(), assume_unique=True)
         found = found[self._live[found]]
-        return self._unexpired(found, now_ms), exact
+        return self._unexpired(found, now_ms)
 
     def mask(self, found: Ordinals) -> Mask:
         """Marks indexed by ordinal, set at these ordinals."""
@@ -180,24 +255,26 @@ class Catalogue:
             if len(found):
                 yield kind, name, found
 
-    def _tenant(self, tenant: Tenant) -> Ordinals:
-        entry = self._tenants.get(tenant)
-        return np.empty(0, dtype=np.int64) if entry is None else entry.view()
-
-    def _union(self, tenant: Tenant, kind: str, names: Iterable[str]) -> Ordinals:
+    def _union(self, tenant: Tenant, kind: str, names: Iterable[str]) -> _Ordinals:
         parts = [
-            entry.view()
+            entry
             for name in set(names)
             if (entry := self._named.get((tenant, kind, name))) is not None
         ]
-        if not parts:
-            return np.empty(0, dtype=np.int64)
-        return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+        if len(parts) == 1:
+            return parts[0]
+        union = _Ordinals()
+        if parts:
+            union.fill(np.unique(np.concatenate([entry.view() for entry in parts])))
+        return union
+
+    def _expired(self, now_ms: int) -> list[int]:
+        return [ordinal for ordinal, at_ms in tuple(self._expiry.items()) if at_ms <= now_ms]
 
     def _unexpired(self, found: Ordinals, now_ms: int) -> Ordinals:
         if not self._expiry:
             return found
-        expired = [ordinal for ordinal, at_ms in tuple(self._expiry.items()) if at_ms <= now_ms]
+        expired = self._expired(now_ms)
         return found[~np.isin(found, expired)] if expired else found
 
 

@@ -9,9 +9,10 @@ import msgspec
 from storage.audit import VerifierKey
 from storage.catalogue import Catalogue
 from storage.checkpoint_copy import CheckpointCopy
+from storage.derived import DerivedState
 from storage.engine import Engine, Parts
 from storage.errors import StoreUnavailable
-from storage.faiss_index import SEGMENT_LEN
+from storage.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.following import Followed
 from storage.formats import Upgrade
 from storage.forwarding import Forwards
@@ -24,10 +25,8 @@ from storage.quarantine import Quarantined
 from storage.reading import EmbeddedReader
 from storage.recovery import (
     THE_STORE,
-    derive,
     found,
     load,
-    load_index,
     with_embedder,
     with_incarnation,
 )
@@ -137,6 +136,15 @@ class EmbeddedStore:
         """The tables, for reading the audit log; what is written goes through `writer`."""
         return self._engine.parts.store
 
+    def settle(self, patience_s: float) -> None:
+        """Return when every row of a large store is read. Blocks.
+
+        Raises:
+            StoreUnavailable: Not within that time.
+            StoreCorrupt: They cannot be read.
+        """
+        self._engine.parts.derived.wait(patience_s)
+
     def close(self) -> None:
         """Finish what is queued, write the checkpoint copy, and give the directory back. Blocks.
 
@@ -144,6 +152,7 @@ class EmbeddedStore:
         """
         if not self.writer.stop():
             return
+        self._engine.parts.derived.stop()
         self._engine.parts.staging.close()
         self._engine.parts.store.shut()
         self._directory.close()
@@ -253,7 +262,6 @@ class _Assembly:
     ) -> Engine:
         header, options = generation.header, self._opening.options
         names = KeyedNames(self._secrets.store_key)
-        catalogue = Catalogue()
         identity = Identity(
             incarnation=header.incarnation_name,
             embedder_id=header.embedder_id,
@@ -266,30 +274,27 @@ class _Assembly:
             options.segment_len,
         )
         with store.reading() as view:
-            catalogue.stamp = header.leaf_count
             usage = Usage(names, options.quota_bytes, options.tenant_share)
             usage.load(view, header.dimension)
-            derived = derive(view, header.embedder_id, catalogue)
-            loaded = load_index(view, files, derived.searchable)
+        index = VectorIndex(header.dimension, segment_len=options.segment_len)
+        derived = DerivedState(Catalogue(), index, files, {})
         parts = Parts(
             store=store,
             staging=staging,
             names=names,
             judge=Judge(self._opening.gate, names, staging, self._opening.failpoint, usage),
-            catalogue=catalogue,
-            index=loaded.index,
-            files=files,
+            derived=derived,
             signer=self._secrets.log_signer(),
             origin=self._opening.options.origin,
             clock=self._opening.clock,
             failpoint=self._opening.failpoint,
         )
         engine = Engine(parts, generation, self._opening.ruleset)
-        if derived.foreign_count:
-            engine.remarks["embedder"] = (
-                f"{derived.foreign_count} memories have vectors of another embedder than "
-                f"{header.embedder_id}: they are listed, but no search finds them"
-            )
+
+        def failed(why: str) -> None:
+            engine.broken = why
+
+        derived.load(store, header, failed)
         return engine
 
     def _first_transactions(

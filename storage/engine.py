@@ -8,7 +8,6 @@ then the keys of what is decided destroyed, then the index, then the answer.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -17,6 +16,7 @@ import msgspec
 
 from storage.cases import Case
 from storage.change import Change
+from storage.derived import Step
 from storage.errors import (
     OutcomeUnknown,
     StorageError,
@@ -32,14 +32,12 @@ if TYPE_CHECKING:
     from policy.facts import InterceptRecord
     from policy.model import CandidateId
     from policy.ruleset import Ruleset
-    from storage.catalogue import Catalogue
     from storage.change import Generation
-    from storage.faiss_index import VectorIndex
+    from storage.derived import DerivedState
     from storage.interfaces import Failpoint, Outcome, Submission
     from storage.judging import Judge
     from storage.keys import KeyedNames
     from storage.lmdb_store import LmdbStore, View
-    from storage.segment_files import SegmentFiles
     from storage.staging import Staging
 
 Result = TypeVar("Result")
@@ -55,9 +53,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     staging: Staging
     names: KeyedNames
     judge: Judge
-    catalogue: Catalogue
-    index: VectorIndex
-    files: SegmentFiles
+    derived: DerivedState
     signer: Ed25519PrivateKey
     origin: str
     clock: Callable[[], int]
@@ -82,7 +78,7 @@ class Engine:
         # For how long it may do so before nobody else is let in to wait for it.
         self.patience_s = 10.0
         # Findings that do not stop the store, by subject.
-        self.remarks: dict[str, str] = {}
+        self.remarks = parts.derived.remarks
         # Whether purged bytes wait for the file to be rewritten.
         self.unerased = False
         # Moves before a change of anchors is answered: what was read under another count is old.
@@ -91,7 +87,6 @@ class Engine:
         self.register: dict[CandidateId, InterceptRecord] = {}
         # Purged ordinals whose vectors may still be in the index and in its files.
         self._erased: list[int] = []
-        self._saved_segments = 0
 
     # ---- submissions ---------------------------------------------------------------------------
 
@@ -279,24 +274,14 @@ class Engine:
         parts.failpoint("key_destroyed")
         self._erased.extend(change.erased)
         self.unerased = self.unerased or bool(change.erased)
-        embedder_id = after.header.embedder_id
-        parts.index.extend(
-            [
-                (added.ordinal, added.vector)
-                for added in change.added
-                if added.vector and added.row.embedder_id == embedder_id
-            ]
+        parts.derived.follow(
+            Step(
+                header=after.header,
+                added=change.added,
+                superseded=change.superseded,
+                readmitted=change.readmitted,
+            )
         )
-        parts.catalogue.stamp = -1
-        for added in change.added:
-            if added.shown:
-                parts.catalogue.add(added.ordinal, added.row)
-        # After the additions: a row of this very transaction may be superseded already.
-        for ordinal, row in change.superseded:
-            parts.catalogue.retire(ordinal, row)
-        for ordinal, row in change.readmitted:
-            parts.catalogue.readmit(ordinal, row)
-        parts.catalogue.stamp = after.header.leaf_count
         parts.failpoint("index_swapped")
 
     def destroy(self, candidate_ids: Sequence[CandidateId]) -> None:
@@ -325,7 +310,7 @@ class Engine:
         if self.broken is not None:
             return self.broken
         notes = [_OBSERVING] if self.observing else []
-        notes += self.remarks.values()
+        notes += tuple(self.remarks.values())
         if self.hanging():
             notes.append(
                 f"the writer has been at one transaction for {self.busy_s():.0f} s: it rewrites "
@@ -350,22 +335,6 @@ class Engine:
         if self.broken is None:
             self.erase_if_due()
 
-    def snapshot(self) -> None:
-        """Write sealed segments of the index to disk; a failure only costs the next start time."""
-        try:
-            self.parts.files.save(self.parts.index)
-        except OSError as error:
-            self.remarks["segments"] = f"the index cannot be saved: {error.strerror}"
-        else:
-            self.remarks.pop("segments", None)
-
-    def snapshot_beside(self) -> None:
-        """The same, without making the writer wait for the disk."""
-        segments = len(self.parts.index.segments)
-        if segments != self._saved_segments:
-            self._saved_segments = segments
-            threading.Thread(target=self.snapshot, name="mnemogate-snapshot", daemon=True).start()
-
     # ---- erasing -------------------------------------------------------------------------------
 
     def erase(self) -> int:
@@ -378,9 +347,11 @@ class Engine:
             StoreUnavailable: The disk refused; what was purged is hidden, but not yet erased.
             OutcomeUnknown: The same, and nothing more may be written until the next start.
         """
+        # The rows are read through a view, and the file cannot be replaced under it.
+        self.parts.derived.wait()
         try:
             saved = self.parts.store.compact()
-            self.parts.files.drop(self.parts.index, self._erased)
+            self.parts.derived.drop(self._erased)
         except OutcomeUnknown as error:
             self.broken = str(error)
             raise

@@ -92,12 +92,17 @@ class VectorIndex:
     ) -> None:
         if dimension < 1 or segment_len < 1:
             raise InvariantBroken("an index has a dimension and a segment size")
-        if any(segment.vectors.shape[1] != dimension for segment in segments):
-            raise InvariantBroken("a segment of another dimension")
         self._dimension = dimension
         self._segment_len = segment_len
         # Around each swap: the writer grows the snapshot that `improve` takes segments from.
         self._swapping = threading.Lock()
+        self._snapshot = self._with_empty_tail(())
+        self.begin(segments)
+
+    def begin(self, segments: Sequence[Segment]) -> None:
+        """Fill an empty index with these segments. Before anybody else uses it."""
+        if self.count or any(one.vectors.shape[1] != self._dimension for one in segments):
+            raise InvariantBroken("an index begins empty, with segments of its own dimension")
         self._snapshot = self._with_empty_tail(_disjoint(segments))
 
     @property
@@ -290,8 +295,8 @@ def _search(
     for part, sketch in parts:
         if sketch is None:
             answer.add(part)
-    unsure = [_Shortlist(part, sketch, turned) for part, sketch in parts if sketch is not None]
-    scanned: list[_Shortlist] = []
+    unsure = [Shortlist(part, sketch, turned) for part, sketch in parts if sketch is not None]
+    scanned: list[Shortlist] = []
     for divisor in (_SHORT, _LONG):
         for one in unsure:
             one.lengthen(max(least, len(one.part.ordinals) // divisor), answer)
@@ -304,7 +309,7 @@ def _search(
         answer.add(one.rest())
 
 
-class _Shortlist:
+class Shortlist:
     """The rows of one segment that a search has looked at, by its sketch."""
 
     def __init__(self, part: Part, sketch: Sketch, turned: Floats) -> None:

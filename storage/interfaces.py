@@ -1,3 +1,4 @@
+# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
 """What the rest of the system may ask of a store, with the promises each call makes.
 
 Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + pgvector.
@@ -14,8 +15,6 @@ from policy.model import (
     Basis,
     Candidate,
     CandidateId,
-    Channel,
-    Claims,
     Digest,
     Entity,
     HistoryEntry,
@@ -29,7 +28,7 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from policy.verdict import Hold, Reason, Reject  # noqa: TC001 - msgspec reads the annotations
+from policy.verdict import Hold, Reason, Reject
 
 if TYPE_CHECKING:
     from policy.facts import AnchorProbe, BudgetState, TokenState
@@ -282,9 +281,23 @@ class MemoryReader(Protocol):
         ...
 
     def search(
-        self, tenant: Tenant, vector: bytes, where: Filter, limit: int, threshold: float
+        self,
+        tenant: Tenant,
+        vector: bytes,
+        where: Filter,
+        limit: int,
+        threshold: float,
+        *,
+        exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The `limit` nearest live memories that match, best first; exact."""
+        """The `limit` nearest live memories that match, best first; older first on a tie.
+
+        Scores are exact. In a large store the choice of rows is approximate, and may depend on
+        what was merged meanwhile; with `exact` every live row is scored, for replays and tests.
+
+        Raises:
+            StoreUnavailable: The rows of a large store are still being read.
+        """
         ...
 
     def entities(self, tenant: Tenant) -> tuple[Entity, ...]:
@@ -375,26 +388,3 @@ class Embedder(Protocol):
     def embed(self, texts: list[str]) -> list[bytes]:
         """Unit-norm float32 little-endian vectors, one per text; safe from any thread."""
         ...
-
-
-__all__ = [
-    "Anchor",
-    "AuditHead",
-    "AuditProof",
-    "AuditReader",
-    "Candidate",
-    "Channel",
-    "CheckReport",
-    "Claims",
-    "Decision",
-    "Embedder",
-    "Failpoint",
-    "HeldCandidate",
-    "KeyRecord",
-    "MemoryReader",
-    "MemoryWriter",
-    "Outcome",
-    "Page",
-    "StoreStatus",
-    "Submission",
-]

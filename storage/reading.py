@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -29,15 +29,16 @@ from storage.rows import (
 from storage.usage import TenantUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from policy.model import HistoryEntry, PrincipalId, Tenant
     from policy.query import Filter
-    from storage.catalogue import Ordinals
     from storage.codec import HeldRow
     from storage.engine import Engine
     from storage.interfaces import Anchor, CheckReport, KeyRecord
     from storage.lmdb_store import View
+
+Selected = TypeVar("Selected")
 
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
@@ -53,7 +54,8 @@ class EmbeddedReader:
         self._engine = engine
         self._store = engine.parts.store
         self._names = engine.parts.names
-        self._catalogue = engine.parts.catalogue
+        self._derived = engine.parts.derived
+        self._catalogue = engine.parts.derived.catalogue
         self._clock = engine.parts.clock
         # The count of changes they were read under, and the anchors of every tenant.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
@@ -86,7 +88,7 @@ class EmbeddedReader:
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
         """Live memories that match, newest first."""
-        with self._moment(tenant, where) as (view, found, exact):
+        with self._moment(tenant, where, self._catalogue.candidates) as (view, found, exact):
             newest_first = found[::-1]
             if exact:
                 wanted = newest_first[offset : offset + limit]
@@ -100,16 +102,22 @@ class EmbeddedReader:
         return Page(total=len(matching), memories=tuple(matching[offset : offset + limit]))
 
     @contextmanager
-    def _moment(self, tenant: Tenant, where: Filter) -> Generator[tuple[View, Ordinals, bool]]:
+    def _moment(
+        self,
+        tenant: Tenant,
+        where: Filter,
+        select: Callable[[Tenant, Filter, int], tuple[Selected, bool]],
+    ) -> Generator[tuple[View, Selected, bool]]:
         """A view of the store with the candidates of the same generation.
 
         Between a commit and the catalogue's update the two disagree, and an updated memory would be
         in neither: wait for that moment to pass. Should the writer be stuck in it, what the store
         confirms is shown.
         """
+        self._derived.wait()
         for patience in reversed(range(_PATIENCE)):
             stamp = self._catalogue.stamp
-            found, exact = self._catalogue.candidates(tenant, where, self._clock())
+            found, exact = select(tenant, where, self._clock())
             with self._store.reading() as view:
                 header = view.header()
                 agreed = header is None or header.leaf_count == stamp == self._catalogue.stamp
@@ -143,18 +151,24 @@ class EmbeddedReader:
             return history_of(chain(view, known.ordinal, HISTORY_BYTES_MAX))
 
     def search(
-        self, tenant: Tenant, vector: bytes, where: Filter, limit: int, threshold: float
+        self,
+        tenant: Tenant,
+        vector: bytes,
+        where: Filter,
+        limit: int,
+        threshold: float,
+        *,
+        exact: bool = False,
     ) -> tuple[Hit, ...]:
-        """The `limit` nearest live memories that match, best first; exact.
+        """The `limit` nearest live memories that match, best first; see `MemoryReader`.
 
         Raises:
             BadVector: The vector is not a finite unit vector of the index's dimension.
         """
-        with self._moment(tenant, where) as (view, allowed, exact):
-            mask = self._catalogue.mask(allowed)
-            wanted = limit if exact else limit * _OVERFETCH
+        with self._moment(tenant, where, self._catalogue.allowed) as (view, mask, decided):
+            wanted = limit if decided else limit * _OVERFETCH
             while True:
-                found = self._engine.parts.index.search(vector, wanted, mask)
+                found = self._derived.index.search(vector, wanted, mask, exact=exact)
                 hits = list(self._hits(view, tenant, where, found, threshold))
                 # Fewer than asked for: everything allowed was scored. A score below the threshold:
                 # nothing further down can reach it.
@@ -180,6 +194,7 @@ class EmbeddedReader:
 
     def entities(self, tenant: Tenant) -> tuple[Entity, ...]:
         """Every id that live memories of a tenant are filed under."""
+        self._derived.wait()
         entities: list[Entity] = []
         # Listed before the view is taken: every row that is listed is in the view.
         listed = list(self._catalogue.entities(tenant, self._clock()))

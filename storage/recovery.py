@@ -12,15 +12,19 @@ from policy.model import MemoryStatus, PrincipalId
 from storage.audit import Tree
 from storage.change import Generation, load_generation
 from storage.codec import STORE_FORMAT, StoreHeader, decode_id, decode_row, ordinal_key
-from storage.errors import StoreCorrupt
+from storage.errors import StoreCorrupt, StoreUnavailable
 from storage.lmdb_store import IDS, ROWS, VECTORS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from storage.catalogue import Catalogue, Ordinals
+    from storage.faiss_index import VectorIndex
     from storage.lmdb_store import LmdbStore, View
     from storage.segment_files import Loaded, SegmentFiles
 
 _INCARNATION_LEN: Final = 8
+_LOOK_UP_EVERY: Final = 1_024
 THE_STORE: Final = PrincipalId("mnemogate")
 """Signs leaves about what the store did by itself."""
 
@@ -91,11 +95,14 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True):
     foreign_count: int
 
 
-def derive(view: View, embedder_id: str, catalogue: Catalogue) -> Derived:
+def derive(
+    view: View, embedder_id: str, catalogue: Catalogue, stopping: Callable[[], bool]
+) -> Derived:
     """Fill the catalogue, and find what the index must hold.
 
     Raises:
         StoreCorrupt: A row or an id is missing or damaged.
+        StoreUnavailable: The store is closing.
     """
     live = {
         record.ordinal
@@ -106,6 +113,8 @@ def derive(view: View, embedder_id: str, catalogue: Catalogue) -> Derived:
     foreign_count = 0
     for key, payload in view.scan(ROWS):
         ordinal = int.from_bytes(key, "big")
+        if ordinal % _LOOK_UP_EVERY == 0 and stopping():
+            raise StoreUnavailable("the store is closing")
         row = decode_row(payload)
         if row.embedder_id == embedder_id:
             searchable.append(ordinal)
@@ -115,8 +124,8 @@ def derive(view: View, embedder_id: str, catalogue: Catalogue) -> Derived:
     return Derived(searchable=np.array(searchable, dtype=np.int64), foreign_count=foreign_count)
 
 
-def load_index(view: View, files: SegmentFiles, searchable: Ordinals) -> Loaded:
-    """The index over these ordinals, from its files as far as they fit.
+def load_index(view: View, files: SegmentFiles, searchable: Ordinals, index: VectorIndex) -> Loaded:
+    """Fill the empty index with these ordinals, from its files as far as they fit.
 
     Raises:
         StoreCorrupt: A vector is missing or damaged.
@@ -128,4 +137,4 @@ def load_index(view: View, files: SegmentFiles, searchable: Ordinals) -> Loaded:
             raise StoreCorrupt(f"the vector of row {ordinal} is missing")
         return vector
 
-    return files.load(searchable, fetch)
+    return files.load(searchable, fetch, index)

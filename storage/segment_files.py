@@ -101,8 +101,12 @@ class SegmentFiles:
         self._on_disk: dict[str, int] = {}
         self._removed = False
 
-    def load(self, stored: Ordinals, fetch: Callable[[int], bytes]) -> Loaded:
+    def load(
+        self, stored: Ordinals, fetch: Callable[[int], bytes], into: VectorIndex | None = None
+    ) -> Loaded:
         """The index of all `stored` ordinals (ascending), from files where they fit the store.
+
+        `into` is an empty index to fill; nobody else may touch it meanwhile.
 
         A file counts only if its checksums hold and it has exactly the ordinals the store has in
         its range, so a file from before a purge, from another store or from the future does not.
@@ -122,7 +126,8 @@ class SegmentFiles:
         for run in inside:
             for start in range(0, len(run), self._segment_len):
                 segments.append(self._rebuilt(run[start : start + self._segment_len], fetch))
-        index = VectorIndex(self._identity.dimension, segments, self._segment_len)
+        index = into or VectorIndex(self._identity.dimension, segment_len=self._segment_len)
+        index.begin(segments)
         for start in range(0, len(after), self._segment_len):
             run = after[start : start + self._segment_len]
             index.extend([(int(ordinal), fetch(int(ordinal))) for ordinal in run])

@@ -357,6 +357,7 @@ class EmbeddedWriter:
 
     def _housekeep(self) -> None:
         now = time.monotonic_ns()
+        self._engine.parts.derived.improve_beside()
         if now >= self._checkpoint_due_ns:
             self._checkpoint_due_ns = now + _CHECKPOINT_EVERY_NS
             self._copy_checkpoint()
@@ -366,7 +367,7 @@ class EmbeddedWriter:
             mark_time(self._engine)
         if now >= self._snapshot_due_ns:
             self._snapshot_due_ns = now + _SNAPSHOT_EVERY_NS
-            self._engine.snapshot_beside()
+            self._engine.parts.derived.save_beside()
 
     def _copy_checkpoint(self) -> None:
         engine = self._engine
@@ -383,4 +384,4 @@ class EmbeddedWriter:
         """Closing: nothing new is queued any more; write what outlives the process."""
         mark_time(self._engine)
         self._copy_checkpoint()
-        self._engine.snapshot()
+        self._engine.parts.derived.save()

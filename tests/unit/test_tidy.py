@@ -105,6 +105,8 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "storage/change.py": "tests/unit/storage/test_writer.py",
     "storage/checking_forwards.py": "tests/unit/storage/test_forwarding.py",
     "storage/copying.py": "tests/unit/storage/test_backup.py",
+    "storage/scanning.py": "tests/unit/storage/test_faiss_index.py",
+    "storage/segments.py": "tests/unit/storage/test_faiss_index.py",
     "storage/embedded.py": "tests/unit/storage/test_recovery.py",
     "storage/engine.py": "tests/fault/test_commit_outcomes.py",
     "storage/errors.py": "tests/unit/proxy/test_responses.py",

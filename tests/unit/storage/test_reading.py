@@ -10,6 +10,7 @@ import pytest
 from policy import query
 from policy.model import ChangeKind, Entity, MemoryClass, Scope, Tenant
 from policy.query import EVERYTHING, AllOf, AnyOf, Compare, Field, Not
+from storage import catalogue
 from storage.catalogue import Catalogue, expiry_ms
 from storage.faiss_index import BadVector
 from tests.unit.storage.opening import (
@@ -39,8 +40,12 @@ def _run(name: str) -> query.Test:
     return query.Test(field=Field.RUN_ID, compare=Compare.EQ, values=(name,))
 
 
-@pytest.fixture
-def filled(store: EmbeddedStore) -> EmbeddedStore:
+@pytest.fixture(params=["lists", "marks"])
+def filled(
+    store: EmbeddedStore, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> EmbeddedStore:
+    if request.param == "marks":
+        monkeypatch.setattr(catalogue, "MARKED_OVER", 0)
     for number in range(12):
         user = ("ada", "bob", "cid")[number % 3]
         scope = Scope(user_id=user, run_id=f"run-{number % 2}")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import faiss_index
+from storage import faiss_index, sketches
 from storage.faiss_index import VectorIndex
 from storage.segments import Floats, Mask, seal
 from storage.sketches import mergeable, sketch_of, turn
@@ -88,11 +88,15 @@ def test_a_thousand_nearest_neighbours_left_out_do_not_blind_it(
     assert _mean_recall(index, masks) >= 0.99
 
 
+def _always_sure(_shortlist: faiss_index.Shortlist, _floor: float) -> bool:
+    return True
+
+
 def test_without_the_fall_back_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the same shortlists, never asked whether they are sure."""
     masks: list[Mask | None] = [_without_the_nearest(query) for query in QUERIES]
     index = _improved(monkeypatch)
-    monkeypatch.setattr(faiss_index._Shortlist, "sure", lambda *_: True)
+    monkeypatch.setattr(faiss_index.Shortlist, "sure", _always_sure)
     assert _mean_recall(index, masks) < 0.5
 
 
@@ -166,11 +170,11 @@ def test_scores_are_exact_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_purge_takes_the_sketch_of_its_segment_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     index = _improved(monkeypatch)
     index.drop([7])
-    assert index.segments[0].sketch is None
+    assert [one.sketch for one in index.segments] == [None]
     assert 7 not in {one for one, _ in index.search(ALL[7].tobytes(), TOP, None)}
     while index.improve():
         pass
-    assert index.segments[0].sketch is not None
+    assert None not in [one.sketch for one in index.segments]
     assert 7 not in {one for one, _ in index.search(ALL[7].tobytes(), TOP, None)}
 
 
@@ -178,7 +182,7 @@ def test_what_was_built_from_purged_rows_is_thrown_away(monkeypatch: pytest.Monk
     monkeypatch.setattr(faiss_index, "CROSSOVER_LEN", SEGMENT)
     index = VectorIndex(DIMENSION, segment_len=SEGMENT)
     index.extend([(at, row.tobytes()) for at, row in enumerate(ALL)])
-    build = faiss_index.with_sketch
+    build = sketches.with_sketch
 
     def purged_meanwhile(segment: faiss_index.Segment) -> faiss_index.Segment:
         built = build(segment)
