@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from policy.query import AllOf, AnyOf, Compare, Field, Test
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from policy.model import Scope, Tenant
     from policy.query import Filter
@@ -143,6 +144,24 @@ class Catalogue:
         self._tenants: dict[Tenant, _Ordinals] = {}
         self._named: dict[tuple[Tenant, str, str], _Ordinals] = {}
         self._expiry: dict[int, int] = {}
+
+    def begin(
+        self, groups: Iterable[tuple[Tenant, Scope, Ordinals]], expiring: Mapping[int, str]
+    ) -> None:
+        """Fill an empty catalogue with live rows, each in one group of the same tenant and ids."""
+        parts: defaultdict[int, list[Ordinals]] = defaultdict(list)
+        entries: dict[int, _Ordinals] = {}
+        for tenant, scope, ordinals in groups:
+            self._reserve(int(ordinals[-1]) + 1)
+            self._reach = max(self._reach, int(ordinals[-1]) + 1)
+            self._live[ordinals] = True
+            for entry in self._lists(tenant, scope):
+                entries[id(entry)] = entry
+                parts[id(entry)].append(ordinals)
+        for name, entry in entries.items():
+            entry.fill(np.sort(np.concatenate(parts[name])))
+        for ordinal, expires_at in expiring.items():
+            self._expiry[ordinal] = expiry_ms(expires_at)
 
     def add(self, ordinal: int, row: Row) -> None:
         """A row became the live state of its memory. Ordinals ascend."""

@@ -140,6 +140,31 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     keyed: bytes = b""
 
 
+class RowBrief(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The fields of a `Row` that listings and the index are derived from; the rest is skipped.
+
+    A start reads every row: leaving the others undecoded takes a third of the time.
+    """
+
+    change: msgspec.Raw
+    tenant: Tenant
+    principal_id: msgspec.Raw
+    memory_id: msgspec.Raw
+    candidate_id: msgspec.Raw
+    memory_class: msgspec.Raw
+    source: msgspec.Raw
+    basis: msgspec.Raw
+    version: msgspec.Raw
+    at_ms: msgspec.Raw
+    created_at_ms: msgspec.Raw
+    prev_ordinal: msgspec.Raw
+    leaf_index: msgspec.Raw
+    salt: msgspec.Raw
+    embedder_id: str
+    scope: msgspec.Raw
+    expires_at: str | None
+
+
 class IdRecord(msgspec.Struct, frozen=True, array_like=True):
     """Where a memory's newest row is, and whether reads may show it."""
 
@@ -255,6 +280,8 @@ encode = msgspec.msgpack.Encoder().encode
 
 _HEADER = msgspec.msgpack.Decoder(StoreHeader)
 _ROW = msgspec.msgpack.Decoder(Row)
+_BRIEF = msgspec.msgpack.Decoder(RowBrief)
+_SCOPE = msgspec.msgpack.Decoder(Scope)
 _ID = msgspec.msgpack.Decoder(IdRecord)
 _NONCE = msgspec.msgpack.Decoder(NonceRecord)
 _TRUST = msgspec.msgpack.Decoder(TrustRecord)
@@ -268,6 +295,8 @@ _PINS = msgspec.msgpack.Decoder(PinRecord)
 
 decode_header = _HEADER.decode
 decode_row = _ROW.decode
+decode_brief = _BRIEF.decode
+decode_scope = _SCOPE.decode
 decode_id = _ID.decode
 decode_nonce = _NONCE.decode
 decode_trust = _TRUST.decode

@@ -13,6 +13,7 @@ import threading
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
+import lmdb
 import msgspec
 
 from storage.errors import StorageError, StoreCorrupt, StoreUnavailable
@@ -97,14 +98,17 @@ class DerivedState:
     def _load_beside(
         self, view: View, held: ExitStack, header: StoreHeader, failed: Callable[[str], None]
     ) -> None:
+        # Until they are: whatever ends this thread, no read may take what is here for everything.
+        self._failure = "the rows could not be read to the end"
         try:
             with held:
                 self._read(view, header)
-        except (StorageError, OSError) as error:
+        except (StorageError, OSError, lmdb.Error, msgspec.MsgspecError) as error:
             self._failure = str(error)
-            failed(f"the rows cannot be read: {error}")
         finally:
             self.remarks.pop(_SUBJECT, None)
+            if self._failure is not None:
+                failed(f"the rows cannot be read: {self._failure}")
             self._complete.set()
 
     def _read(self, view: View, header: StoreHeader) -> None:
@@ -120,6 +124,7 @@ class DerivedState:
         while True:
             with self._lock:
                 if not self._later:
+                    self._failure = None
                     self._complete.set()
                     return
                 steps, self._later = self._later, []

@@ -136,6 +136,11 @@ class EmbeddedStore:
         """The tables, for reading the audit log; what is written goes through `writer`."""
         return self._engine.parts.store
 
+    @property
+    def improving(self) -> bool:
+        """Whether the index has segments that are not yet merged, or without a sketch."""
+        return self._engine.parts.derived.index.improvable
+
     def settle(self, patience_s: float) -> None:
         """Return when every row of a large store is read. Blocks.
 

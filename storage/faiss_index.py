@@ -206,17 +206,12 @@ class VectorIndex:
         that a purge has changed meanwhile is thrown away.
         """
         before = self._snapshot.segments
-        rows = sum(len(segment.ordinals) for segment in before)
-        due = mergeable(before, self._segment_len)
-        if due is not None:
-            run = before[due[0] : due[1]]
-            better = merged(run)
-        else:
-            bare = [segment for segment in before if segment.sketch is None]
-            if not bare or rows <= CROSSOVER_LEN:
-                return False
-            run, better = (bare[0],), bare[0]
-        if rows > CROSSOVER_LEN:
+        start, end = self._due(before)
+        if start == end:
+            return False
+        run = before[start:end]
+        better = merged(run) if len(run) > 1 else run[0]
+        if _rows(before) > CROSSOVER_LEN:
             better = with_sketch(better)
         with self._swapping:
             now = self._snapshot
@@ -226,6 +221,20 @@ class VectorIndex:
             segments = (*now.segments[:at], better, *now.segments[at + len(run) :])
             self._snapshot = msgspec.structs.replace(now, segments=segments)
         return True
+
+    @property
+    def improvable(self) -> bool:
+        """Whether `improve` has anything to do."""
+        start, end = self._due(self._snapshot.segments)
+        return start < end
+
+    def _due(self, segments: Sequence[Segment]) -> tuple[int, int]:
+        """Start and end of the segments to merge, or of one to sketch; equal for none."""
+        due = mergeable(segments, self._segment_len)
+        if due is None and _rows(segments) > CROSSOVER_LEN:
+            bare = [at for at, segment in enumerate(segments) if segment.sketch is None]
+            due = (bare[0], bare[0] + 1) if bare else None
+        return due or (0, 0)
 
     def _fill(self, ordinals: Ordinals, vectors: Floats) -> int:
         """Copy what fits into the tail, publish it, seal the tail when full; rows taken."""
@@ -263,6 +272,10 @@ def _last_ordinal(snapshot: _Snapshot) -> int:
     if snapshot.tail_count:
         return int(snapshot.tail_ordinals[snapshot.tail_count - 1])
     return int(snapshot.segments[-1].ordinals[-1]) if snapshot.segments else -1
+
+
+def _rows(segments: Sequence[Segment]) -> int:
+    return sum(len(segment.ordinals) for segment in segments)
 
 
 def _same(some: Sequence[Segment], others: Sequence[Segment]) -> bool:

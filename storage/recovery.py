@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from array import array
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,13 +13,21 @@ import numpy as np
 from policy.model import MemoryStatus, PrincipalId
 from storage.audit import Tree
 from storage.change import Generation, load_generation
-from storage.codec import STORE_FORMAT, StoreHeader, decode_id, decode_row, ordinal_key
+from storage.codec import (
+    STORE_FORMAT,
+    StoreHeader,
+    decode_brief,
+    decode_id,
+    decode_scope,
+    ordinal_key,
+)
 from storage.errors import StoreCorrupt, StoreUnavailable
 from storage.lmdb_store import IDS, ROWS, VECTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from policy.model import Tenant
     from storage.catalogue import Catalogue, Ordinals
     from storage.faiss_index import VectorIndex
     from storage.lmdb_store import LmdbStore, View
@@ -104,24 +114,37 @@ def derive(
         StoreCorrupt: A row or an id is missing or damaged.
         StoreUnavailable: The store is closing.
     """
-    live = {
-        record.ordinal
-        for _, payload in view.scan(IDS)
-        if (record := decode_id(payload)).status is MemoryStatus.LIVE
-    }
-    searchable: list[int] = []
-    foreign_count = 0
+    header = view.header()
+    live = np.zeros(header.next_ordinal if header else 0, dtype=np.bool_)
+    for _, payload in view.scan(IDS):
+        record = decode_id(payload)
+        if record.ordinal >= len(live):
+            raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
+        live[record.ordinal] = record.status is MemoryStatus.LIVE
+    searchable, foreign_count = array("q"), 0
+    # Rows of one tenant and the same ids in a row are filed together, not one by one.
+    filed: dict[tuple[Tenant, bytes], array[int]] = defaultdict(lambda: array("q"))
+    expiring: dict[int, str] = {}
     for key, payload in view.scan(ROWS):
         ordinal = int.from_bytes(key, "big")
         if ordinal % _LOOK_UP_EVERY == 0 and stopping():
             raise StoreUnavailable("the store is closing")
-        row = decode_row(payload)
+        row = decode_brief(payload)
         if row.embedder_id == embedder_id:
             searchable.append(ordinal)
-        if ordinal in live:
-            catalogue.add(ordinal, row)
+        if live[ordinal]:
+            filed[row.tenant, bytes(row.scope)].append(ordinal)
             foreign_count += row.embedder_id not in {"", embedder_id}
-    return Derived(searchable=np.array(searchable, dtype=np.int64), foreign_count=foreign_count)
+            if row.expires_at is not None:
+                expiring[ordinal] = row.expires_at
+    groups = [
+        (tenant, decode_scope(scope), np.frombuffer(ordinals, dtype=np.int64))
+        for (tenant, scope), ordinals in filed.items()
+    ]
+    catalogue.begin(groups, expiring)
+    return Derived(
+        searchable=np.frombuffer(searchable, dtype=np.int64), foreign_count=foreign_count
+    )
 
 
 def load_index(view: View, files: SegmentFiles, searchable: Ordinals, index: VectorIndex) -> Loaded:

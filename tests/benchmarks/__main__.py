@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks import (
     decision,
+    growth,
     neighbours,
     search,
     sqlite_wal,
@@ -33,11 +34,12 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
         sqlite_wal.run,
     ),
     "tracing": ("tracing on against off, and no verdict without its span", tracing.run),
-    "search": ("exact search, with what quarantine costs", search.run),
+    "search": ("search, exact and approximate, with what quarantine costs", search.run),
     "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
+    "growth": ("a million memories: writes, starts, searches, memory", growth.run),
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
 }
-_HEAVY = frozenset({"neighbours"})
+_HEAVY = frozenset({"neighbours", "growth"})
 
 
 def main() -> int:
@@ -47,7 +49,9 @@ def main() -> int:
     parser.add_argument("--with-neighbours", action="store_true")
     options = parser.parse_args()
     chosen = options.only or [
-        name for name in _BENCHES if name not in _HEAVY or options.with_neighbours
+        name
+        for name in _BENCHES
+        if name not in _HEAVY or (options.with_neighbours and name == "neighbours")
     ]
     _say(_machine())
     for name in chosen:

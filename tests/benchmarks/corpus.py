@@ -15,9 +15,12 @@ _SPREAD = 0.6
 class Corpus:
     """Rows around a fixed set of centres, and queries near rows."""
 
-    def __init__(self, seed: int = 7) -> None:
+    def __init__(self, seed: int = 7, rows_seed: int | None = None) -> None:
+        """`rows_seed` gives other rows around the same centres."""
         self._rng = np.random.default_rng(seed)
         self._centres = _unit(self._rng.standard_normal((_CLUSTERS, DIMENSION)))
+        if rows_seed is not None:
+            self._rng = np.random.default_rng(rows_seed)
 
     def rows(self, count: int) -> Floats:
         """`count` fresh unit vectors."""

@@ -142,6 +142,7 @@ async def _measure(state: Path) -> dict[str, float]:
     incarnation = store.reader.status().incarnation
     await store.writer.submit(submission(text, vector, embedder.embedder_id, incarnation))
     wrote = time.monotonic()
+    store.settle(60)
     found = store.reader.search(PRINCIPAL.tenant, vector, AllOf(parts=()), 10, -1.0)
     searched = time.monotonic()
     if not found:
@@ -151,14 +152,18 @@ async def _measure(state: Path) -> dict[str, float]:
         "open_s": opened - started,
         "write_s": wrote - started,
         "search_s": searched - started,
-        "rss_bytes": _resident_bytes(),
+        "rss_bytes": resident_bytes(),
     }
 
 
-def _resident_bytes() -> int:
-    """What is resident now; the peak would count what loading took and gave back."""
+def resident_bytes() -> int:
+    """Memory of the process's own that is resident now.
+
+    The peak would count what loading took and gave back. Pages of the store's file that are mapped
+    are the system's cache: it takes them back when it wants to.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("VmRSS:"))
+    return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("RssAnon:"))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.index_table import INDEX
 from tests.mutants.labels_table import LABELS
 from tests.mutants.mcp_table import MCP
 from tests.mutants.operate_table import OPERATE
@@ -11,4 +12,4 @@ from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
 from tests.mutants.storage_table import STORAGE
 
-MUTANTS: Final = (*DECISION, *LABELS, *STORAGE, *PROXY, *OPERATE, *MCP)
+MUTANTS: Final = (*DECISION, *LABELS, *STORAGE, *INDEX, *PROXY, *OPERATE, *MCP)

@@ -274,7 +274,7 @@ class Run:
         elif command == "trust":
             asyncio.run(store.writer.restore_trust(VOUCHED.principal_id, BY))
         elif command == "snapshot":
-            store._engine.snapshot()
+            store._engine.parts.derived.save()
         elif command == "compact":
             asyncio.run(store.writer.compact(BY))
 
