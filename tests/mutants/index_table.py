@@ -19,7 +19,6 @@ INDEX: Final = (
         new="        return self._cut <= self._cut + floor * 0\n",
         invariant="a quarantined flood does not blind the approximate search",
         tests=(at(_SKETCHES, "test_a_thousand_nearest_neighbours_left_out_do_not_blind_it"),),
-        quick=True,
     ),
     Mutant(
         name="an estimate has no error",
