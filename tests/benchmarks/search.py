@@ -122,9 +122,10 @@ def _poisoned(index: _Search, rows: Floats, queries: Floats) -> str:
         samples.append((time.perf_counter() - started) * 1e3)
         right += len({ordinal for ordinal, _ in found} & _truth(rows, query, mask))
     samples.sort()
+    name = f"{len(rows):7d} | {index.name:11s} | {'the 1,000 nearest':20s}"
     return (
-        f"{len(rows):7d} | {index.name:11s} | {'the 1,000 nearest':20s} | {samples[len(samples) // 2]:6.2f} | "
-        f"{samples[-1]:6.2f} | {'':12s} | {right / (TOP * _RECALLED):.3f}"
+        f"{name} | {samples[len(samples) // 2]:6.2f} | {samples[-1]:6.2f} | {'':12s} | "
+        f"{right / (TOP * _RECALLED):.3f}"
     )
 
 
