@@ -12,6 +12,7 @@ import json
 import logging
 import time
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
@@ -124,9 +125,11 @@ class EventLog:
         return len(events)
 
 
-def _ascii(text: str) -> str:
+def _safe(text: str) -> str:
+    if len(text) <= vocabulary.PRINTABLE_LEN_MAX and text.isascii() and text.isprintable():
+        return text
     # A stream of another encoding would refuse the whole batch.
-    return text if text.isascii() else text.encode("ascii", "backslashreplace").decode()
+    return vocabulary.printable(text).encode("ascii", "backslashreplace").decode()
 
 
 def _line(event: Event) -> str:
@@ -137,7 +140,7 @@ def _line(event: Event) -> str:
         "event": event_name(event),
     }
     for key, value in fields_of(event).items():
-        fields[key] = _ascii(vocabulary.printable(value)) if isinstance(value, str) else value
+        fields[key] = _safe(value) if isinstance(value, str) else value
     return _ENCODER.encode(fields).decode()
 
 
@@ -264,4 +267,9 @@ def _frames(record: logging.LogRecord) -> list[str]:
 
 def _rfc3339(at_ns: int) -> str:
     seconds, rest_ns = divmod(at_ns, 1_000_000_000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest_ns // 1000:06d}Z"
+    return f"{_second(seconds)}.{rest_ns // 1000:06d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
