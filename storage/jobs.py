@@ -8,6 +8,7 @@ outcome is unknown, and learns it by asking again with the same nonce.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 
 if TYPE_CHECKING:
     import asyncio
+    import queue
     from collections.abc import Callable
 
     from storage.interfaces import Submission
@@ -135,6 +137,52 @@ class _Line:
                 job.expire()
             waiting.popleft()
         self._set = False
+
+
+class Gathering:
+    """The jobs of one turn of a loop, which go to the writer together at its end.
+
+    Handed over one by one they would wake the writer for the first, and it would fight the loop for
+    the interpreter while the rest of its batch is being made. Any number of loops.
+    """
+
+    def __init__(self, queued: queue.SimpleQueue[Job | None], is_open: Callable[[], bool]) -> None:
+        self._queued = queued
+        self._is_open = is_open
+        self._of: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(map(len, self._of.values()))
+
+    def add(self, job: Job) -> None:
+        """Queue a job at the end of this turn; called in its loop."""
+        with self._lock:
+            mine = self._of.get(job.loop)
+            if mine is not None:
+                mine.append(job)
+                return
+            self._of[job.loop] = [job]
+        job.loop.call_soon(self._hand_over, job.loop)
+
+    def hurry(self) -> None:
+        """Queue what there is now. Any thread."""
+        with self._lock:
+            gathered, self._of = self._of, {}
+            for jobs in gathered.values():
+                for job in jobs:
+                    self._queued.put(job)
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            jobs = self._of.pop(loop, [])
+        if not self._is_open():
+            closing = StoreUnavailable("the store is closing")
+            deliver([(job, closing) for job in jobs])
+            return
+        for job in jobs:
+            self._queued.put(job)
 
 
 Answer = tuple[Job, Any]

@@ -16,7 +16,7 @@ from policy.verdict import InvariantBroken
 from storage.errors import OutcomeUnknown, StorageError, StoreLocked, StoreUnavailable
 from storage.faiss_index import BadVector, check_each
 from storage.interfaces import Outcome
-from storage.jobs import Answer, Job, Patience, deliver
+from storage.jobs import Answer, Gathering, Job, Patience, deliver
 from storage.quarantine import Order
 from storage.recovery import THE_STORE
 from storage.steady import mark_time
@@ -75,6 +75,7 @@ class EmbeddedWriter:
         engine.patience_s = 0.9 * options.answer_timeout_s
         self._embedder_id = engine.generation.header.embedder_id
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._gathering = Gathering(self._queue, lambda: self.running)
         self._closing = False
         self._dead = False
         self._in_flight: list[Job] = []
@@ -101,6 +102,7 @@ class EmbeddedWriter:
         """
         if not self._closing:
             self._closing = True
+            self._gathering.hurry()
             self._queue.put(None)
         turns = self._turns
         self._thread.join(self._options.stop_timeout_s)
@@ -222,9 +224,9 @@ class EmbeddedWriter:
             raise StoreUnavailable(self._engine.broken)
         if self._engine.hanging():
             raise StoreUnavailable("the writer does not get on; nothing was written")
-        if self._queue.qsize() >= self._options.queue_len_max:
+        if self._queue.qsize() + len(self._gathering) >= self._options.queue_len_max:
             raise StoreUnavailable("the writer's queue is full")
-        self._queue.put(job)
+        self._gathering.add(job)
 
     # ---- the thread ----------------------------------------------------------------------------
 

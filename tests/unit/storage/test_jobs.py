@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 
 import pytest
 
 from storage.errors import OutcomeUnknown, StoreUnavailable
-from storage.jobs import Job, Patience, deliver
+from storage.jobs import Gathering, Job, Patience, deliver
 
 SHORT_S = 0.02
 LONG_S = 60.0
@@ -94,3 +95,33 @@ async def test_one_that_hangs_does_not_hide_the_answers_behind_it() -> None:
     assert await second == "told"
     with pytest.raises(StoreUnavailable):
         await first
+
+
+async def test_what_one_turn_of_a_loop_makes_is_queued_together_and_in_order() -> None:
+    queued: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+    gathering = Gathering(queued, lambda: True)
+    jobs = [_job() for _ in range(3)]
+    for job in jobs:
+        gathering.add(job)
+    assert queued.empty()
+    assert len(gathering) == 3
+    await asyncio.sleep(0)
+    assert [queued.get_nowait() for _ in jobs] == jobs
+    assert len(gathering) == 0
+
+
+async def test_what_is_gathered_when_the_writer_closes_is_queued_and_later_ones_are_refused() -> (
+    None
+):
+    queued: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+    is_open = True
+    gathering = Gathering(queued, lambda: is_open)
+    early, late = _job(), _job()
+    gathering.add(early)
+    is_open = False
+    gathering.hurry()
+    assert queued.get_nowait() is early
+    gathering.add(late)
+    with pytest.raises(StoreUnavailable):
+        await late.answer(Patience(LONG_S))
+    assert queued.empty()
