@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import random
@@ -103,6 +104,8 @@ def _in_child(run: Recorded, boundaries: list[int], each: int, seed: int) -> Res
         code = 1
         try:
             os.close(reading)
+            # A damaged map may end this process; the parent says so, and no trace of it is news.
+            faulthandler.disable()
             gc.disable()  # a batch is short, and most of what it makes it drops
             part = _check(run, boundaries, each, seed)
             with os.fdopen(writing, "wb") as out:
