@@ -22,6 +22,7 @@ from proxy.mcp.relay import Server as Behind
 from proxy.server import Listener
 from proxy.settings import Address
 from proxy.surroundings import RandomPool, Surroundings
+from proxy.tool_maps import shipped_map
 from proxy.upstream import Upstream, UpstreamLimits
 from storage.interfaces import KeyRecord
 from tests.integration.http_bench import LIMITS
@@ -163,11 +164,12 @@ async def bench(
     limits: HubLimits | None = None,
     principals: frozenset[str] | None = None,
     headers: tuple[tuple[str, str], ...] = (),
+    remembers: bool = False,
 ) -> AsyncGenerator[McpBench]:
     guard, recorded = MemoryGuard(), list[Any]()
     out = Surroundings(clock_ns=time.time_ns, random_hex=RandomPool(), record=recorded.append)
 
-    small = Behind("small", context=True)
+    small = Behind("small", shipped_map("server-memory"), context=not remembers)
     if isinstance(behind, str):
         # Its tools are known already: what is looked at here is the transport.
         small.listed(Tenant("default"), ())

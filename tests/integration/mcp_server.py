@@ -112,7 +112,7 @@ class Server:
             raw = b"event: message\r\nid: %d\r\ndata: %b\r\n\r\n" % (number, data)
             await response.write(raw)
 
-    async def value(
+    async def value(  # noqa: PLR0911 - one per method
         self, body: Json, session: Session, send: Callable[[Json], Awaitable[None]] | None
     ) -> Json:
         params = body.get("params", {})
@@ -144,6 +144,9 @@ class Server:
             case "tools/call":
                 text = json.dumps(params.get("arguments"))
                 return result(body["id"], content=[{"type": "text", "text": text}])
+            case "resources/read":
+                text = "a quiet secret of the store"
+                return result(body["id"], contents=[{"uri": params["uri"], "text": text}])
             case _:
                 return result(body["id"])
 

@@ -317,3 +317,20 @@ async def test_the_control_lands_in_both_eras() -> None:
         await front.stateless(GOOD)
         assert [body["method"] for body in server.bodies[-2:]] == ["tools/call"] * 2
         assert stateless_head(GOOD)["MCP-Protocol-Version"] in META.values()
+
+
+async def test_a_resumed_stream_is_no_way_to_read_what_is_withheld() -> None:
+    async with serving(Server()) as server, bench(server.url, remembers=True) as front:
+        session = await front.initialize()
+        body = request("read", "resources/read", uri="memory://all")
+        first = await front.post(body, mcp_session_id=session)
+        assert "a quiet secret" in str(first.messages), "control"
+        server.sessions[session].pushes.put_nowait(None)
+        resumed = front.headers(mcp_session_id=session, last_event_id="1")
+        again = await front.send("GET", resumed)
+        assert again.messages == first.messages, "control: it comes again"
+        front.guard.withheld.add("quiet secret")
+        server.sessions[session].pushes.put_nowait(None)
+        answer = await front.send("GET", resumed)
+        assert answer.messages[-1]["id"] == "read"
+        assert b"quiet secret" not in answer.body
