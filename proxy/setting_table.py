@@ -133,6 +133,18 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         parse=number(0, 86_400),
     ),
     Setting(
+        name="mcp_answer_seconds",
+        default=60.0,
+        meaning="Seconds after which a forwarded MCP write without an answer counts as unknown.",
+        parse=number(1, 3_600),
+    ),
+    Setting(
+        name="mcp_person_seconds",
+        default=120.0,
+        meaning="Seconds that an MCP call waits for a person before it is told to go on without.",
+        parse=number(1, 3_600),
+    ),
+    Setting(
         name="embedder",
         default="static",
         meaning="Embedding model: static, minilm, or client:DIMENSION where each write and search "

@@ -88,6 +88,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ruleset: Path | None
     observe: bool
     retention_seconds: float
+    mcp_answer_seconds: float
+    mcp_person_seconds: float
     embedder: str
     quota_bytes: int
     tenant_share: float
@@ -167,6 +169,12 @@ def load_settings(
     if check_places:
         _check_places(settings, env)
     return settings
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of a program that we start for somebody: his own, without our secrets."""
+    secret = {setting.env for setting in SETTINGS if setting.secret}
+    return {name: value for name, value in os.environ.items() if name not in secret}
 
 
 def setting_table() -> tuple[tuple[str, str, str, str], ...]:
@@ -315,7 +323,7 @@ def _assemble(
     if not verifies_clients and any(bound.mtls is not None for bound in bindings):
         raise SettingsError("principals: mtls needs tls_cert, tls_key and tls_client_ca")
     telemetry = TelemetrySettings(
-        endpoint=_optional_text(values.pop("otel_endpoint")) or env.get(OTEL_ENV) or None,
+        endpoint=cast("str | None", values.pop("otel_endpoint")) or env.get(OTEL_ENV) or None,
         headers=_headers(cast("tuple[str, ...]", values.pop("otel_headers"))),
         admit_detail_share=cast("float", values.pop("admit_detail_share")),
         log_level=cast("str", values.pop("log_level")),
@@ -351,10 +359,6 @@ def _key(role: str, given: object, file: object) -> object:
         return secret_from(file)
     except BadValue as error:
         raise SettingsError(f"{role}_key_file: must be {error}") from None
-
-
-def _optional_text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _headers(pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

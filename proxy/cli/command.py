@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from proxy.cli.terminal import Terminal
 
-    Act = Callable[["Context"], "Exit | Coroutine[None, None, Exit]"]
+    # An `Exit`; of a wrapper the exit code of what it wraps.
+    Act = Callable[["Context"], "Exit | Coroutine[None, None, int]"]
     Arguments = Callable[[argparse.ArgumentParser], None]
 
 _Form = TypeVar("_Form")

@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.OK
 
 
-def _done(command: Command, context: Context) -> Exit:
+def _done(command: Command, context: Context) -> int:
     done = command.act(context)
     return done if isinstance(done, Exit) else asyncio.run(done)
 

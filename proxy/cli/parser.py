@@ -13,6 +13,7 @@ from proxy.cli import (
     doctor,
     export,
     keys,
+    mcp,
     memory,
     policy,
     quarantine,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final[tuple[Command, ...]] = (
     *run.COMMANDS,
+    *mcp.COMMANDS,
     *doctor.COMMANDS,
     *memory.COMMANDS,
     *quarantine.COMMANDS,

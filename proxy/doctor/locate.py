@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 _LISTENING: Final = "0A"
+_GATES: Final = frozenset({"run", "mcp"})
 _PROGRAM: Final = re.compile(r"(^|/)mnemogate$")
 
 
@@ -46,7 +47,10 @@ def listening_uid(url: str) -> int | None:
 
 
 def running_sidecars(uid: int | None) -> tuple[int, ...]:
-    """Processes that look like `mnemogate run` by their command line, of one user if given."""
+    """Processes that look like a gate by their command line, of one user if given.
+
+    `mnemogate run` is one; any `mnemogate mcp` may be, or become, the gate of its state directory.
+    """
     found: list[int] = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -60,7 +64,7 @@ def running_sidecars(uid: int | None) -> tuple[int, ...]:
 
 def _is_run(words: list[str]) -> bool:
     for position, word in enumerate(words):
-        if word != "run" or position == 0:
+        if word not in _GATES or position == 0:
             continue
         before = words[:position]
         if any(_PROGRAM.search(name) for name in before):

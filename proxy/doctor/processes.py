@@ -58,7 +58,8 @@ def probe_identity(owner_uid: int | None) -> Iterator[Finding]:
     elif uid == owner_uid:
         yield attempt.fail(
             f"runs as uid {uid}, the sidecar's own: whoever runs under it can edit its files. "
-            "Run the sidecar as a user of its own"
+            "Run the sidecar as a user of its own; one that `mnemogate mcp` became by itself, "
+            "under an agent's host, always is the agent's"
         )
     else:
         yield attempt.ok(f"uid {uid}, and the sidecar's is {owner_uid}")

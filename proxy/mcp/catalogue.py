@@ -65,12 +65,16 @@ class Catalogue:
 
     async def _pin(self, tools: tuple[PinnedTool, ...]) -> Reason | None:
         ground = self._ground
-        ground.server.listed(ground.principal.tenant, tools)
+        tenant = ground.principal.tenant
+        ground.server.listed(tenant, tools)
+        if ground.server.is_approved(tenant, tools):
+            return None
         try:
             state = await ground.guard.pin(ground.principal, ground.server.name, tools)
         except UNDECIDED:
             return Reason.GATE_UNAVAILABLE
         if state.approved:
+            ground.server.approved(tenant, tools)
             return None
         LOG.warning("tools changed", extra={"count": len(state.changed)})
         return Reason.TOOLS_CHANGED

@@ -22,7 +22,7 @@ from proxy.dialects.mcp.message import (
     result_answer,
 )
 from proxy.guard import Forwarded
-from proxy.mcp.answers import CALL, Answers, not_known
+from proxy.mcp.answers import CALL, NOT_SHOWN, Answers, not_known
 from proxy.mcp.calls import Calls
 from proxy.mcp.catalogue import Catalogue
 from proxy.mcp.ground import (
@@ -55,6 +55,8 @@ __all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side"]
 _INITIALIZED = "notifications/initialized"
 _LIST_CHANGED = "notifications/tools/list_changed"
 _DROPPED_MAX = 1_024
+# What is not settled by then is found unsettled later, and looked up.
+_LAST_SETTLING_S = 5.0
 
 
 class Relay:
@@ -65,7 +67,7 @@ class Relay:
     raise for what a peer sent.
     """
 
-    def __init__(  # the seam of both transports
+    def __init__(
         self,
         guard: Guard,
         principal: Principal,
@@ -129,9 +131,13 @@ class Relay:
             await asyncio.wait(self._pumps)
         for job in self._jobs:
             job.cancel()
-        for pending in self._asked[Side.CLIENT].all():
-            if pending.stage is Stage.SENT:
-                await self._unknown(pending)
+        try:
+            async with asyncio.timeout(_LAST_SETTLING_S):
+                for pending in self._asked[Side.CLIENT].all():
+                    if pending.stage is Stage.SENT:
+                        await self._unknown(pending)
+        except TimeoutError:
+            LOG.warning("not settled: the gate is away")
         for job in self._jobs:
             job.cancel()
         await self._tasks.__aexit__(kind, error, trace)
@@ -190,7 +196,10 @@ class Relay:
         except NotRelayed as refusal:
             await self._refuse(side, refusal, via)
             return
-        self._note_cancellation(side, message)
+        # Cancellation overtakes: what it takes back may be waiting for its verdict right now.
+        taken_back = self._asked[side].find(message.cancels)
+        if taken_back is not None:
+            taken_back.cancelled.set()
         await self._inbox[side].put(Arrival(message=message, via=via, pending=pending, again=again))
 
     def _registered(self, side: Side, message: Message, via: object) -> Pending | None:
@@ -203,12 +212,6 @@ class Relay:
             # verdict of the first.
             raise NotRelayed(INVALID_REQUEST, "this id is in use, or too many requests wait")
         return pending
-
-    def _note_cancellation(self, side: Side, message: Message) -> None:
-        """Cancellation overtakes: what it takes back may be waiting for its verdict right now."""
-        pending = self._asked[side].find(message.cancels)
-        if pending is not None:
-            pending.cancelled.set()
 
     async def _refuse(self, side: Side, refusal: NotRelayed, via: object) -> None:
         self.counts.refused += 1
@@ -301,10 +304,8 @@ class Relay:
                 pending.stage = Stage.SENT
             await self._send(Side.CLIENT, shown, arrival.via)
         elif pending is not None and self._asked[Side.SERVER].take(pending.request_id):
-            text = "the gate could not tell what of it may be shown"
-            await self._send(
-                Side.SERVER, error_answer(pending.request_id, SERVER_GONE, text), arrival.via
-            )
+            answer = error_answer(pending.request_id, SERVER_GONE, NOT_SHOWN)
+            await self._send(Side.SERVER, answer, arrival.via)
 
     async def _answer(self, side: Side, arrival: Arrival) -> None:
         message = arrival.message

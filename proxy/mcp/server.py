@@ -45,6 +45,8 @@ class Server:
         self.tool_map = shipped_map(CONTEXT_MAP) if context else tool_map
         self._introduced = False
         self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
+        # Approval does not end by itself: it is asked for again when the tools are others.
+        self._approved: dict[Tenant, tuple[PinnedTool, ...]] = {}
         self._waiting: OrderedDict[str, Waiting] = OrderedDict()
         # One relay at a time sends what was released and looks up what was lost.
         self.tending = asyncio.Lock()
@@ -78,6 +80,14 @@ class Server:
             self._tools.clear()
         else:
             self._tools[tenant] = tools
+
+    def approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> None:
+        """The gate said that these are the tools that were approved."""
+        self._approved[tenant] = tools
+
+    def is_approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> bool:
+        """Whether the gate has said so of these very tools."""
+        return self._approved.get(tenant) == tools
 
     def wait_for(self, state: str, waiting: Waiting) -> None:
         """A client was asked to come back with this state. The oldest are forgotten."""

@@ -10,6 +10,7 @@ from tests.mutants.mcp_table import MCP
 from tests.mutants.operate_table import OPERATE
 from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
+from tests.mutants.relay_table import RELAY
 from tests.mutants.storage_table import STORAGE
 
-MUTANTS: Final = (*DECISION, *LABELS, *STORAGE, *INDEX, *PROXY, *OPERATE, *MCP)
+MUTANTS: Final = (*DECISION, *LABELS, *STORAGE, *INDEX, *PROXY, *RELAY, *OPERATE, *MCP)

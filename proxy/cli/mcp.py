@@ -1,0 +1,205 @@
+"""`mnemogate mcp`: an MCP server's own command, with the gate in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import re
+import sys
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import NAME_LEN_MAX, Principal, PrincipalId, Tenant
+from proxy.cli.command import Command
+from proxy.cli.connect import settings_of
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.failures import opening
+from proxy.cli.hardening import shield
+from proxy.dialects.mcp.maps import MapError
+from proxy.election import ElectedGuard, Election
+from proxy.fronts.mcp_stdio import Command as Wrapped
+from proxy.fronts.mcp_stdio import StdioFront
+from proxy.guard_client import GuardClient
+from proxy.guard_wire import SOCKET
+from proxy.mcp.relay import Relay, RelayLimits, Server
+from proxy.settings import child_environment
+from proxy.surroundings import RandomPool, Surroundings
+from proxy.tool_maps import load_map, shipped
+from telemetry.logs import configure
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import AsyncGenerator
+
+    from proxy.cli.command import Context
+    from proxy.dialects.mcp.maps import ToolMap
+    from proxy.mcp.relay import Deliver
+    from proxy.settings import Settings
+
+_LOG: Final = logging.getLogger("mnemogate.mcp")
+# Programs that start other programs: the name of a server is what comes after them.
+_LAUNCHERS: Final = re.compile(
+    r"npx|npm|exec|bunx?|pnpm|dlx|node|deno|uvx?|run|tool|pipx|python[0-9.]*|env|sudo|(?:ba|z)?sh"
+)
+_VERSION: Final = re.compile(r"(?<=.)@[^/@]*$|==.*$")
+_SUFFIX: Final = re.compile(r"\.(?:py|js|mjs|cjs|ts|sh)$")
+_OUTSIDE: Final = re.compile(r"[^a-z0-9._-]+")
+_SIGNALLED: Final = 128
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    words: tuple[str, ...] = ()
+    server: Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX - 4)] | None = None
+    map: str | None = None
+
+
+async def _mcp(context: Context) -> int:
+    asked = context.arguments(_Asked)
+    if not asked.words:
+        raise CommandFailed(
+            Exit.USAGE, "no command to run", then="write it behind `--`: mnemogate mcp -- COMMAND"
+        )
+    # Before anything secret is in memory: this process may become the gate.
+    shield()
+    settings = settings_of(context, check_places=True)
+    configure(sys.stderr, settings.telemetry.log_level)
+    server = Server(asked.server or server_name(asked.words), _map(asked.map))
+    front = StdioFront(
+        Wrapped(words=asked.words, environment=child_environment()),
+        sys.stdin.buffer,
+        sys.stdout.buffer,
+    )
+    with opening(settings.state):
+        code = await _served(settings, server, front)
+    return code if code >= 0 else _SIGNALLED - code
+
+
+async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
+    """Relay until the server ends. The gate outlives it only as long as settling takes."""
+    surroundings = Surroundings(
+        clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None
+    )
+    # The gate knows us by our uid, whatever we say; this is for what never reaches it.
+    principal = Principal(principal_id=PrincipalId(f"uid:{os.geteuid()}"), tenant=Tenant("default"))
+    async with AsyncExitStack() as stack:
+        election = await stack.enter_async_context(_electing(settings))
+        client = await stack.enter_async_context(GuardClient(settings.state / SOCKET))
+        guard = ElectedGuard(election, client)
+
+        def open_relay(deliver: Deliver) -> Relay:
+            return Relay(
+                guard,
+                principal,
+                server,
+                deliver,
+                limits=RelayLimits(
+                    answer_seconds=settings.mcp_answer_seconds,
+                    person_seconds=settings.mcp_person_seconds,
+                ),
+                surroundings=surroundings,
+            )
+
+        try:
+            return await front.serve(open_relay)
+        except (FileNotFoundError, PermissionError) as error:
+            failed = error
+    # Outside: a context made of tasks lets no exception through as it is.
+    there = isinstance(failed, PermissionError)
+    raise CommandFailed(
+        Exit.UNREACHABLE,
+        f"the server's command {'may not be run' if there else 'is not there'}",
+        then="check its path and its mode",
+    ) from failed
+
+
+@asynccontextmanager
+async def _electing(settings: Settings) -> AsyncGenerator[Election]:
+    """Keep a gate at the socket of the state directory while open.
+
+    Raises:
+        StorageError, RulesetError, SettingsError, OSError: It cannot be opened.
+    """
+
+    @asynccontextmanager
+    async def open_gate() -> AsyncGenerator[asyncio.Event]:
+        # In a thread: it brings in LMDB, FAISS and the embedder, and messages pass meanwhile.
+        app = await asyncio.to_thread(importlib.import_module, "proxy.app")
+        composition = app.Composition(listen=False, guards=True)
+        async with app.compose(settings, composition) as sidecar:
+            if sidecar.shown_keys:
+                _LOG.warning("keys were made and not shown: `mnemogate key rotate` makes new ones")
+            yield sidecar.halted
+
+    election = Election(settings.state / SOCKET, open_gate)
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(election.run())
+            try:
+                yield election
+            finally:
+                running.cancel()
+    except ExceptionGroup as several:
+        # One task: what failed is one thing, or what was wrong inside of us.
+        raise several.exceptions[0] from several
+
+
+def server_name(words: tuple[str, ...]) -> str:
+    """A name for the server from its command: the program that is really started, bare.
+
+    It is what pins and memories are filed under, so it must not change with versions and places.
+    """
+    for word in words:
+        bare = _VERSION.sub("", word).rstrip("/").rsplit("/", 1)[-1]
+        if word.startswith("-") or "=" in bare or _LAUNCHERS.fullmatch(bare):
+            continue
+        name = _OUTSIDE.sub("-", _SUFFIX.sub("", bare.lower())).strip("-.")
+        if name:
+            return name[:64]
+    return "server"
+
+
+def _map(given: str | None) -> ToolMap | None:
+    if given is None:
+        return None
+    try:
+        return load_map(given)
+    except MapError as error:
+        raise CommandFailed(
+            Exit.USAGE, str(error), then=f"shipped maps: {', '.join(shipped())}"
+        ) from error
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--server",
+        metavar="NAME",
+        help="the name that its memories and tools are filed under; else taken from the command",
+    )
+    parser.add_argument(
+        "--map",
+        metavar="NAME|FILE",
+        help="what its tools do to memory: a shipped map or a TOML file; `context` for a server "
+        "without memory. Else its own name chooses among the shipped ones",
+    )
+    parser.add_argument(
+        "words",
+        metavar="COMMAND",
+        nargs="*",
+        help="the server's command and its arguments, behind `--`",
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("mcp",),
+        summary="run an MCP server's command with the gate in front of it (stdio)",
+        act=_mcp,
+        arguments=_arguments,
+    ),
+)

@@ -1,0 +1,143 @@
+"""Faults in the relay: what goes on unjudged, out of turn, twice, or to the wrong end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_RELAY: Final = "proxy/mcp/relay.py"
+_CALLS: Final = "proxy/mcp/calls.py"
+_TEST_CALLS: Final = "tests/unit/proxy/mcp/test_calls.py"
+_TEST_RELAY: Final = "tests/unit/proxy/mcp/test_relay.py"
+
+RELAY: Final = (
+    Mutant(
+        name="a tool that no map names is called",
+        file=_CALLS,
+        old="        if call.kind is None:\n",
+        new="        if call.kind is None and not call.tool:\n",
+        invariant="what nobody declared to be harmless counts as a write",
+        tests=(at(_TEST_CALLS, "test_a_tool_that_no_map_names_is_a_write_and_is_refused"),),
+    ),
+    Mutant(
+        name="a batch goes on whole",
+        file=_CALLS,
+        old="    if not refused:\n        return message\n",
+        new="    if refused or not refused:\n        return message\n",
+        invariant="nothing is sent that was not admitted",
+        tests=(
+            at(
+                _TEST_CALLS,
+                "test_of_a_batch_the_good_items_go_on_and_the_answer_says_which_did_not",
+            ),
+        ),
+    ),
+    Mutant(
+        name="later messages overtake a verdict",
+        file=_RELAY,
+        old="                await self._ask(arrival, arrival.pending)\n",
+        new="                self._spawn(self._ask(arrival, arrival.pending))\n",
+        invariant="messages of one side keep their order",
+        tests=(at(_TEST_CALLS, "test_later_messages_wait_for_a_verdict_and_keep_their_order"),),
+    ),
+    Mutant(
+        name="a call that was taken back is sent",
+        file=_CALLS,
+        old="        if pending.cancelled.is_set() or self._ground.gone.is_set():\n",
+        new="        if self._ground.gone.is_set():\n",
+        invariant="what its client took back before it was sent is never sent",
+        tests=(at(_TEST_CALLS, "test_a_call_taken_back_before_its_verdict_is_never_sent"),),
+    ),
+    Mutant(
+        name="an id in use is taken again",
+        file="proxy/mcp/pending.py",
+        old="if pending.request_id in self._pending or len(self._pending) >= PENDING_MAX:\n",
+        new="if len(self._pending) >= PENDING_MAX:\n",
+        invariant="a request has one answer, and an answer one request",
+        tests=(at(_TEST_RELAY, "test_an_id_in_use_is_refused_without_an_answer_under_it"),),
+    ),
+    Mutant(
+        name="a late answer is delivered",
+        file=_RELAY,
+        old="        if pending.cancelled.is_set():\n            self.counts.late += 1\n"
+        "            return\n",
+        new="        if pending.cancelled.is_set():\n            self.counts.late += 1\n",
+        invariant="what comes for a call that was taken back reaches nobody",
+        tests=(at(_TEST_RELAY, "test_a_late_answer_goes_nowhere"),),
+    ),
+    Mutant(
+        name="a carriage return goes on as it came",
+        file="proxy/dialects/mcp/message.py",
+        old='        if b"\\n" in self.raw or b"\\r" in self.raw:\n',
+        new='        if b"\\n" in self.raw:\n',
+        invariant="a message is one line to every server",
+        tests=(at(_TEST_RELAY, "test_a_message_does_not_hide_in_the_white_space_of_another"),),
+    ),
+    Mutant(
+        name="a call without an id goes on",
+        file=_RELAY,
+        old="        if message.method == CALL:\n",
+        new="        if message.method == CALL and message.request_id is not None:\n",
+        invariant="a call is judged whether or not its client waits for an answer",
+        tests=(at(_TEST_CALLS, "test_a_call_without_an_id_is_no_way_around"),),
+    ),
+    Mutant(
+        name="changed tools are called",
+        file="proxy/mcp/catalogue.py",
+        old="        if state.approved:\n",
+        new="        if state.approved or state.changed:\n",
+        invariant="a server's tools are those that were approved",
+        tests=(
+            at(
+                _TEST_CALLS,
+                "test_tools_that_changed_are_shown_and_not_called_until_they_are_approved",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a refusal by the server counts as stored",
+        file="proxy/mcp/answers.py",
+        old='    if message.kind is not Kind.RESULT or result.get("isError") is True:\n',
+        new="    if message.kind is not Kind.RESULT:\n",
+        invariant="what the server refused is not kept as if it had it",
+        tests=(at(_TEST_CALLS, "test_a_server_that_says_no_has_stored_nothing"),),
+    ),
+    Mutant(
+        name="a read that cannot be sifted is shown",
+        file="proxy/mcp/answers.py",
+        old="            return self._withheld(pending)\n",
+        new="            return message\n",
+        invariant="a check that cannot run is a check that failed",
+        tests=(
+            at(_TEST_CALLS, "test_a_gate_that_cannot_answer_refuses_writes_and_withholds_reads"),
+        ),
+    ),
+    Mutant(
+        name="a lost verdict is asked for again",
+        file="proxy/election.py",
+        old="        await self._election.ready()\n"
+        "        return await self._guard.judge(principal, call)\n",
+        new="        return await self._twice(lambda: self._guard.judge(principal, call))\n",
+        invariant="one call is judged once",
+        tests=(
+            at(
+                "tests/unit/proxy/test_election.py",
+                "test_a_verdict_that_was_lost_is_not_asked_for_again",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a long line is kept",
+        file="proxy/mcp/lines.py",
+        old="if self._finder is None and len(self._held) + len(piece) <= self._bytes_max:\n",
+        new="if self._finder is None:\n",
+        invariant="no line takes more memory than the longest that is read",
+        tests=(
+            at(
+                "tests/unit/proxy/fronts/test_mcp_stdio.py",
+                "test_a_line_of_100_megabytes_is_refused_in_constant_memory",
+            ),
+        ),
+    ),
+)
