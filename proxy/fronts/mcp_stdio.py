@@ -87,10 +87,10 @@ class StdioFront:
         async with AsyncExitStack() as stack:
             stack.callback(_end, child)
             stack.enter_context(_signals(child))
-            source = await stack.enter_async_context(_source(self._stdin))
-            sink = await stack.enter_async_context(_sink(self._stdout))
-            child_source = await stack.enter_async_context(_source(child.stdout))
-            child_sink = await stack.enter_async_context(_sink(child.stdin))
+            source = await stack.enter_async_context(source_of(self._stdin))
+            sink = await stack.enter_async_context(sink_of(self._stdout))
+            child_source = await stack.enter_async_context(source_of(child.stdout))
+            child_sink = await stack.enter_async_context(sink_of(child.stdin))
             pipes = _Pipes(sink, child_sink)
             relay = await stack.enter_async_context(open_relay(pipes.deliver))
             async with asyncio.TaskGroup() as group:
@@ -202,7 +202,8 @@ class _signals:  # noqa: N801 - used as a function, like a context manager of co
 
 
 @asynccontextmanager
-async def _source(file: IO[bytes]) -> AsyncGenerator[Source]:
+async def source_of(file: IO[bytes]) -> AsyncGenerator[Source]:
+    """An open file as a source of bytes, while open."""
     if _is_file(file):
         yield _FileSource(file)
         return
@@ -216,7 +217,8 @@ async def _source(file: IO[bytes]) -> AsyncGenerator[Source]:
 
 
 @asynccontextmanager
-async def _sink(file: IO[bytes]) -> AsyncGenerator[Sink]:
+async def sink_of(file: IO[bytes]) -> AsyncGenerator[Sink]:
+    """An open file as a place for bytes, while open."""
     if _is_file(file):
         yield _FileSink(file)
         return

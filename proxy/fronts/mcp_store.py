@@ -1,0 +1,107 @@
+"""Store mode on stdin and stdout: no server behind, we are it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from typing import IO, TYPE_CHECKING, Final
+
+from proxy.fronts.mcp_stdio import PASSED_ON, sink_of, source_of
+from proxy.mcp.lines import Lines, TooLong
+from proxy.mcp.relay import Side
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from proxy.dialects.mcp.message import Message
+    from proxy.fronts.mcp_stdio import Sink, Source
+    from proxy.mcp.relay import Deliver
+    from proxy.mcp.store_server import StoreServer
+
+_LOG: Final = logging.getLogger("mnemogate.mcp")
+_PIECE_BYTES: Final = 64 * 1024
+
+
+class StoreStdio:
+    """Serves one client between two open files."""
+
+    def __init__(self, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self._stdin = stdin
+        self._stdout = stdout
+
+    async def serve(
+        self, open_server: Callable[[Deliver], AbstractAsyncContextManager[StoreServer]]
+    ) -> int:
+        """Serve until the client ends its input, or a signal ends us; what was taken is finished.
+
+        Returns 0, or minus the number of the signal.
+        """
+        ended = _Ended()
+        async with AsyncExitStack() as stack:
+            stack.enter_context(ended)
+            source = await stack.enter_async_context(source_of(self._stdin))
+            sink = await stack.enter_async_context(sink_of(self._stdout))
+            server = await stack.enter_async_context(open_server(_Pipe(sink).deliver))
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(_read(source, server))
+                stopped = group.create_task(ended.wait())
+                await asyncio.wait([reading, stopped], return_when=asyncio.FIRST_COMPLETED)
+                reading.cancel()
+                stopped.cancel()
+        return -ended.number
+
+
+async def _read(source: Source, server: StoreServer) -> None:
+    lines = Lines()
+    while True:
+        piece = await source.read(_PIECE_BYTES)
+        for line in lines.feed(piece) if piece else lines.end():
+            if isinstance(line, TooLong):
+                await server.refused(Side.CLIENT, line.request_id, "message: too long")
+            else:
+                await server.from_client(line)
+        if not piece:
+            return
+
+
+class _Pipe:
+    """Delivers to the client. A message is written whole; one for a client that is gone is not."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    async def deliver(self, _side: Side, raw: bytes, _message: Message, _via: object, /) -> None:
+        """One line."""
+        try:
+            self._sink.write(raw + b"\n")
+            await self._sink.drain()
+        except OSError as error:
+            _LOG.info("client gone", extra={"error_type": type(error).__name__})
+
+
+class _Ended:
+    """While open, a signal that ends us is remembered."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+
+    def __enter__(self) -> None:
+        for number in PASSED_ON:
+            self._loop.add_signal_handler(number, self._end, number)
+
+    def __exit__(self, *_: object) -> None:
+        for number in PASSED_ON:
+            self._loop.remove_signal_handler(number)
+
+    async def wait(self) -> None:
+        """Until the first of them."""
+        await self._over.wait()
+
+    def _end(self, number: signal.Signals) -> None:
+        self.number = self.number or int(number)
+        self._over.set()

@@ -1,0 +1,235 @@
+"""Store mode: we are the memory server ourselves, on the gate's own store.
+
+One connection. Tool calls are carried out one after the other, in the order in which they came;
+what asks for nothing of the store is answered at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from proxy.dialects.mcp.message import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    Era,
+    Kind,
+    Message,
+    NotRelayed,
+    Object,
+    RequestId,
+    error_answer,
+    made,
+    parse,
+    result_answer,
+)
+from proxy.dialects.mcp.results import refused
+from proxy.dialects.mcp.store_plans import GRAPH_URI
+from proxy.dialects.mcp.store_protocol import INVALID_PARAMS, Problem, Subscription
+from proxy.dialects.operation import MalformedRequest, Write, Written
+from proxy.mcp.ground import Counts, RelayLimits, Side
+from storage.errors import OutcomeUnknown, StorageError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from proxy.dialects.mcp.store_protocol import StoreProtocol
+    from proxy.dialects.mcp.store_steps import Plan
+    from proxy.dialects.operation import Operation, Result
+    from proxy.mcp.ground import Deliver
+
+_LOG: Final = logging.getLogger("mnemogate.mcp")
+WAITING_MAX: Final = 256
+_CALL: Final = "tools/call"
+_UPDATED: Final = "notifications/resources/updated"
+NOT_NOW: Final = "The memory cannot be reached now. Nothing was stored; try again later."
+NOT_KNOWN: Final = (
+    "The memory gave no answer. Whether this was stored is not known: read before you try again."
+)
+
+
+class Performs(Protocol):
+    """The gate's own store."""
+
+    async def __call__(self, operation: Operation, traceparent: str | None, /) -> Result:
+        """The result of one operation. Raises `MalformedRequest`, `StorageError`."""
+        ...
+
+
+class StoreServer:
+    """Serves one connection while its context is open. Event loop only.
+
+    Takes messages as a relay does, so a transport can hold the one in place of the other.
+    """
+
+    def __init__(
+        self, protocol: StoreProtocol, perform: Performs, deliver: Deliver, limits: RelayLimits
+    ) -> None:
+        self._protocol = protocol
+        self._perform = perform
+        self._deliver = deliver
+        self._limits = limits
+        self.counts = Counts()
+        self._waiting: asyncio.Queue[tuple[Message, object] | None] = asyncio.Queue(WAITING_MAX)
+        self._open: set[RequestId] = set()
+        self._taken_back: set[RequestId] = set()
+        self._subscribed = False
+        self._tasks = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        """Start to serve."""
+        await self._tasks.__aenter__()
+        self._tasks.create_task(self._work())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Finish what was taken."""
+        await self._waiting.put(None)
+        await self._tasks.__aexit__(kind, error, trace)
+
+    async def from_client(self, raw: bytes, via: object = None) -> None:
+        """Take one message of the client; returns when it is answered, or has its place."""
+        try:
+            message = parse(raw, bytes_max=self._limits.message_bytes_max)
+        except NotRelayed as refusal:
+            await self._fail(refusal.request_id, refusal.code, refusal.detail, via)
+            return
+        if message.kind is not Kind.REQUEST or message.request_id is None:
+            taken_back = message.cancels
+            if taken_back is not None and taken_back in self._open:
+                self._taken_back.add(taken_back)
+            return
+        if message.request_id in self._open:
+            await self._fail(None, INVALID_REQUEST, "this id is in use", via)
+            return
+        await self._serve(message, via)
+
+    async def refused(
+        self, side: Side, request_id: RequestId | None, detail: str, via: object = None
+    ) -> None:
+        """A transport could not hold a message; say so."""
+        if side is Side.CLIENT:
+            await self._fail(request_id, INVALID_REQUEST, detail, via)
+
+    async def flushed(self, side: Side) -> None:
+        """Wait until all that was taken so far is answered."""
+        if side is Side.CLIENT:
+            await self._waiting.join()
+
+    # What is answered
+
+    async def _serve(self, message: Message, via: object) -> None:
+        try:
+            answer = self._protocol.answer(message)
+        except MalformedRequest as malformed:
+            await self._malformed(message, malformed, via)
+            return
+        match answer:
+            case Problem():
+                await self._problem(message, answer, via)
+            case Subscription():
+                self._subscribed = answer.wanted
+                await self._result(message, {}, via)
+            case dict():
+                await self._result(message, answer, via)
+            case _:
+                # The plan is made anew when its turn comes: nothing of it has begun.
+                answer.close()
+                if message.request_id is not None:
+                    self._open.add(message.request_id)
+                await self._waiting.put((message, via))
+
+    async def _work(self) -> None:
+        """One call after the other: what a call reads, the one before it has written."""
+        while (taken := await self._waiting.get()) is not None:
+            message, via = taken
+            try:
+                await self._carry_out(message, via)
+            finally:
+                if message.request_id is not None:
+                    self._open.discard(message.request_id)
+                    self._taken_back.discard(message.request_id)
+                self._waiting.task_done()
+        self._waiting.task_done()
+
+    async def _carry_out(self, message: Message, via: object) -> None:
+        if message.request_id in self._taken_back:
+            self.counts.late += 1
+            return
+        changed = False
+        try:
+            answer = self._protocol.answer(message)
+            if isinstance(answer, dict | Problem | Subscription):
+                return
+            result, changed = await self._run(answer, message)
+        except MalformedRequest as malformed:
+            await self._malformed(message, malformed, via)
+        except StorageError as error:
+            _LOG.warning("no answer from the store", extra={"error_type": type(error).__name__})
+            await self._unreached(message, error, via)
+        else:
+            await self._result(message, result, via)
+        if changed and self._subscribed:
+            await self._tell_updated()
+
+    async def _run(self, plan: Plan, message: Message) -> tuple[Object, bool]:
+        """The result of a plan, and whether it changed anything."""
+        traceparent = message.meta.get("traceparent")
+        trace = traceparent if isinstance(traceparent, str) else None
+        changed = False
+        try:
+            operation = next(plan)
+            while True:
+                result = await self._perform(operation, trace)
+                if isinstance(operation, Write) and isinstance(result, Written):
+                    changed |= any(item.version for item in result.items)
+                operation = plan.send(result)
+        except StopIteration as done:
+            shown: Object = done.value
+            return shown, changed
+
+    async def _malformed(self, message: Message, malformed: MalformedRequest, via: object) -> None:
+        if message.method == _CALL:
+            # As the model's own mistake, so that it can mend it: hosts take an error for a fault
+            # of the server.
+            await self._result(message, refused([malformed.detail], stateless=False), via)
+        else:
+            await self._fail(message.request_id, INVALID_PARAMS, malformed.detail, via)
+
+    async def _unreached(self, message: Message, error: StorageError, via: object) -> None:
+        said = NOT_KNOWN if isinstance(error, OutcomeUnknown) else NOT_NOW
+        if message.method == _CALL:
+            await self._result(message, refused([said], stateless=False), via)
+        else:
+            await self._fail(message.request_id, INTERNAL_ERROR, said, via)
+
+    async def _problem(self, message: Message, problem: Problem, via: object) -> None:
+        error: Object = {"code": problem.code, "message": problem.text}
+        if problem.data is not None:
+            error["data"] = {name: [*values] for name, values in problem.data.items()}
+        body: Object = {"jsonrpc": "2.0", "id": message.request_id, "error": error}
+        await self._send(made(body, message.era), via)
+
+    async def _result(self, message: Message, result: Object, via: object) -> None:
+        if message.request_id is None or message.request_id in self._taken_back:
+            self.counts.late += 1
+            return
+        finished = self._protocol.finished(message, result)
+        await self._send(result_answer(message.request_id, finished, message.era), via)
+
+    async def _fail(self, request_id: RequestId | None, code: int, text: str, via: object) -> None:
+        self.counts.refused += 1
+        await self._send(error_answer(request_id, code, text), via)
+
+    async def _tell_updated(self) -> None:
+        body: Object = {"jsonrpc": "2.0", "method": _UPDATED, "params": {"uri": GRAPH_URI}}
+        await self._send(made(body, Era.HANDSHAKE), None)
+
+    async def _send(self, message: Message, via: object) -> None:
+        await self._deliver(Side.CLIENT, message.raw, message, via)
