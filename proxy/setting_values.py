@@ -64,7 +64,10 @@ def text(raw: Raw) -> str:
 
 def path(raw: Raw) -> Path:
     """A file or directory; `~` is the home directory."""
-    return Path(text(raw)).expanduser()
+    try:
+        return Path(text(raw)).expanduser()
+    except RuntimeError as error:
+        raise BadValue("a path; ~ and ~NAME only for a user who has a home directory") from error
 
 
 def address(raw: Raw) -> Address:

@@ -28,6 +28,7 @@ from proxy.setting_table import (
     Secret,
     Setting,
 )
+from proxy.setting_values import path as path_of
 from telemetry.settings import TelemetrySettings
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def setting_table() -> tuple[tuple[str, str, str, str], ...]:
 
 def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
     """The file to read; one that was named must exist."""
-    named = config or (Path(env[CONFIG_ENV]).expanduser() if env.get(CONFIG_ENV) else None)
+    named = config or _named_file(env)
     if named is not None:
         return named
     usual = _base(env, "XDG_CONFIG_HOME", ".config") / "mnemogate" / "mnemogate.toml"
@@ -206,6 +207,16 @@ def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
         raise SettingsError(
             f"{usual}: cannot be reached ({type(error).__name__}); set HOME to this user's own"
         ) from None
+
+
+def _named_file(env: Mapping[str, str]) -> Path | None:
+    given = env.get(CONFIG_ENV)
+    if not given:
+        return None
+    try:
+        return path_of(given)
+    except BadValue as error:
+        raise SettingsError(f"{CONFIG_ENV}: must be {error}") from None
 
 
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:

@@ -72,6 +72,7 @@ def test_unknown_names_are_errors_that_name_them(tmp_path: Path) -> None:
         ("listen", "7077", "HOST:PORT"),
         ("listen", "127.0.0.1:70000", "HOST:PORT"),
         ("listen", "127.0.0.1:\uff17", "HOST:PORT"),
+        ("ruleset", "~nobody-of-this-name/rules.toml", "a path"),
         ("embedder", "gpt", "static, minilm"),
         ("log_level", "loud", "one of debug"),
         ("quota_bytes", "many", "a whole number"),
@@ -92,6 +93,16 @@ def test_bad_value_names_the_setting_and_what_is_allowed(
     with pytest.raises(SettingsError, match=re.escape(allowed)) as caught:
         load(tmp_path, env={f"MNEMOGATE_{name.upper()}": value})
     assert name in str(caught.value).lower()
+
+
+def test_a_settings_file_of_a_user_without_a_home_is_an_error_in_words(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="MNEMOGATE_CONFIG: must be a path"):
+        load_settings(
+            environment={
+                "HOME": str(tmp_path),
+                "MNEMOGATE_CONFIG": "~nobody-of-this-name/mnemogate.toml",
+            }
+        )
 
 
 def test_secret_is_in_no_message_and_no_repr(tmp_path: Path) -> None:
