@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 HANDSHAKE_S: Final = 5.0
 BACKLOG: Final = 128
+_SMALL_BYTES: Final = 64 * 1024
+_WRITES: Final = (".write", ".delete_where")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REQUEST_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
 _UCRED: Final = struct.Struct("3i")
@@ -205,6 +207,9 @@ class Listener:
             answered = Answered(reply=problem(busy, answering), route=REFUSED_ROUTE)
         else:
             answered = await self._answer(request, trace, answering)
+            if self._unread_are_too_many(answered):
+                busy = refuse(503, "busy: too many answers wait to be read", retry_after_s=1)
+                answered = Answered(reply=problem(busy, answering), route=answered.route)
         self._out.record(
             RequestServed(
                 context=trace,
@@ -227,6 +232,26 @@ class Listener:
             return request.rendered(answered.reply, headers, stays=stays), stays
         await self._send_pieces(request, answered.reply, headers, answered.pieces, stays=stays)
         return b"", stays
+
+    def _unread_are_too_many(self, answered: Answered) -> bool:
+        """Whether a large answer finds too much that peers left unread.
+
+        Whoever asks for whole pages and reads none of them would fill the memory of all. An answer
+        to a write is let through: what it says is done, and it is small.
+        """
+        size = len(answered.reply.body)
+        if size <= _SMALL_BYTES or answered.route.endswith(_WRITES):
+            return False
+        return self.unread_bytes() + size > self._limits.unread_bytes_max
+
+    def unread_bytes(self) -> int:
+        """Bytes of answers that wait for their peers to read them."""
+        return sum(
+            connection.transport.get_write_buffer_size()
+            for guard in self._guards
+            for connection in guard.connections
+            if isinstance(connection.transport, asyncio.WriteTransport)
+        )
 
     async def _send_pieces(
         self,

@@ -107,18 +107,19 @@ class Session:
         """One delete per live memory that matches: a bulk path is judged item by item."""
         if operation.nonce is not None and len(operation.nonce) > BULK_NONCE_LEN_MAX:
             raise MalformedRequest(f"nonce: at most {BULK_NONCE_LEN_MAX} characters for a bulk")
-        page = await self._in_thread(
-            self._reader.page, principal.tenant, operation.where, 0, DELETE_WHERE_MAX
+        # Ids alone: the texts of so many memories would not fit into anybody's memory.
+        found = await self._in_thread(
+            self._reader.ids, principal.tenant, operation.where, DELETE_WHERE_MAX
         )
         return tuple(
             Proposal(
                 change=ChangeKind.DELETE,
-                memory_id=memory.memory_id,
+                memory_id=memory_id,
                 target=operation.target,
                 # One client nonce cannot be spent by many candidates: each gets its own suffix.
-                nonce=f"{operation.nonce}/{memory.memory_id}" if operation.nonce else None,
+                nonce=f"{operation.nonce}/{memory_id}" if operation.nonce else None,
             )
-            for memory in page.memories
+            for memory_id in found
         )
 
     async def _read(
@@ -143,6 +144,8 @@ class Session:
                 page = await self._in_thread(
                     self._reader.page, tenant, operation.where, operation.offset, operation.limit
                 )
+                if page.cut and not operation.by_offset:
+                    raise MalformedRequest("page_size: the page is too large; ask for fewer")
                 found = Listed(total=page.total, memories=page.memories)
                 return found, "list_memories", len(page.memories)
             case GetMemory():

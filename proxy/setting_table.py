@@ -270,6 +270,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         parse=whole(1, 65_536),
     ),
     Setting(
+        name="unread_bytes_max",
+        default=256 * 1024**2,
+        meaning="Bytes of answers per listener that peers have not read yet; further large "
+        "answers of reads are 503 until they do.",
+        parse=whole(16 * 1024**2, 1024**4),
+    ),
+    Setting(
         name="requests_max",
         default=256,
         meaning="Requests in flight per listener; more are answered 503.",

@@ -65,6 +65,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: float
     connections_max: int
     requests_max: int
+    unread_bytes_max: int = 256 * 1024**2
 
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True):

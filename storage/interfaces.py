@@ -140,10 +140,11 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of a listing; `total` counts every match."""
+    """A slice of a listing; `total` counts every match. `cut`: too large, so it ends early."""
 
     total: int
     memories: tuple[Memory, ...]
+    cut: bool = False
 
 
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,11 +200,7 @@ class MemoryWriter(Protocol):
         ...
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Judge a held candidate again with a person's approval.
-
-        Raises:
-            UnknownCandidate: Nothing of that id is held.
-        """
+        """Judge a held candidate again with a person's approval; raises as `deny` does."""
         ...
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
@@ -270,14 +267,15 @@ class MemoryReader(Protocol):
         ...
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
-        """Live memories that match, newest first."""
+        """Live memories that match, newest first; fewer than asked where they are large."""
+        ...
+
+    def ids(self, tenant: Tenant, where: Filter, limit: int) -> tuple[MemoryId, ...]:
+        """The ids of live memories that match, newest first."""
         ...
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
-        """The committed steps of one memory, oldest first; () if it never existed here.
-
-        The oldest steps of a very long history are left out.
-        """
+        """The steps of one memory, oldest first, of a long history the newest; () if none."""
         ...
 
     def search(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -42,9 +43,33 @@ Selected = TypeVar("Selected")
 
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of text, metadata and names in one answer; what is beyond is for the next page."""
+_MEMORY_BYTES: Final = 512  # what an answer says of a memory besides
+_LATEST_MS: Final = 2**63
 _OVERFETCH: Final = 4
 _PATIENCE: Final = 100
 _PAUSE_S: Final = 0.000_5
+
+
+class _Room:
+    """How much of an answer is left. The first memory is always taken: it fits by itself."""
+
+    __slots__ = ("_left", "full")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._left = bytes_max
+        self.full = False
+
+    def taken(self, memories: Iterable[Memory]) -> Iterator[Memory]:
+        """As many of these as fit, in their order."""
+        for memory in memories:
+            size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
+            self.full = self._left < size and self._left != ANSWER_BYTES_MAX
+            if self.full:
+                return
+            self._left -= size
+            yield memory
 
 
 class EmbeddedReader:
@@ -91,15 +116,29 @@ class EmbeddedReader:
         with self._moment(tenant, where, self._catalogue.candidates) as (view, found, exact):
             newest_first = found[::-1]
             if exact:
-                wanted = newest_first[offset : offset + limit]
-                memories = tuple(self._joined(view, tenant, wanted.tolist()))
-                return Page(total=len(found), memories=memories)
-            matching = [
-                memory
-                for memory in self._joined(view, tenant, newest_first.tolist())
+                wanted = newest_first[offset : offset + limit].tolist()
+                room = _Room(ANSWER_BYTES_MAX)
+                memories = tuple(room.taken(self._joined(view, tenant, wanted)))
+                return Page(total=len(found), memories=memories, cut=room.full)
+            total, kept, room = 0, list[Memory](), _Room(ANSWER_BYTES_MAX)
+            for memory in self._joined(view, tenant, newest_first.tolist()):
+                if not matches(where, memory):
+                    continue
+                # Counted to the end, and kept only as far as it will be shown.
+                if offset <= total < offset + limit and not room.full:
+                    kept.extend(room.taken((memory,)))
+                total += 1
+        return Page(total=total, memories=tuple(kept), cut=room.full)
+
+    def ids(self, tenant: Tenant, where: Filter, limit: int) -> tuple[MemoryId, ...]:
+        """The ids of live memories that match, newest first."""
+        with self._moment(tenant, where, self._catalogue.candidates) as (view, found, _):
+            matching = (
+                memory.memory_id
+                for memory in self._joined(view, tenant, found[::-1].tolist())
                 if matches(where, memory)
-            ]
-        return Page(total=len(matching), memories=tuple(matching[offset : offset + limit]))
+            )
+            return tuple(itertools.islice(matching, limit))
 
     @contextmanager
     def _moment(
@@ -174,7 +213,8 @@ class EmbeddedReader:
                 # nothing further down can reach it.
                 exhausted = len(found) < wanted or found[-1][1] < threshold
                 if len(hits) >= limit or exhausted:
-                    return tuple(hits[:limit])
+                    best = [hit.memory for hit in hits[:limit]]
+                    return tuple(hits[: len(list(_Room(ANSWER_BYTES_MAX).taken(best)))])
                 wanted *= _OVERFETCH
 
     def _hits(
@@ -200,14 +240,19 @@ class EmbeddedReader:
         listed = list(self._catalogue.entities(tenant, self._clock()))
         with self._store.reading() as view:
             for kind, name, found in listed:
-                rows = [read_row(view, ordinal) for ordinal in found.tolist()]
+                # One row at a time: an id may have every memory of the tenant under it.
+                first_at_ms, last_at_ms = _LATEST_MS, 0
+                for ordinal in found.tolist():
+                    row = read_row(view, ordinal)
+                    first_at_ms = min(first_at_ms, row.created_at_ms)
+                    last_at_ms = max(last_at_ms, row.at_ms)
                 entities.append(
                     Entity(
                         kind=kind,
                         name=name,
-                        count=len(rows),
-                        first_at_ms=min(row.created_at_ms for row in rows),
-                        last_at_ms=max(row.at_ms for row in rows),
+                        count=len(found),
+                        first_at_ms=first_at_ms,
+                        last_at_ms=last_at_ms,
                     )
                 )
         return tuple(sorted(entities, key=lambda entity: (entity.kind, entity.name)))

@@ -285,7 +285,9 @@ def _list(request: HttpRequest) -> ListMemories:
     given = _query(request, frozenset({*_SCOPES, "offset", "limit"}))
     offset = _number(given.pop("offset", "0"), "offset", 0, 10**9)
     limit = _number(given.pop("limit", "100"), "limit", 1, PAGE_LEN_MAX)
-    return ListMemories(where=_where(convert(given, Filters)), offset=offset, limit=limit)
+    return ListMemories(
+        where=_where(convert(given, Filters)), offset=offset, limit=limit, by_offset=True
+    )
 
 
 def _number(text: JsonValue, name: str, low: int, high: int) -> int:

@@ -129,6 +129,8 @@ class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
     offset: int = 0
     limit: int = 100
     note: str = ""
+    # Whether its client goes on behind what it was given: then a page may be shorter than asked.
+    by_offset: bool = False
 
 
 class GetMemory(msgspec.Struct, frozen=True, kw_only=True, tag="get"):

@@ -58,7 +58,7 @@ def test_request_and_answer_are_as_the_clients_know_them(vector: _Vector) -> Non
         reply = dialect.refuse(asked, vector.refusal, ANSWERING)
     else:
         operation = dialect.decode(asked)
-        assert msgspec.json.decode(msgspec.json.encode(operation)) == vector.operation
+        # A field that came later, at its default, is in no vector.
         wanted: Operation = msgspec.convert(vector.operation, type=Operation)
         assert operation == wanted
         result: Result = msgspec.convert(vector.result, type=Result)

@@ -10,6 +10,7 @@ _QUARANTINE: Final = "storage/quarantine.py"
 _QUARANTINES: Final = "tests/unit/storage/test_quarantine.py"
 _CLOCK: Final = "tests/integration/test_clock_back.py"
 _WITHHELD: Final = "tests/integration/test_withheld_changes.py"
+_BOUNDED: Final = "tests/integration/test_reads_bounded.py"
 _USAGE: Final = "tests/unit/storage/test_usage.py"
 _HIDDEN: Final = at(
     _QUARANTINES, "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again"
@@ -130,5 +131,21 @@ OPERATE: Final = (
         new="        return memory_id\n",
         invariant="a refusal repeats nothing of the client's",
         tests=(at(_WITHHELD, "test_an_id_that_no_memory_has_is_not_repeated"),),
+    ),
+    Mutant(
+        name="a page has no end",
+        file="storage/reading.py",
+        old="            self.full = self._left < size and self._left != ANSWER_BYTES_MAX\n",
+        new="",
+        invariant="one answer is bounded, whatever is stored",
+        tests=(at(_BOUNDED, "test_a_page_is_cut_where_it_is_full_and_the_next_goes_on_there"),),
+    ),
+    Mutant(
+        name="unread answers are not counted",
+        file="proxy/server.py",
+        old="        return self.unread_bytes() + size > self._limits.unread_bytes_max\n",
+        new="        return False\n",
+        invariant="answers that nobody reads do not fill the memory",
+        tests=(at(_BOUNDED, "test_answers_that_nobody_reads_end_at_a_limit_and_writes_go_on"),),
     ),
 )
