@@ -19,15 +19,8 @@ from msgspec import Meta
 from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
 from proxy.mcp_settings import McpServer, mcp_servers
 from proxy.secret_files import secret_from
-from proxy.setting_table import (
-    ENVIRONMENT_PREFIX,
-    SETTINGS,
-    Address,
-    BadValue,
-    Raw,
-    Secret,
-    Setting,
-)
+from proxy.setting_table import ENVIRONMENT_PREFIX, SETTINGS, Setting
+from proxy.setting_values import Address, BadValue, Raw, Secret
 from proxy.setting_values import path as path_of
 from telemetry.settings import TelemetrySettings
 
@@ -198,9 +191,12 @@ def setting_table() -> tuple[tuple[str, str, str, str], ...]:
 
 def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
     """The file to read; one that was named must exist."""
-    named = config or _named_file(env)
-    if named is not None:
-        return named
+    given = env.get(CONFIG_ENV)
+    try:
+        if config or given:
+            return config or path_of(given or "")
+    except BadValue as error:
+        raise SettingsError(f"{CONFIG_ENV}: must be {error}") from None
     usual = _base(env, "XDG_CONFIG_HOME", ".config") / "mnemogate" / "mnemogate.toml"
     try:
         return usual if usual.is_file() else None
@@ -208,16 +204,6 @@ def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
         raise SettingsError(
             f"{usual}: cannot be reached ({type(error).__name__}); set HOME to this user's own"
         ) from None
-
-
-def _named_file(env: Mapping[str, str]) -> Path | None:
-    given = env.get(CONFIG_ENV)
-    if not given:
-        return None
-    try:
-        return path_of(given)
-    except BadValue as error:
-        raise SettingsError(f"{CONFIG_ENV}: must be {error}") from None
 
 
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
