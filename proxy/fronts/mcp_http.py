@@ -19,6 +19,7 @@ from proxy.mcp.http.beside import Busy
 from proxy.mcp.http.child import ChildGone
 from proxy.mcp.http.exchange import Exchange
 from proxy.mcp.http.hub import Hub  # noqa: TC001 - msgspec reads the annotation
+from proxy.mcp.http.line import LISTEN
 from proxy.responses import Failure, NotFound, attempt, problem, refuse
 
 if TYPE_CHECKING:
@@ -207,8 +208,10 @@ class McpFront:
         self, asked: _Asked, message: Message, era: Era
     ) -> tuple[HttpReply, Exchange | None]:
         """One message that belongs to no session."""
-        line = await asked.hub.borrow(asked.principal)
         exchange = Exchange(message.request_id, asked.headers, era)
+        if message.method == LISTEN:
+            asked.hub.keep_open(asked.principal, exchange)
+        line = await asked.hub.borrow(asked.principal)
         if message.kind is not Kind.REQUEST:
             await line.take(message.raw, message, exchange)
             exchange.leave()
@@ -231,6 +234,10 @@ class McpFront:
         if line.listeners >= LISTENING_MAX:
             return _refused(409, None, -32600, "too many streams of one session"), None
         exchange = Exchange(None, asked.headers)
+        try:
+            asked.hub.keep_open(asked.principal, exchange)
+        except Busy:
+            return _busy(asked), None
         asked.watch(exchange)
         if isinstance(line, UrlLine):
             await line.open_stream(exchange)

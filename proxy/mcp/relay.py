@@ -174,7 +174,8 @@ class Relay:
         """
         if request_id is not None:
             pending = self._asked[Side.CLIENT].find(request_id)
-            if pending is not None:
+            # What waits for its verdict was not sent: it would be sent after its answer.
+            if pending is not None and pending.stage is Stage.SENT:
                 await self._answer_lost(pending)
             return
         self._ground.gone.set()

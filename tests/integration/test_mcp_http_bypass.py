@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
+from proxy.mcp.http.hub import HubLimits
 from tests.integration.http_bench import LIMITS
 from tests.integration.mcp_bench import (
     KEYS,
@@ -22,6 +23,7 @@ from tests.integration.mcp_bench import (
     notification,
     request,
     stateless_head,
+    until,
 )
 from tests.integration.mcp_server import Server, result, serving
 
@@ -334,3 +336,23 @@ async def test_a_resumed_stream_is_no_way_to_read_what_is_withheld() -> None:
         answer = await front.send("GET", resumed)
         assert answer.messages[-1]["id"] == "read"
         assert b"quiet secret" not in answer.body
+
+
+async def test_streams_that_stay_open_are_counted_per_principal_and_in_all() -> None:
+    limits = HubLimits(streams_max=2)
+    async with serving(Server()) as server, bench(server.url, limits=limits) as front:
+        session = await front.initialize()
+        listening = modern(request("s", "subscriptions/listen"))
+        headers = front.headers(mcp_session_id=session)
+        url = front.url + "/mcp/small"
+        head = {**front.headers(), **stateless_head(listening)}
+        async with (
+            front.http.get(url, headers=headers),
+            front.http.post(url, headers=head, json=listening),
+        ):
+            assert (await front.send("GET", headers)).status == 503
+            assert (await front.stateless(listening)).status == 503
+            assert (await front.stateless(GOOD)).status == 200, "control: a call is no stream"
+        await until(lambda: not front.listener.in_flight)
+        async with front.http.get(url, headers=headers) as again:
+            assert again.status == 200

@@ -201,6 +201,18 @@ async def test_no_session_no_service_and_the_number_of_processes_is_bounded(
             assert other.status == 503
 
 
+async def test_a_server_that_never_answers_holds_a_call_for_so_long_and_no_longer(
+    tmp_path: Path,
+) -> None:
+    async with bench(command(tmp_path), limits=HubLimits(call_seconds=1.0)) as front:
+        session = await front.initialize()
+        older = await front.post(call(1, "late", seconds=60), mcp_session_id=session)
+        said(await front.stateless(modern(call(1, "echo"))))
+        newer = await front.stateless(modern(call(1, "late", seconds=60)))
+        assert [one.messages[-1]["error"]["code"] for one in (older, newer)] == [-32000, -32000]
+        assert said(await front.post(call(2, "echo", n=1), mcp_session_id=session)) == {"n": 1}
+
+
 async def test_an_idle_session_ends_with_its_process(tmp_path: Path) -> None:
     async with bench(command(tmp_path), limits=HubLimits(idle_seconds=0.0)) as front:
         session = await front.initialize()

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from proxy.upstream import Reply, Upstream
 
-# A call, its stream included; a server that never answers holds nothing for longer.
-CALL_SECONDS: Final = 900.0
 # What needs no answer holds back what comes behind it.
 TELL_SECONDS: Final = 10.0
 # After the answer a stream mostly ends by itself, and its connection can be used again.
@@ -146,7 +144,7 @@ class UrlLine(Line):
         if request_id is None:
             return
         try:
-            async with Stop(CALL_SECONDS) as stop:
+            async with Stop() as stop:
                 self._stops[request_id] = stop
                 if exchange is not None:
                     exchange.when_over(lambda: _unread(exchange, stop))

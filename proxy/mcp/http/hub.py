@@ -12,18 +12,21 @@ from proxy.mcp.http.behind_command import CommandLine, Shared, SharedLine
 from proxy.mcp.http.behind_url import UrlLine
 from proxy.mcp.http.beside import Busy
 from proxy.mcp.http.child import Child, ChildGone, Command
-from proxy.mcp.http.line import Line, LineParts
+from proxy.mcp.http.line import CALL_SECONDS, Line, LineParts
 from proxy.responses import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from policy.model import Principal
+    from proxy.mcp.http.exchange import Exchange
     from proxy.mcp.relay import Deliver, Relay
     from proxy.upstream import Upstream
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 LANES_IDLE_MAX: Final = 8
+# Streams that stay open hold a request each: they may not be all there are.
+STREAMS_PER_PRINCIPAL_MAX: Final = 16
 SESSIONS_PER_PRINCIPAL_MAX: Final = 64
 
 Owner: TypeAlias = "tuple[str, str]"
@@ -34,6 +37,8 @@ class HubLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     sessions_max: int = 256
     idle_seconds: float = 1_800.0
+    streams_max: int = 64
+    call_seconds: float = CALL_SECONDS
 
 
 class RelayFor(Protocol):
@@ -76,6 +81,7 @@ class Hub:
         self._lines: set[Line] = set()
         self._idle: dict[Owner, list[Line]] = {}
         self._shared: dict[Owner, Shared] = {}
+        self._streams: dict[Owner, set[Exchange]] = {}
         self._sharing = asyncio.Lock()
         self._closed = False
 
@@ -138,6 +144,19 @@ class Hub:
         else:
             idle.append(line)
 
+    def keep_open(self, principal: Principal, exchange: Exchange) -> None:
+        """Count a stream that stays open until its client leaves.
+
+        Raises:
+            Busy: This principal has as many as it may, or all together have.
+        """
+        mine = self._streams.setdefault(_owner(principal), set())
+        count = sum(len(streams) for streams in self._streams.values())
+        if len(mine) >= STREAMS_PER_PRINCIPAL_MAX or count >= self._limits.streams_max:
+            raise Busy
+        mine.add(exchange)
+        exchange.when_over(lambda: mine.discard(exchange))
+
     @property
     def serves_sessions_only(self) -> bool:
         """Whether an older client needs a session: it does where we run the server."""
@@ -169,6 +188,7 @@ class Hub:
             open_relay=lambda deliver: self._relay_for(principal, deliver),
             halt=self._parts.halt,
             now_s=self._parts.now_s,
+            call_seconds=self._limits.call_seconds,
         )
 
     async def _run(self, line: Line) -> None:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from proxy.mcp.relay import Deliver
 
 PASS_ON_SECONDS: Final = 10.0
+# A call, its stream included; a server that never answers holds nothing for longer.
+CALL_SECONDS: Final = 900.0
+# The one call that is meant to stay open: notifications come on it.
+LISTEN: Final = "subscriptions/listen"
 
 
 class OpenRelay(Protocol):
@@ -37,6 +41,7 @@ class LineParts(msgspec.Struct, frozen=True, kw_only=True):
     open_relay: OpenRelay
     halt: Callable[[], None]
     now_s: Callable[[], float]
+    call_seconds: float = CALL_SECONDS
 
 
 class Line:
@@ -101,7 +106,7 @@ class Line:
         """Take one message of the client."""
         self.used_s = self._parts.now_s()
         if message.kind is Kind.REQUEST and message.request_id is not None:
-            self._keep(message.request_id, exchange)
+            self._keep(message.request_id, exchange, lasts=message.method == LISTEN)
         taken_back = self._asked.get(message.cancels) if message.cancels is not None else None
         await self.relay.from_client(raw, exchange)
         if message.kind is not Kind.REQUEST:
@@ -170,10 +175,24 @@ class Line:
     async def _attempted(self, work: Awaitable[object]) -> None:
         await attempt(work, self._parts.halt)
 
-    def _keep(self, request_id: RequestId, exchange: Exchange) -> None:
-        if request_id not in self._asked:
-            self._asked[request_id] = exchange
-            exchange.when_over(lambda: self._asked.pop(request_id, None))
+    def _keep(self, request_id: RequestId, exchange: Exchange, *, lasts: bool) -> None:
+        if request_id in self._asked:
+            return
+        self._asked[request_id] = exchange
+        exchange.when_over(lambda: self._asked.pop(request_id, None))
+        if not lasts:
+            self._limit(request_id, exchange, self._parts.call_seconds)
+
+    def _limit(self, request_id: RequestId, exchange: Exchange, seconds: float) -> None:
+        """Whoever is behind has so long for a call; our own verdict's time is not counted."""
+
+        def too_late() -> None:
+            self.spawn(self.relay.lost(request_id))
+            if not exchange.over:
+                self._limit(request_id, exchange, PASS_ON_SECONDS)
+
+        late = asyncio.get_running_loop().call_later(seconds, too_late)
+        exchange.when_over(late.cancel)
 
     def _somewhere(self) -> Exchange | None:
         """Where a message goes that belongs to no call: who listens, else the oldest call."""
