@@ -68,6 +68,8 @@ _FIRST_ROWS: Final = 32
 _SHORT: Final = 256
 _LONG: Final = 32
 _SHORT_MIN: Final = 64
+# And so many of all segments together: in a small index a short list would often be unsure.
+LEAST_LEN: Final = 1_024
 _EXCLUDED_SHARE: Final = 2
 
 
@@ -309,10 +311,12 @@ def _search(
         if sketch is None:
             answer.add(part)
     unsure = [Shortlist(part, sketch, turned) for part, sketch in parts if sketch is not None]
+    rows = sum(len(one.part.ordinals) for one in unsure)
     scanned: list[Shortlist] = []
     for divisor in (_SHORT, _LONG):
         for one in unsure:
-            one.lengthen(max(least, len(one.part.ordinals) // divisor), answer)
+            length = len(one.part.ordinals)
+            one.lengthen(max(least, length // divisor, LEAST_LEN * length // rows), answer)
         # Judged when all are in: the worst row of the answer is the worst of all segments.
         unsure = [one for one in unsure if not one.sure(answer.floor)]
         # Where most of the likeliest rows are excluded, a longer list is mostly more of the same.

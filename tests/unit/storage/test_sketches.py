@@ -40,6 +40,7 @@ def _improved(monkeypatch: pytest.MonkeyPatch, rows: Floats = ALL) -> VectorInde
     """An index of these rows with every sealed segment merged and sketched."""
     monkeypatch.setattr(faiss_index, "CROSSOVER_LEN", SEGMENT)
     monkeypatch.setattr(faiss_index, "NARROW_LEN", 50)
+    monkeypatch.setattr(faiss_index, "LEAST_LEN", 0)
     index = VectorIndex(DIMENSION, segment_len=SEGMENT)
     index.extend([(at, row.tobytes()) for at, row in enumerate(rows)])
     while index.improve():
@@ -152,6 +153,7 @@ _CACHE: list[VectorIndex] = []
 def _improved_once(patch: pytest.MonkeyPatch) -> VectorIndex:
     patch.setattr(faiss_index, "CROSSOVER_LEN", SEGMENT)
     patch.setattr(faiss_index, "NARROW_LEN", 50)
+    patch.setattr(faiss_index, "LEAST_LEN", 0)
     if not _CACHE:
         _CACHE.append(_improved(patch))
     return _CACHE[0]
