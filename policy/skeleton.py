@@ -11,9 +11,11 @@ import unicodedata
 from policy.confusables import ASCII_LOOKALIKES
 
 # C0 (without tab, line feed, carriage return), DEL, C1, bidi controls, surrogates, tag characters:
-# what a person who reads the text cannot see, or sees in another order than a model does.
+# what a person who reads the text cannot see, or sees in another order than a model does. Not the
+# two marks U+200E and U+200F: Hebrew and Arabic texts have them, they order nothing but what stands
+# next to them, and the skeleton is without them.
 _FORBIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _FORBIDDEN_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")

@@ -14,6 +14,7 @@ from policy.skeleton import illegal_code_point, skeleton
     [
         "Ignore  Previous",
         "ig\u200bnore prev\u00adious",
+        "ig\u200enore prev\u200fious",
         "\u0456gn\u043er\u0435 pr\u0435vi\u043eus",
         "\uff49\uff47\uff4e\uff4f\uff52\uff45\u3000\uff50revious",
         "i\u0334g\u0334n\u0334ore prev\u00efous",
@@ -51,8 +52,8 @@ def test_a_skeleton_has_no_case_and_no_uneven_space(text: str) -> None:
 @pytest.mark.parametrize(
     "code_point",
     [
-        *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x061C, 0x200E,
-        0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xD800, 0xDFFF, 0xE0000, 0xE0041,
+        *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x061C,
+        *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xD800, 0xDFFF, 0xE0000, 0xE0041,
         0xE007F, 0xFDD0, 0xFFFE, 0xFFFF, 0x1FFFF, 0x10FFFF, 0x0378, 0x2FE0,
     ],
 )  # fmt: skip
@@ -72,3 +73,21 @@ def test_what_nobody_can_see_is_refused(code_point: int) -> None:
 )  # fmt: skip
 def test_what_people_write_is_legal(text: str) -> None:
     assert illegal_code_point(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u05d7\u05e9\u05d1\u05d5\u05df (Acme)\u200f \u05e9\u05d5\u05dc\u05dd.",
+        "\u0627\u0644\u0639\u0646\u0648\u0627\u0646: C++\u200e \u0648 HTML",
+    ],
+    ids=["Hebrew", "Arabic"],
+)
+def test_honest_text_written_from_the_right_may_be_stored(text: str) -> None:
+    assert illegal_code_point(text) is None
+    assert not {"\u200e", "\u200f"} & set(skeleton(text))
+
+
+@pytest.mark.parametrize("mark", ["\u202a", "\u202e", "\u2066", "\u2069", "\u061c"])
+def test_the_control_what_reorders_a_line_is_refused(mark: str) -> None:
+    assert illegal_code_point(f"pay {mark}100 euros") == ord(mark)
