@@ -60,7 +60,10 @@ class Bridge:
             self._children[session] = _Child(await _start(self._words))
         child = self._children.get(session)
         if child is None:
-            return web.Response(status=404)
+            # As the servers of the TypeScript SDK say it.
+            error = {"code": -32_000, "message": "Bad Request: No valid session ID provided"}
+            answer = {"jsonrpc": "2.0", "error": error, "id": None}
+            return web.json_response(answer, status=404 if session else 400)
         async with child.turn:
             await child.send(body)
             if "id" not in said or "method" not in said:
@@ -81,6 +84,10 @@ class Bridge:
             await _stop(child)
 
 
+async def _no_stream(_: web.Request) -> web.Response:
+    return web.Response(status=405, headers={"Allow": "POST, DELETE"})
+
+
 async def _start(words: tuple[str, ...]) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, limit=1 << 26)
@@ -99,6 +106,7 @@ async def bridge(words: tuple[str, ...]) -> AsyncGenerator[str]:
     application = web.Application(client_max_size=1 << 26)
     application.router.add_post("/mcp", made.post)
     application.router.add_delete("/mcp", made.delete)
+    application.router.add_get("/mcp", _no_stream)
     runner = web.AppRunner(application)
     await runner.setup()
     try:

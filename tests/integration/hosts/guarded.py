@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.integration.cli_process import ROOT
+from tests.integration.clients.process import PATH
+from tests.integration.hosts.http_tee import HttpTee, http_tee
+from tests.integration.running import AGENT_KEY, Running, running
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
     from tests.integration.hosts.scene import Scene
 
 HERE: Final = Path(__file__).parent
@@ -43,3 +50,44 @@ def open_ruleset(base: Path) -> Path:
     path = base / "open.toml"
     path.write_text(head + opened + rest, encoding="utf-8")
     return path
+
+
+Table = dict[str, Any]
+
+
+def command_table(words: tuple[str, ...], **more: object) -> Table:
+    """An `[[mcp]]` table for a server that the sidecar runs itself."""
+    return {"command": list(words), "env": {"PATH": PATH}, **more}
+
+
+@asynccontextmanager
+async def sidecar(
+    scene: Scene, tables: Mapping[str, Table], ruleset: Path | None = None
+) -> AsyncGenerator[tuple[Running, HttpTee]]:
+    """A sidecar with these `[[mcp]]` tables, and a recorder before its data listener."""
+    lines: list[str] = []
+    for name, table in tables.items():
+        lines += ["[[mcp]]", f"name = {json.dumps(name)}"]
+        lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
+    # Where a person has it: `running` gives the sidecar this folder as its home.
+    config = scene.base / "ours" / ".config" / "mnemogate" / "mnemogate.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    flags = {
+        "state": str(scene.state),
+        "checkpoint": str(scene.checkpoint),
+        **({} if ruleset is None else {"ruleset": str(ruleset)}),
+    }
+    async with running(scene.base / "ours", flags=flags) as live, http_tee(live.url) as tee:
+        yield live, tee
+
+
+def _toml(value: object) -> str:
+    """Strings, lists and numbers as JSON has them; the one table is inline."""
+    text = json.dumps(value)
+    return re.sub(r'("\w+"): ', r"\1 = ", text) if text.startswith("{") else text
+
+
+def agent_headers() -> dict[str, str]:
+    """What a host sends to be the agent."""
+    return {"X-Api-Key": AGENT_KEY}

@@ -34,7 +34,10 @@ def http_view(exchanges: Sequence[HttpExchange]) -> View:
         about = f"{one.method} {asked.get('method', 'answer')} {asked.get('id', '')}"
         kind = one.headers.get("content-type", "").partition(";")[0] if one.messages() else ""
         head = f"{one.status} {kind}".encode()
-        view.setdefault(about, []).extend([head, *one.messages()])
+        lines = view.setdefault(about, [])
+        # How often a client asks again for a stream that there is not, its own clock says.
+        if head not in lines or one.messages():
+            lines.extend([head, *one.messages()])
     return view
 
 
