@@ -2,8 +2,8 @@
 
 Only lowers a label or names a culprit (design section 5): what is not found proves nothing. Prints
 are made of the skeleton, word by word, so that case, look-alike and invisible letters, wrapping and
-the order of sentences do not matter. The winnowing is that of Schleimer, Wilkerson and Aiken (2003):
-of every `WINDOW` neighbouring shingles the least is kept, so that any run of `SHINGLE + WINDOW - 1`
+the order of sentences do not matter. They are winnowed (Schleimer, Wilkerson and Aiken, 2003): of
+every `WINDOW` neighbouring shingles the least is kept, so that any run of `SHINGLE + WINDOW - 1`
 words that two texts share leaves a print in both.
 """
 
@@ -48,6 +48,7 @@ COPIED_WEIGHT: Final = 8
 RETOLD_SHARE: Final = 0.45
 RETOLD_WORDS: Final = 3
 RETOLD_WEIGHT: Final = 12
+RETOLD_FROM_WORDS: Final = 80
 MARKED_SHARE: Final = 0.2
 _LOOKED_AT: Final = 4
 _COMMON: Final = 24
@@ -78,6 +79,7 @@ class Resemblance(NamedTuple):
     retold: float
     retold_words: int
     weight: int
+    other_words: int
     marks: int
 
     @property
@@ -85,6 +87,8 @@ class Resemblance(NamedTuple):
         """Whether it is so much that the one was made of the other."""
         copied = self.copied >= COPIED_SHARE and self.copied_words >= COPIED_WORDS
         retold = self.retold >= RETOLD_SHARE and self.retold_words >= RETOLD_WORDS
+        # A long text has most words in it anyway.
+        retold = retold and (self.copied_words > 0 or self.other_words <= RETOLD_FROM_WORDS)
         return (
             (copied and self.weight >= COPIED_WEIGHT)
             or (retold and self.weight >= RETOLD_WEIGHT)
@@ -145,6 +149,7 @@ def resemblance(text: Prints, other: Prints, kept: frozenset[int] | None = None)
         retold=sum(shared) / whole if whole else 0.0,
         retold_words=len(shared),
         weight=sum(shared),
+        other_words=len(other.words),
         marks=len(text.marks & other.marks),
     )
 
@@ -204,7 +209,11 @@ class Index:
         votes: Counter[int] = Counter()
         for name in {*prints.runs, *prints.marks, *_telling(prints)}:
             keys = self._where.get(name)
-            if keys is not None and len(keys) <= _COMMON:
+            if keys is None:
+                continue
+            if name >= 0:
+                votes.update(keys[: -_COMMON - 1 : -1])  # the newest of many copies, first
+            elif len(keys) <= _COMMON:
                 votes.update(keys)
         found: list[Found] = []
         for key, _ in votes.most_common(_LOOKED_AT):

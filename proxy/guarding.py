@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.dialects.operation import WrittenItem
     from proxy.guard import GuardedCall, Item, PinnedTool, Segment
+    from proxy.ledger import Ledger
     from proxy.sifting import Sieve
     from proxy.surroundings import Surroundings
     from proxy.writing import Writing
@@ -76,6 +77,7 @@ class GuardParts(msgspec.Struct, frozen=True, kw_only=True):
     followed: Followed
     pins: Pins
     sieve: Sieve
+    ledger: Ledger
     surroundings: Surroundings
     confirms: Confirms
     monotonic_s: Callable[[], float] = time.monotonic
@@ -96,7 +98,7 @@ class Guarding:
             MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
             StorageError: Not one item could be judged.
         """
-        proposals = [self._proposal(call, item) for item in call.items]
+        proposals = [self._proposal(principal, call, item) for item in call.items]
         sendable = tuple(one for one in proposals if isinstance(one, Proposal))
         written: list[WrittenItem] = []
         if sendable:
@@ -113,7 +115,7 @@ class Guarding:
             judged.append(answer)
         return tuple(judged)
 
-    def _proposal(self, call: GuardedCall, item: Item) -> Proposal | Reason:
+    def _proposal(self, principal: Principal, call: GuardedCall, item: Item) -> Proposal | Reason:
         if item.change is ChangeKind.PURGE:
             raise MalformedRequest("change: no tool of another server erases what is kept here")
         target = target_of(call.server)
@@ -142,6 +144,10 @@ class Guarding:
             memory_class=item.memory_class,
             class_named=item.class_named,
             guarded_key=item.key,
+            # What a deletion names was read before, by whoever wants it gone.
+            culprits=()
+            if item.change is ChangeKind.DELETE
+            else self._parts.ledger.culprits(principal.principal_id, text),
         )
 
     def _judged(self, item: WrittenItem) -> Judged:
@@ -194,7 +200,7 @@ class Guarding:
 
     async def saw(self, principal: Principal, segment: Segment) -> None:
         """Note what entered the agent's context, to name it as culprit later."""
-        del principal, segment
+        self._parts.ledger.saw(principal.principal_id, segment)
 
     async def pin(
         self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]

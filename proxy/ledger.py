@@ -1,7 +1,7 @@
 """What entered each principal's context lately, as prints: to name the culprit of a candidate.
 
-A ring per principal, and a limit over all. What falls out is counted, because a culprit that is not
-named may have been there. No text is kept.
+A ring per principal, and a limit over all, that who was quiet longest pays first. What falls out is
+counted, because a culprit that is not named may have been there. No text is kept.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from proxy.guard import Segment
 
 SEGMENTS_MAX: Final = 1_000
-PRINTS_MAX: Final = 60_000
-"""Of one principal; a page of a thousand words takes about a thousand."""
+PRINTS_MAX: Final = 400_000
+"""Of all principals together, about 60 MB; a page of a thousand words takes about a thousand."""
 PRINCIPALS_MAX: Final = 64
 CULPRITS_MAX: Final = 3
 _NAME_LEN_MAX: Final = 128
 # A text is looked for as a whole, so it is kept in parts that a note of it could be made of.
-_PART_LEN: Final = 8_192
+_PART_LEN: Final = 2_048
 _PART_OVERLAP: Final = 256
 _TEXT_LEN_MAX: Final = 262_144
 
@@ -40,25 +40,21 @@ class _Ring:
     def __init__(self) -> None:
         self.index = Index()
         self.kept: deque[_Kept] = deque()
-        self.prints_count = 0
         self._next = 0
 
     def add(self, text: str, origin: Origin) -> int:
-        """Keep one text; how many older ones it pushed out."""
+        """Keep one text; how many prints that takes."""
         key = self._next
         self._next += 1
         count = self.index.add(key, prints_of(text))
         self.kept.append(_Kept(key=key, origin=origin, prints_count=count))
-        self.prints_count += count
-        lost = 0
-        while len(self.kept) > 1 and (
-            len(self.kept) > SEGMENTS_MAX or self.prints_count > PRINTS_MAX
-        ):
-            oldest = self.kept.popleft()
-            self.index.remove(oldest.key)
-            self.prints_count -= oldest.prints_count
-            lost += 1
-        return lost
+        return count
+
+    def drop(self) -> int:
+        """Forget the oldest text; how many prints that frees."""
+        oldest = self.kept.popleft()
+        self.index.remove(oldest.key)
+        return oldest.prints_count
 
     def find(self, text: str) -> tuple[Origin, ...]:
         if not self.kept:
@@ -78,15 +74,13 @@ class Ledger:
     def __init__(self) -> None:
         self._rings: OrderedDict[PrincipalId, _Ring] = OrderedDict()
         self.lost_count = 0
+        self._prints_count = 0
 
     def saw(self, principal_id: PrincipalId, segment: Segment) -> None:
         """Note the texts of one segment."""
         ring = self._rings.get(principal_id)
         if ring is None:
             ring = self._rings[principal_id] = _Ring()
-            if len(self._rings) > PRINCIPALS_MAX:
-                _, gone = self._rings.popitem(last=False)
-                self.lost_count += len(gone.kept)
         self._rings.move_to_end(principal_id)
         origin = Origin(
             kind=segment.kind,
@@ -99,7 +93,19 @@ class Ledger:
                 self.lost_count += 1
             for start in range(0, min(len(text), _TEXT_LEN_MAX), _PART_LEN):
                 part = text[start : start + _PART_LEN + _PART_OVERLAP]
-                self.lost_count += ring.add(part, origin)
+                self._prints_count += ring.add(part, origin)
+                if len(ring.kept) > SEGMENTS_MAX:
+                    self._drop(principal_id)
+        while self._prints_count > PRINTS_MAX or len(self._rings) > PRINCIPALS_MAX:
+            self._drop(next(iter(self._rings)))
+
+    def _drop(self, principal_id: PrincipalId) -> None:
+        """Forget the oldest text of a principal, and him with the last one."""
+        ring = self._rings[principal_id]
+        self._prints_count -= ring.drop()
+        self.lost_count += 1
+        if not ring.kept:
+            del self._rings[principal_id]
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
         """Segments of this principal that the text is contained in, the likeliest first."""

@@ -12,6 +12,7 @@ from proxy.evidence import Shadow, Shown
 from proxy.explain import Explainer
 from proxy.fronts.guard_socket import GuardFront, GuardSocketParts
 from proxy.guarding import Guarding, GuardParts, NoPage
+from proxy.ledger import Ledger
 from proxy.operate import OperateParts
 from proxy.retention import Retaining
 from proxy.session import Session
@@ -81,6 +82,7 @@ class Parts:
                 followed=store.followed,
                 pins=store.pins,
                 sieve=Sieve(store.followed.since),
+                ledger=Ledger(),
                 surroundings=surroundings,
                 confirms=NoPage(),
             )

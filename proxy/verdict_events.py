@@ -9,6 +9,7 @@ import msgspec
 
 from policy.checks import STEPS
 from policy.model import ChangeKind
+from storage.audit import culprit_of
 from telemetry.events import StepOutcome, TraceContext, VerdictRecorded
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Span) -> Verdi
     claimed = candidate.claimed_source
     memory_id = outcome.memory.memory_id if outcome.memory else candidate.memory_id
     objection = outcome.objection
+    culprit = culprit_of(submission.provenance.culprits)
     reason, step = outcome.reason, outcome.step
     if objection is not None:
         reason, step = objection.reason, objection.step
@@ -100,6 +102,10 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Span) -> Verdi
         ruleset_epoch=span.epoch,
         steps=_steps(outcome.passed, step),
         observed="" if objection is None else type(objection).__name__.lower(),
+        culprit_kind=culprit.kind.value if culprit else "",
+        culprit_server=culprit.server if culprit else "",
+        culprit_tool=culprit.tool if culprit else "",
+        culprit_call_id=culprit.call_id if culprit else "",
         queued_us=outcome.queued_us,
         gate_us=outcome.gate_us,
         commit_us=outcome.commit_us,

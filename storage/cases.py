@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from policy.canonical import decode_canonical
+from policy.verdict import Reason, Reject
 from storage.codec import HeldEvidence
 from storage.interfaces import Outcome
 
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from policy.facts import Approval, InterceptRecord
     from policy.model import Candidate, Memory
     from policy.trust import TrustState
+    from policy.verdict import Hold
     from storage.codec import FirstOutcome, HeldRow
     from storage.interfaces import Submission
+
+_BUDGETS: Final = 9
 
 
 class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,4 +98,14 @@ def outcome_of(
         trust=trust,
         replayed=replayed,
         gate_us=gate_us,
+    )
+
+
+def not_held(verdict: Hold) -> Reject:
+    """The refusal of what would be held, where too much of its sender is held already (step 9)."""
+    return Reject(
+        reason=Reason.QUOTA_EXCEEDED,
+        step=_BUDGETS,
+        memory_class=verdict.memory_class,
+        passed=tuple(number for number in verdict.passed if number != _BUDGETS),
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from policy.model import Basis, PrincipalId, SourceKind
     from policy.verdict import Permit
+    from storage.audit import Culprit
     from storage.change import Change
     from storage.keys import KeyedNames
 
@@ -55,6 +56,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     # Guard mode (design section 4): the row is an intent until the server behind has answered.
     guarded_key: str | None = None
     sent: bool = True
+    culprit: Culprit | None = None
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +175,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 ruleset_epoch=self.permit.epoch,
                 structural=isinstance(judged.objection, Reject) and judged.objection.structural,
                 trust_level=judged.trust_level,
+                culprit=judged.culprit,
             )
         )
 

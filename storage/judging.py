@@ -11,8 +11,15 @@ import msgspec
 from policy.facts import NonceState, TokenState
 from policy.model import Basis, ChangeKind
 from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject
-from storage.audit import SALT_LEN, InterceptedLeaf, VerdictLeaf, commitment, veiled_target
-from storage.cases import Case, evidence_of, outcome_of, staged_candidate
+from storage.audit import (
+    SALT_LEN,
+    InterceptedLeaf,
+    VerdictLeaf,
+    commitment,
+    culprit_of,
+    veiled_target,
+)
+from storage.cases import Case, evidence_of, not_held, outcome_of, staged_candidate
 from storage.codec import (
     NO_ORDINAL,
     FirstOutcome,
@@ -45,7 +52,6 @@ if TYPE_CHECKING:
     from storage.staging import Staging
     from storage.usage import Usage
 
-_BUDGETS: Final = 9
 HELD_PER_PRINCIPAL_MAX: Final = 256
 """More than that nobody reads; and staging is one for all, which one principal could fill."""
 _PLAIN_TARGET: Final = "memories"
@@ -153,7 +159,7 @@ class Judge:
                 if docket.case.held is not None:
                     raise InvariantBroken("the gate held a candidate that a person had approved")
                 if self._waiting(change, docket.candidate.principal_id) >= HELD_PER_PRINCIPAL_MAX:
-                    return self._reject(change, docket, _not_held(verdict), ruleset)
+                    return self._reject(change, docket, not_held(verdict), ruleset)
                 return self._hold(change, docket, verdict, ruleset)
             case Reject():
                 return self._reject(change, docket, verdict, ruleset)
@@ -206,6 +212,7 @@ class Judge:
             guarded_key=submission.guarded_key,
             # Whoever waits for this verdict sends it; what a person releases waits to be sent.
             sent=docket.case.held is None,
+            culprit=culprit_of(provenance.culprits),
         )
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)
         if submission.token is TokenState.VALID and submission.token_key is not None:
@@ -290,6 +297,7 @@ class Judge:
                 ruleset_epoch=ruleset.epoch,
                 structural=structural,
                 trust_level=docket.trust.level.value,
+                culprit=culprit_of(submission.provenance.culprits),
             )
         )
         return FirstOutcome(
@@ -383,13 +391,3 @@ class Judge:
             raise InvariantBroken("a candidate was decided that is not held")
         change.held_count -= 1
         change.held_moves[row.principal_id] -= 1
-
-
-def _not_held(verdict: Hold) -> Reject:
-    """The refusal of what would be held, where too much of its sender is held already (step 9)."""
-    return Reject(
-        reason=Reason.QUOTA_EXCEEDED,
-        step=_BUDGETS,
-        memory_class=verdict.memory_class,
-        passed=tuple(number for number in verdict.passed if number != _BUDGETS),
-    )

@@ -60,6 +60,11 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     # "hold" | "reject": what an enforcing gate would have answered, with `reason` and `step`, where
     # an observing one admitted over it.
     observed: str = ""
+    # The segment that the text was found in: its kind, server, tool and call. Names, no content.
+    culprit_kind: str = ""
+    culprit_server: str = ""
+    culprit_tool: str = ""
+    culprit_call_id: str = ""
     # 0 where it was not noted: then the gate is taken to have ended when the commit began.
     gate_started_ns: int = 0
 

@@ -174,6 +174,15 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
         attributes["gen_ai.memory.record.id"] = vocabulary.hex_id(event.memory_id)
     if event.observed:
         attributes["mnemogate.observed"] = vocabulary.known(event.observed, vocabulary.DECISIONS)
+    if event.culprit_server:
+        attributes |= {
+            "mnemogate.culprit.source.kind": vocabulary.known(
+                event.culprit_kind, vocabulary.SOURCE_KINDS
+            ),
+            "mnemogate.culprit.server": vocabulary.name(event.culprit_server),
+            "mnemogate.culprit.tool": vocabulary.name(event.culprit_tool),
+            "mnemogate.culprit.call_id": vocabulary.call_id(event.culprit_call_id),
+        }
     if _objected(event):
         attributes["mnemogate.reason"] = vocabulary.known(event.reason, vocabulary.REASONS)
         attributes["mnemogate.step"] = event.step

@@ -42,6 +42,7 @@ READ_OPERATIONS: Final = frozenset(
 )
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}", re.ASCII)
+_CALL_ID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}", re.ASCII)
 _HEX_ID = re.compile(r"[0-9a-f\-]{1,64}", re.ASCII | re.IGNORECASE)
 
 
@@ -55,6 +56,11 @@ def known(value: str, vocabulary: frozenset[str]) -> str:
 def name(value: str) -> str:
     """A name out of our own code (step, dialect, exception class), or "other"."""
     return value if _NAME.fullmatch(value) else OTHER
+
+
+def call_id(value: str) -> str:
+    """The id of a call, as hosts number theirs, or "other"."""
+    return value if _CALL_ID.fullmatch(value) else OTHER
 
 
 def hex_id(value: str) -> str:

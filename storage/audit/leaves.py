@@ -7,6 +7,7 @@ that a log cannot be searched for guessed content once the salt is gone.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -19,6 +20,7 @@ from policy.model import (
     Forwarded,
     MemoryClass,
     MemoryId,
+    Origin,
     PrincipalId,
     SourceKind,
     Tenant,
@@ -138,10 +140,31 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 # Position 0 is the tag.
 _HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1,), 3: (), 4: (1,)}
 _RAW: Final = (bytes,)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{0,64}")
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
 _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: ()}
 # Appended fields, by tag: where the last one is None, it is not written.
 _APPENDED: Final[dict[int, int]] = {2: 16}
+
+
+def culprit_of(origins: tuple[Origin, ...]) -> Culprit | None:
+    """The first segment that is named, in words that spell nothing: a tool's name is its server's.
+
+    None where the origins are only the candidate's own channel.
+    """
+    for origin in origins:
+        if origin.server is not None:
+            return Culprit(
+                kind=origin.kind,
+                server=_plain_name(origin.server),
+                tool=_plain_name(origin.tool or ""),
+                call_id=_plain_name(origin.call_id or ""),
+            )
+    return None
+
+
+def _plain_name(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else "other"
 
 
 def commitment(salt: bytes, digest: bytes) -> bytes:

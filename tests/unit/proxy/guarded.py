@@ -9,6 +9,7 @@ from policy.gate import GATE, Gate
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
 from proxy.guard import GuardedCall, Item
 from proxy.guarding import Guarding, GuardParts, NoPage
+from proxy.ledger import Ledger
 from proxy.sifting import Sieve
 from tests.unit.proxy.wired import Wired, wired
 
@@ -58,6 +59,7 @@ def guard_of(parts: Wired, clock: Clock) -> Guarding:
             followed=store.followed,
             pins=store.pins,
             sieve=Sieve(store.followed.since),
+            ledger=Ledger(),
             surroundings=parts.surroundings,
             confirms=NoPage(),
             monotonic_s=clock,

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from policy.model import ChangeKind, MemoryClass
+from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.dialects.operation import MalformedRequest, Proposal
-from proxy.guard import Forwarded, PinnedTool
+from proxy.guard import Forwarded, PinnedTool, Segment
 from proxy.guarding import GONE_S, IN_FLIGHT_S
-from storage.audit import VerdictLeaf, decode_leaf
+from storage.audit import Culprit, VerdictLeaf, decode_leaf
 from storage.errors import UnknownCandidate, UnknownPins
 from storage.lmdb_store import LEAVES
+from telemetry.events import VerdictRecorded
 from tests.unit.proxy.guarded import (
     AGENT,
     BY,
@@ -281,3 +282,28 @@ async def test_the_first_tools_are_approved_and_others_wait(seen: Guarded) -> No
 def test_the_values_of_the_seam_can_cross_it() -> None:
     whole = call(item(GOOD), deletion("Ada"))
     assert msgspec.json.decode(msgspec.json.encode(whole), type=type(whole)) == whole
+
+
+async def test_a_candidate_found_in_a_result_names_it_in_leaf_and_trace(seen: Guarded) -> None:
+    segment = Segment(server="web", tool="search", call_id="toolu_01", texts=(f"News: {GOOD}.",))
+    await seen.guard.saw(AGENT, segment)
+    await _lands(seen, item(GOOD))
+    with seen.store.lmdb.reading() as view:
+        leaves = [decode_leaf(data) for _, data in view.scan(LEAVES)]
+    (leaf,) = [one for one in leaves if isinstance(one, VerdictLeaf)]
+    assert leaf.culprit == Culprit(SourceKind.TOOL_RESULT, "web", "search", "toolu_01")
+    assert (leaf.source, leaf.basis) == (SourceKind.UNKNOWN, Basis.UNJOINED), "the label stays low"
+    (event,) = [one for one in seen.wired.events if isinstance(one, VerdictRecorded)]
+    assert (event.culprit_server, event.culprit_call_id) == ("web", "toolu_01")
+
+
+async def test_a_person_s_own_words_are_lowered_to_where_they_were_found(seen: Guarded) -> None:
+    segment = Segment(server="web", tool="search", call_id="1", texts=(GOOD,))
+    await seen.guard.saw(PERSON, segment)
+    await _judge(seen, item(GOOD), PERSON)
+    await _judge(seen, item("Ada plays the cello on Sundays"), PERSON)
+    with seen.store.lmdb.reading() as view:
+        leaves = [decode_leaf(data) for _, data in view.scan(LEAVES)]
+    found, own = [one for one in leaves if isinstance(one, VerdictLeaf)]
+    assert (found.source, found.basis) == (SourceKind.TOOL_RESULT, Basis.CONTAINMENT)
+    assert (own.source, own.basis, own.culprit) == (SourceKind.USER_INPUT, Basis.CHANNEL, None)
