@@ -222,8 +222,8 @@ def _matrix_finding(
         # An honest client cannot know how its sources are labelled: what only they forbid does
         # not move the ladder.
         own = ruleset.cell(_own_source(facts, provenance), candidate.memory_class) is Cell.REFUSE
-        found = provenance.basis is Basis.CONTAINMENT
-        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=own and not found)
+        own = own and provenance.basis is not Basis.CONTAINMENT
+        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=own)
     reason = Reason.CLASS_FLOOR if _flagged(reading) else Reason.SOURCE_CLASS_FORBIDDEN
     # A refusal that rests on taint alone, where the client named no forbidden class, is a hold.
     return Objection(reason, holds=provenance.basis not in FIRM_BASES)
