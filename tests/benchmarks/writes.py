@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import tempfile
 from pathlib import Path
@@ -17,7 +18,7 @@ _BARS = {1: 0.7, 10: 0.6, 50: 0.5, 200: 0.5}
 ROUNDS = 3
 _HEAD = (
     "writers | bare/s | gated/s | ratio (min-max of pairs) | bar | p50 ms | p99 ms | bare p99 ms | "
-    "median/slowest writer"
+    "median/slowest writer | CPU us per write (bare)"
 )
 
 
@@ -37,8 +38,8 @@ def run(seconds: float = 3.0) -> list[str]:
 def _row(plain: Server, gated: Server, writers: int, seconds: float, seed: int) -> str:
     pairs = [
         (
-            load(plain, writers, seconds, 10 * seed + number + 1),
-            load(gated, writers, seconds, 10 * seed + number + 1),
+            _measured(plain, writers, seconds, 10 * seed + number + 1),
+            _measured(gated, writers, seconds, 10 * seed + number + 1),
         )
         for number in range(ROUNDS)
     ]
@@ -52,5 +53,23 @@ def _row(plain: Server, gated: Server, writers: int, seconds: float, seed: int) 
         f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f}) | "
         f"{_BARS[writers]} | "
         f"{median(1, 'p50_ms'):6.2f} | {median(1, 'p99_ms'):6.2f} | {median(0, 'p99_ms'):6.2f} | "
-        f"{median(1, 'median_to_slowest'):.2f}"
+        f"{median(1, 'median_to_slowest'):.2f} | "
+        f"{median(1, 'cpu_us'):.0f} ({median(0, 'cpu_us'):.0f})"
     )
+
+
+def _measured(server: Server, writers: int, seconds: float, seed: int) -> dict[str, float]:
+    """What the load saw, and the processor time per write, which busy neighbours move less."""
+    before_ns = _cpu_ns(server.process.pid)
+    seen = load(server, writers, seconds, seed)
+    seen["cpu_us"] = (_cpu_ns(server.process.pid) - before_ns) / seen["answered"] / 1e3
+    return seen
+
+
+def _cpu_ns(pid: int) -> int:
+    """Processor time of all threads; a thread that ended takes its share with it."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            total += int((task / "schedstat").read_text().split()[0])
+    return total
