@@ -145,7 +145,8 @@ async def compose(
         # Last: what fails inside a task group comes out of it as a group, and a port that is taken
         # has to come out as that.
         await stack.enter_async_context(warned(observing=settings.observe and composition.listen))
-        await stack.enter_async_context(mcp.running())
+        if composition.listen:
+            await stack.enter_async_context(mcp.running())
         if composition.listen:
             await stack.enter_async_context(parts.retaining.sweeping(settings.retention_seconds))
         yield Sidecar(

@@ -17,8 +17,9 @@ from proxy.admin_wire import (
     ProofView,
     TrustView,
 )
-from proxy.upkeep_wire import DueView, StandingView
+from proxy.upkeep_wire import DueView, ServerView, StandingView
 from storage.audit import decode_leaf, leaf_hash
+from storage.pinning import digest_of_tools
 
 if TYPE_CHECKING:
     from policy.model import HistoryEntry, Memory, PrincipalId
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         KeyRecord,
         Outcome,
     )
+    from storage.pinning import Pinned
     from storage.quarantine import Standing
 
 
@@ -203,3 +205,14 @@ def proof_view(proof: AuditProof) -> ProofView:
 def checkpoint_view(head: AuditHead) -> CheckpointView:
     """The signed head."""
     return CheckpointView(checkpoint=head.note, verifier_key=head.verifier_key, size=head.size)
+
+
+def server_view(pinned: Pinned) -> ServerView:
+    """One MCP server and what is to be approved of it."""
+    return ServerView(
+        server=pinned.server,
+        tenant=pinned.tenant,
+        digest=digest_of_tools(pinned.seen),
+        tool_count=len(pinned.seen),
+        changed=pinned.changed,
+    )

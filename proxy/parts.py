@@ -113,6 +113,7 @@ class Parts:
             explainer=Explainer(gate=ground.gate, probe=_TextProbe(shadow, embedder)),
             rules=rules,
             retaining=self.retaining,
+            pins=store.pins,
             surroundings=surroundings,
         )
 

@@ -26,6 +26,7 @@ from storage.errors import (
     UnknownCandidate,
     UnknownLeaf,
     UnknownMemory,
+    UnknownPins,
 )
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             return refuse(404, "no candidate of that id is held")
         case UnknownMemory():
             return refuse(404, "there is no such memory in this tenant")
+        case UnknownPins():
+            return refuse(404, "no such server, or its tools are others by now")
         case UnknownLeaf():
             return refuse(404, "the log has no leaf of that index")
         case QuotaReached():

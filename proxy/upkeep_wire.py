@@ -5,6 +5,8 @@ GET  /usage                                          -> UsageList
 GET  /quarantined?tenant=                            -> QuarantinedList
 POST /memories/{id}/quarantine   QuarantineRequest   -> StandingView
 POST /memories/{id}/parole       QuarantineRequest   -> StandingView
+GET  /mcp?tenant=                                    -> ServerList
+POST /mcp/{server}/approve       ApproveRequest      -> ServerView
 """
 
 from __future__ import annotations
@@ -108,3 +110,28 @@ class RetentionView(msgspec.Struct, frozen=True, kw_only=True):
     due_count: int
     purged_count: int
     due: tuple[DueView, ...]
+
+
+class ServerView(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server behind the gate: its tools as they were listed last."""
+
+    server: str
+    tenant: str
+    # Names the list as it is now: to approve what was looked at, and nothing later.
+    digest: str
+    tool_count: int
+    # New, gone, or another than approved; none of the server's tools is called while there are any.
+    changed: tuple[str, ...]
+
+
+class ServerList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every such server of a tenant, by name."""
+
+    servers: tuple[ServerView, ...]
+
+
+class ApproveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Approve a server's tools as they are; with a digest, only if they are those."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None

@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import NAME_LEN_MAX, Principal, PrincipalId, Tenant
+from proxy.cli.client import part
 from proxy.cli.command import Command
-from proxy.cli.connect import settings_of
+from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import shield
@@ -31,6 +32,7 @@ from proxy.mcp.relay import Relay, RelayLimits, Server
 from proxy.settings import child_environment
 from proxy.surroundings import RandomPool, Surroundings
 from proxy.tool_maps import load_map, shipped
+from proxy.upkeep_wire import ApproveRequest, ServerList, ServerView
 from telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ _VERSION: Final = re.compile(r"(?<=.)@[^/@]*$|==.*$")
 _SUFFIX: Final = re.compile(r"\.(?:py|js|mjs|cjs|ts|sh)$")
 _OUTSIDE: Final = re.compile(r"[^a-z0-9._-]+")
 _SIGNALLED: Final = 128
+APPROVE: Final = "approve"
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +64,8 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _mcp(context: Context) -> int:
     asked = context.arguments(_Asked)
+    if asked.words[:1] == (APPROVE,):
+        return await _approve(context, asked.words[1:])
     if not asked.words:
         raise CommandFailed(
             Exit.USAGE, "no command to run", then="write it behind `--`: mnemogate mcp -- COMMAND"
@@ -164,6 +169,33 @@ def server_name(words: tuple[str, ...]) -> str:
     return "server"
 
 
+async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
+    """Approve the tools of the named servers as they are now; without a name, only show."""
+    async with operator(context) as api:
+        listed = await api.get("/mcp", ServerList)
+        known = {one.server: one for one in listed.servers}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise CommandFailed(
+                Exit.NOT_FOUND,
+                f"no server of that name was seen: {unknown[0]}",
+                then="`mnemogate mcp approve` lists those that were",
+            )
+        for name in names:
+            asked = ApproveRequest(digest=known[name].digest)
+            view = await api.post(f"/mcp/{part(name)}/approve", ServerView, asked)
+            known[name] = msgspec.structs.replace(view, changed=known[name].changed)
+    shown = tuple(known[name] for name in names) if names else listed.servers
+    if context.terminal.as_json:
+        context.terminal.data(ServerList(servers=shown))
+        return Exit.OK
+    context.terminal.table(
+        ("server", "tools", "digest", "approved now" if names else "changed"),
+        [(one.server, str(one.tool_count), one.digest, ", ".join(one.changed)) for one in shown],
+    )
+    return Exit.OK
+
+
 def _map(given: str | None) -> ToolMap | None:
     if given is None:
         return None
@@ -191,7 +223,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="COMMAND",
         nargs="*",
-        help="the server's command and its arguments, behind `--`",
+        help="the server's command and its arguments, behind `--`; or `approve [SERVER ...]`: "
+        "approve a server's tools as they are now, or list those whose tools changed",
     )
 
 

@@ -233,8 +233,9 @@ async def sink_of(file: IO[bytes]) -> AsyncGenerator[Sink]:
 
 
 def _is_file(file: IO[bytes]) -> bool:
-    """Whether it is a plain file: those are always ready, and no event loop waits for them."""
-    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    """Whether it is always ready, so that no event loop waits for it: a plain file, `/dev/null`."""
+    mode = os.fstat(file.fileno()).st_mode
+    return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(file.fileno()))
 
 
 class _FileSource:

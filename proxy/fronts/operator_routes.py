@@ -15,6 +15,7 @@ from proxy.dialects.operation import HttpRequest, MalformedRequest
 from proxy.responses import NotFound
 from proxy.strict_json import convert, decode_as
 from proxy.upkeep_wire import (
+    ApproveRequest,
     ObservedList,
     PolicyReloadRequest,
     PolicyReloadView,
@@ -22,6 +23,8 @@ from proxy.upkeep_wire import (
     QuarantineRequest,
     RetentionRequest,
     RetentionView,
+    ServerList,
+    ServerView,
     StandingView,
     UsageList,
 )
@@ -255,6 +258,15 @@ async def _retention(operate: Operate, call: Call) -> msgspec.Struct:
     return await operate.retain(dry_run=call.body(RetentionRequest).dry_run)
 
 
+async def _servers(operate: Operate, call: Call) -> msgspec.Struct:
+    return operate.servers(Tenant(call.query().tenant or wire.DEFAULT_TENANT))
+
+
+async def _approve(operate: Operate, call: Call) -> msgspec.Struct:
+    asked = call.body(ApproveRequest)
+    return await operate.approve_tools(call.by, Tenant(asked.tenant), call.argument, asked.digest)
+
+
 async def _check(operate: Operate, call: Call) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.check()
@@ -298,6 +310,8 @@ ROUTES: Final = tuple(
         ("GET", "/policy", _policy, None, wire.PolicyView),
         ("POST", "/policy/reload", _reload, PolicyReloadRequest, PolicyReloadView),
         ("POST", "/policy/explain", _explain, wire.ExplainRequest, wire.ExplainView),
+        ("GET", "/mcp", _servers, None, ServerList),
+        ("POST", "/mcp/{}/approve", _approve, ApproveRequest, ServerView),
         ("POST", "/retention", _retention, RetentionRequest, RetentionView),
         ("POST", "/check", _check, wire.Empty, wire.CheckView),
         ("POST", "/compact", _compact, wire.Empty, wire.CompactView),

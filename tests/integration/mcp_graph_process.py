@@ -42,7 +42,8 @@ def answer(method: str, params: Json) -> Json:
         info = {"name": "memory-server", "version": "0"}
         return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
     if method == "tools/list":
-        return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+        said = {"description": os.environ.get("DESCRIBED", ""), "inputSchema": {"type": "object"}}
+        return {"tools": [{"name": name, **said} for name in TOOLS]}
     if method == "tools/call":
         return called(params["name"], params.get("arguments") or {})
     return {}

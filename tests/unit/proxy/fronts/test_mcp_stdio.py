@@ -114,6 +114,30 @@ async def test_the_child_lives_where_its_client_lives_and_its_end_is_ours() -> N
     assert got["cwd"] == str(Path.cwd())
 
 
+async def test_a_client_that_is_no_pipe_has_an_end_as_well(tmp_path: Path) -> None:
+    surroundings = Surroundings(
+        clock_ns=lambda: 1, random_hex=RandomPool(), record=lambda _event: None
+    )
+
+    def open_relay(deliver: Deliver) -> Relay:
+        server = Server(name="memory")
+        limits = RelayLimits()
+        return Relay(
+            MemoryGuard(), AGENT, server, deliver, limits=limits, surroundings=surroundings
+        )
+
+    told = tmp_path / "told"
+    command = Command(words=SERVER, environment={"PATH": os.defpath})
+    with Path(os.devnull).open("rb") as stdin, told.open("wb") as stdout:  # noqa: ASYNC230 - small and local
+        async with asyncio.timeout(20):
+            assert await StdioFront(command, stdin, stdout).serve(open_relay) == 3
+    (tmp_path / "asked").write_bytes(line(request(1, "x/echo", n=1)))
+    with (tmp_path / "asked").open("rb") as stdin, told.open("wb") as stdout:
+        async with asyncio.timeout(20):
+            assert await StdioFront(command, stdin, stdout).serve(open_relay) == 3
+    assert json.loads(told.read_bytes())["result"] == {"echo": {"n": 1}}
+
+
 async def test_bytes_on_stderr_are_untouched(capfd: pytest.CaptureFixture[str]) -> None:
     odd = "\x1b[31m no newline \u00e9"
     async with wrapped() as (client, _):
