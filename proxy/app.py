@@ -147,7 +147,6 @@ async def compose(
         await stack.enter_async_context(warned(observing=settings.observe and composition.listen))
         if composition.listen:
             await stack.enter_async_context(mcp.running())
-        if composition.listen:
             await stack.enter_async_context(parts.retaining.sweeping(settings.retention_seconds))
         yield Sidecar(
             data=data,
