@@ -136,7 +136,10 @@ async def _electing(settings: Settings) -> AsyncGenerator[Election]:
         # In a thread: it brings in LMDB, FAISS and the embedder, and messages pass meanwhile.
         app = await asyncio.to_thread(importlib.import_module, "proxy.app")
         composition = app.Composition(listen=False, guards=True)
-        async with app.compose(settings, composition) as sidecar:
+        # Verdicts are worth a line in a host's own log; each question of a relay is not.
+        quiet = msgspec.structs.replace(settings.telemetry, access_log=False)
+        own = msgspec.structs.replace(settings, telemetry=quiet)
+        async with app.compose(own, composition) as sidecar:
             if sidecar.shown_keys:
                 _LOG.warning("keys were made and not shown: `mnemogate key rotate` makes new ones")
             yield sidecar.halted

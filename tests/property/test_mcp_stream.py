@@ -92,7 +92,7 @@ async def test_no_cut_and_no_timing_changes_what_is_called_or_answered(
     assert await run(pieces, pauses) == whole
     # Nothing that was to be refused is with the server, and what was sent was sent in order.
     assert EVIL not in json.dumps(whole.calls)
-    expected = [number for number, (kind, _, text) in enumerate(script) if kind in {"ping", "told"}]
+    expected = [number for number, (kind, _, _) in enumerate(script) if kind in {"ping", "told"}]
     got = [json.loads(raw) for raw in whole.to_server]
     numbers = [
         int(body["id"]) if "id" in body else body["params"]["n"]
