@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from proxy.dialects.operation import DeleteWhere, Write
 from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.model import CandidateId, Principal
+    from proxy.dialects.operation import Operation, Result
     from proxy.guard import (
         Forwarded,
         Guard,
@@ -173,3 +175,35 @@ class ElectedGuard:
         except (StoreUnavailable, OutcomeUnknown):
             await self._election.ready()
             return await ask()
+
+
+class Store(Protocol):
+    """The gate's own store, asked over its socket."""
+
+    async def perform(self, operation: Operation, traceparent: str | None = None) -> Result:
+        """The result of one operation."""
+        ...
+
+
+class ElectedStore:
+    """The own store of whoever is the gate. Event loop only."""
+
+    def __init__(self, election: Election, store: Store) -> None:
+        self._election = election
+        self._store = store
+
+    async def perform(self, operation: Operation, traceparent: str | None = None) -> Result:
+        """The result; a read is asked again where a gate went away, a write never.
+
+        Raises:
+            MalformedRequest: It cannot be carried out as asked.
+            StorageError: The store could not answer; with `OutcomeUnknown` it may be written.
+        """
+        await self._election.ready()
+        try:
+            return await self._store.perform(operation, traceparent)
+        except (StoreUnavailable, OutcomeUnknown):
+            if isinstance(operation, Write | DeleteWhere):
+                raise
+            await self._election.ready()
+            return await self._store.perform(operation, traceparent)

@@ -11,6 +11,8 @@ from typing import Final
 from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, ToolMap, parse_map
 
 CONTEXT_MAP: Final = "context"
+# Whose tools store mode has, and so whose classes.
+STORE_MAP: Final = "server-memory"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 

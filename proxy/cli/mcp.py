@@ -23,16 +23,21 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import shield
 from proxy.dialects.mcp.maps import MapError
-from proxy.election import ElectedGuard, Election
+from proxy.dialects.mcp.store import StoreTools
+from proxy.dialects.mcp.store_protocol import StoreProtocol
+from proxy.election import ElectedGuard, ElectedStore, Election
 from proxy.fronts.mcp_stdio import Command as Wrapped
 from proxy.fronts.mcp_stdio import StdioFront
+from proxy.fronts.mcp_store import StoreStdio
 from proxy.guard_client import GuardClient
 from proxy.guard_wire import SOCKET
 from proxy.mcp.relay import Relay, RelayLimits, Server
+from proxy.mcp.store_server import StoreServer
 from proxy.settings import child_environment
 from proxy.surroundings import RandomPool, Surroundings
-from proxy.tool_maps import load_map, shipped
+from proxy.tool_maps import STORE_MAP, load_map, shipped
 from proxy.upkeep_wire import ApproveRequest, ServerList, ServerView
+from proxy.version import version
 from telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -60,13 +65,16 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...] = ()
     server: Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX - 4)] | None = None
     map: str | None = None
+    store: bool = False
 
 
 async def _mcp(context: Context) -> int:
     asked = context.arguments(_Asked)
+    if asked.store and asked != _Asked(store=True):
+        raise CommandFailed(Exit.USAGE, "--store is a server itself: it takes no command or map")
     if asked.words[:1] == (APPROVE,):
         return await _approve(context, asked.words[1:])
-    if not asked.words:
+    if not asked.words and not asked.store:
         raise CommandFailed(
             Exit.USAGE, "no command to run", then="write it behind `--`: mnemogate mcp -- COMMAND"
         )
@@ -74,15 +82,31 @@ async def _mcp(context: Context) -> int:
     shield()
     settings = settings_of(context, check_places=True)
     configure(sys.stderr, settings.telemetry.log_level)
+    with opening(settings.state):
+        code = await (_stored(settings) if asked.store else _wrapped(settings, asked))
+    return code if code >= 0 else _SIGNALLED - code
+
+
+async def _wrapped(settings: Settings, asked: _Asked) -> int:
     server = Server(asked.server or server_name(asked.words), _map(asked.map))
     front = StdioFront(
         Wrapped(words=asked.words, environment=child_environment()),
         sys.stdin.buffer,
         sys.stdout.buffer,
     )
-    with opening(settings.state):
-        code = await _served(settings, server, front)
-    return code if code >= 0 else _SIGNALLED - code
+    return await _served(settings, server, front)
+
+
+async def _stored(settings: Settings) -> int:
+    """Be a memory server, on the gate's own store, until the client ends."""
+    protocol = StoreProtocol(StoreTools(load_map(STORE_MAP)), version())
+    async with AsyncExitStack() as stack:
+        election = await stack.enter_async_context(_electing(settings))
+        client = await stack.enter_async_context(GuardClient(settings.state / SOCKET))
+        store = ElectedStore(election, client)
+        return await StoreStdio(sys.stdin.buffer, sys.stdout.buffer).serve(
+            lambda deliver: StoreServer(protocol, store.perform, deliver, RelayLimits())
+        )
 
 
 async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
@@ -221,6 +245,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|FILE",
         help="what its tools do to memory: a shipped map or a TOML file; `context` for a server "
         "without memory. Else its own name chooses among the shipped ones",
+    )
+    parser.add_argument(
+        "--store",
+        action="store_true",
+        help="no server behind: be a memory server, with the tools of server-memory, on the own "
+        "store",
     )
     parser.add_argument(
         "words",

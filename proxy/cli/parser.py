@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from importlib import metadata
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.cli import (
@@ -24,6 +23,7 @@ from proxy.cli import (
     trust,
 )
 from proxy.cli.exits import Exit
+from proxy.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,14 +73,6 @@ class _Words(Protocol):
         parents: Sequence[argparse.ArgumentParser] = ...,
         allow_abbrev: bool = ...,
     ) -> argparse.ArgumentParser: ...
-
-
-def version() -> str:
-    """The installed version; that of a tree nobody installed is unknown."""
-    try:
-        return metadata.version("mnemogate")
-    except metadata.PackageNotFoundError:
-        return "unknown (not installed)"
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -107,6 +107,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/stopping.py": "tests/integration/test_http_streams.py",
     "proxy/streaming.py": "tests/integration/test_http_streams.py",
     "proxy/upkeep_wire.py": "tests/integration/test_http_admin.py",
+    "proxy/version.py": "tests/unit/test_wheel.py",
     "storage/cases.py": "tests/unit/storage/test_writer.py",
     "storage/change.py": "tests/unit/storage/test_writer.py",
     "storage/checking_forwards.py": "tests/unit/storage/test_forwarding.py",

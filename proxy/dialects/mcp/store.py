@@ -116,20 +116,24 @@ class StoreTools:
         )
         made: list[Entity] = []
         asked: list[tuple[Entity, str]] = []
+        dropped = 0
         for (entity, memory_class), item in zip(new.values(), written, strict=True):
-            if item.decision == ADMITTED and item.memory_id is not None:
-                found = Entity(
-                    name=entity.name,
-                    entity_type=entity.entity_type,
-                    memory_id=item.memory_id,
-                    memory_class=memory_class,
-                    observations={},
-                )
-                made.append(found)
-                asked.extend((found, text) for text in dict.fromkeys(entity.observations) if text)
+            said = [text for text in dict.fromkeys(entity.observations) if text]
+            if item.decision != ADMITTED or item.memory_id is None:
+                dropped += len(said)
+                continue
+            found = Entity(
+                name=entity.name,
+                entity_type=entity.entity_type,
+                memory_id=item.memory_id,
+                memory_class=memory_class,
+                observations={},
+            )
+            made.append(found)
+            asked.extend((found, text) for text in said)
         observed = yield from _observed(asked)
         shown: list[JsonValue] = [entity.shown() for entity in made]
-        return answered({"entities": shown}, shown, (*written, *observed))
+        return answered({"entities": shown}, shown, (*written, *observed), dropped)
 
     def _create_relations(self, arguments: Object) -> Plan:
         classes = self._classes("create_relations", arguments)

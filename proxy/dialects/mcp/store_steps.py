@@ -38,6 +38,7 @@ Step: TypeAlias = Generator[Operation, Result, _T]
 GRAPH_MEMORIES_MAX: Final = 100_000
 ADMITTED: Final = "admit"
 _GONE: Final = "missing"
+NOT_WITHOUT: Final = "What belongs to something that was not stored was not stored either."
 TOO_LARGE: Final = "The knowledge graph is too large to be read at once. Search memories instead."
 
 
@@ -89,16 +90,22 @@ def _notes(written: Iterable[WrittenItem]) -> list[str]:
     return [item.observation for item in written if item.decision != ADMITTED]
 
 
-def answered(structured: Object, told: JsonValue, written: Sequence[WrittenItem]) -> Object:
-    """A result, with what was not written said beside it; a refusal where nothing was."""
-    notes = _notes(written)
-    if notes and len(notes) == len(written):
+def answered(
+    structured: Object, told: JsonValue, written: Sequence[WrittenItem], dropped: int = 0
+) -> Object:
+    """A result, with what was not written said beside it; a refusal where nothing was.
+
+    `dropped` is how many parts were not even proposed, because what they belong to was refused.
+    """
+    notes = [*_notes(written), *[NOT_WITHOUT] * dropped]
+    number = len(written) + dropped
+    if notes and len(notes) == number:
         return refused(notes, stateless=False)
     result: Object = {
         "content": [{"type": "text", "text": as_json(told)}],
         "structuredContent": structured,
     }
-    return partly_done(result, notes, len(written)) if notes else result
+    return partly_done(result, notes, number) if notes else result
 
 
 def deletion(done: str, written: Sequence[WrittenItem]) -> Object:
