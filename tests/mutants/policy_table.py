@@ -193,7 +193,7 @@ RULES: Final = (
     Mutant(
         name="a forbidden named class is not structural",
         file=_CHECKS,
-        old="return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=True)",
+        old="return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=own)",
         new="return Objection(Reason.SOURCE_CLASS_FORBIDDEN)",
         invariant="a violation that no honest client commits costs trust",
         tests=(
