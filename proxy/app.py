@@ -135,12 +135,19 @@ async def compose(
         memory = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
         fronts = Fronts(
             data=await mcp.open(stack, memory),
-            admin=AdminFront(Operate(parts.operate), parts.authenticator, health, halted.set),
+            admin=AdminFront(
+                Operate(parts.operate),
+                parts.authenticator,
+                health,
+                parts.confirm_page,
+                halted.set,
+            ),
             guard=parts.guard_front(halted.set),
         )
         listening = Listening(settings, surroundings, halted)
         guards = composition.listen or composition.guards
         data, admin = await listening.open(stack, fronts, listen=composition.listen, guards=guards)
+        parts.confirming.serve_at(admin, tls=settings.tls is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
         # Last: what fails inside a task group comes out of it as a group, and a port that is taken
         # has to come out as that.

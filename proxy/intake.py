@@ -63,6 +63,8 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: frozenset[str]
     origins: frozenset[str]
+    # Whether this listener serves pages of its own, which may send their forms back.
+    own_pages: bool = False
 
     @classmethod
     def of(cls, hosts: tuple[str, ...], origins: tuple[str, ...], listen: str) -> HostRules:
@@ -84,7 +86,10 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
         if found is None or found[1].lower() not in self.hosts:
             raise MalformedRequest("host: not a name of this service", status=421)
         origin = headers.get("origin")
-        if origin is not None and origin.lower() not in self.origins:
+        if origin is None or origin.lower() in self.origins:
+            return
+        own = headers["host"].lower() if self.own_pages else None
+        if own is None or origin.lower() not in {f"http://{own}", f"https://{own}"}:
             raise MalformedRequest("origin: pages may not send requests here", status=403)
 
 

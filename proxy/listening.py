@@ -103,7 +103,10 @@ class Listening:
         listener = Listener(
             front,
             limits=limits or settings.limits,
-            rules=rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
+            rules=msgspec.structs.replace(
+                rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
+                own_pages=front.name == "admin",
+            ),
             surroundings=self._surroundings,
             halt=self._halted.set,
             headers=(HEADER,) if settings.observe else (),

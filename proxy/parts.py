@@ -8,10 +8,12 @@ import msgspec
 
 from proxy.auth import Authenticator
 from proxy.budgets import Budgets, Topics
+from proxy.confirming import Confirming
 from proxy.evidence import Shadow, Shown
 from proxy.explain import Explainer
+from proxy.fronts.confirm_page import ConfirmPage, ConfirmParts
 from proxy.fronts.guard_socket import GuardFront, GuardSocketParts
-from proxy.guarding import Guarding, GuardParts, NoPage
+from proxy.guarding import Guarding, GuardParts
 from proxy.ledger import Ledger
 from proxy.operate import OperateParts
 from proxy.retention import Retaining
@@ -73,6 +75,18 @@ class Parts:
             tokens=TokenVerifier(signer.public_key),
             ruleset=lambda: store.ruleset,
         )
+        self.confirming = Confirming(
+            store.secrets.token_key, store.reader.held_candidate, surroundings
+        )
+        self.confirm_page = ConfirmPage(
+            ConfirmParts(
+                confirming=self.confirming,
+                reader=store.reader,
+                writer=store.writer,
+                followed=store.followed,
+                authenticator=self.authenticator,
+            )
+        )
         writing = Writing(store.writer, store.reader, gatherers, surroundings)
         self.guard = Guarding(
             GuardParts(
@@ -84,7 +98,7 @@ class Parts:
                 sieve=Sieve(store.followed.since),
                 ledger=Ledger(),
                 surroundings=surroundings,
-                confirms=NoPage(),
+                confirms=self.confirming,
             )
         )
         self.session = Session(

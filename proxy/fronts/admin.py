@@ -13,6 +13,7 @@ from proxy.auth import Unauthenticated, operator_of
 from proxy.dialects.operation import HttpReply, HttpRequest, UnknownWrite
 from proxy.dialects.problem import problem
 from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.fronts.confirm_page import ROUTE as CONFIRM_ROUTE
 from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE
 from proxy.fronts.operator_routes import API, ROUTES, Call, Route
 from proxy.openapi import document
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.auth import Authenticator, Peer
+    from proxy.fronts.confirm_page import ConfirmPage
     from proxy.fronts.health import Health
     from proxy.operate import Operate
 
@@ -32,7 +34,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 def admin_routes() -> frozenset[str]:
     """Every route that telemetry may name."""
-    fixed = HEALTH_PATHS | {OPENAPI, UNKNOWN_ROUTE, REFUSED_ROUTE}
+    fixed = HEALTH_PATHS | {OPENAPI, CONFIRM_ROUTE, UNKNOWN_ROUTE, REFUSED_ROUTE}
     return frozenset(fixed | {API + route.template for route in ROUTES})
 
 
@@ -46,8 +48,10 @@ class AdminFront:
         operate: Operate,
         authenticator: Authenticator,
         health: Health,
+        confirm: ConfirmPage,
         halt: Callable[[], None],
     ) -> None:
+        self._confirm = confirm
         self._operate = operate
         self._authenticator = authenticator
         self._health = health
@@ -77,6 +81,8 @@ class AdminFront:
     def _template(self, head: HttpRequest, route: Route | None) -> str:
         if route is not None:
             return API + route.template
+        if self._confirm.claims(head.path):
+            return CONFIRM_ROUTE
         return head.path if head.path in self.routes else UNKNOWN_ROUTE
 
     async def _serve(
@@ -86,6 +92,8 @@ class AdminFront:
         healthy = self._health.answer(head)
         if healthy is not None:
             return healthy
+        if self._confirm.claims(head.path):
+            return await self._confirm.answer(incoming)
         by = operator_of(self._principal(head, incoming.peer))
         who[0] = by.principal_id
         if head.path == OPENAPI and head.method in READING:
