@@ -15,7 +15,7 @@ from policy.model import PrincipalId
 from proxy.auth import NewKey, first_keys
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native import Native
-from proxy.fronts.admin import AdminFront, admin_routes
+from proxy.fronts.admin import admin_routes
 from proxy.fronts.guard_socket import guard_routes
 from proxy.fronts.health import Health
 from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
@@ -23,7 +23,6 @@ from proxy.fronts.memory import MemoryFront, routes_of
 from proxy.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.mcp_serving import McpServing, ServingParts
 from proxy.observing import warned
-from proxy.operate import Operate
 from proxy.parts import Ground, Parts, Scrape
 from proxy.rules import MEM0, Rules, parse_rules
 from proxy.surroundings import RandomPool, Surroundings
@@ -135,13 +134,7 @@ async def compose(
         memory = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
         fronts = Fronts(
             data=await mcp.open(stack, memory),
-            admin=AdminFront(
-                Operate(parts.operate),
-                parts.authenticator,
-                health,
-                parts.confirm_page,
-                halted.set,
-            ),
+            admin=parts.admin_front(health, halted.set),
             guard=parts.guard_front(halted.set),
         )
         listening = Listening(settings, surroundings, halted)

@@ -11,11 +11,12 @@ from proxy.budgets import Budgets, Topics
 from proxy.confirming import Confirming
 from proxy.evidence import Shadow, Shown
 from proxy.explain import Explainer
+from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage, ConfirmParts
 from proxy.fronts.guard_socket import GuardFront, GuardSocketParts
 from proxy.guarding import Guarding, GuardParts
 from proxy.ledger import Ledger
-from proxy.operate import OperateParts
+from proxy.operate import Operate, OperateParts
 from proxy.retention import Retaining
 from proxy.session import Session
 from proxy.sifting import Sieve
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from policy.facts import AnchorProbe
     from policy.gate import Gate
     from policy.model import Tenant
+    from proxy.fronts.health import Health
     from proxy.rules import Rules
     from proxy.settings import Settings
     from proxy.surroundings import Surroundings
@@ -78,29 +80,9 @@ class Parts:
         self.confirming = Confirming(
             store.secrets.token_key, store.reader.held_candidate, surroundings
         )
-        self.confirm_page = ConfirmPage(
-            ConfirmParts(
-                confirming=self.confirming,
-                reader=store.reader,
-                writer=store.writer,
-                followed=store.followed,
-                authenticator=self.authenticator,
-            )
-        )
+        self._store = store
         writing = Writing(store.writer, store.reader, gatherers, surroundings)
-        self.guard = Guarding(
-            GuardParts(
-                writing=writing,
-                reader=store.reader,
-                forwards=store.forwards,
-                followed=store.followed,
-                pins=store.pins,
-                sieve=Sieve(store.followed.since),
-                ledger=Ledger(),
-                surroundings=surroundings,
-                confirms=self.confirming,
-            )
-        )
+        self.guard = _guarding(store, writing, self.confirming, surroundings)
         self.session = Session(
             reader=store.reader,
             writing=writing,
@@ -131,6 +113,20 @@ class Parts:
             surroundings=surroundings,
         )
 
+    def admin_front(self, health: Health, halt: Callable[[], None]) -> AdminFront:
+        """What the admin listener and the admin socket serve."""
+        confirm_page = ConfirmPage(
+            ConfirmParts(
+                confirming=self.confirming,
+                reader=self._store.reader,
+                writer=self._store.writer,
+                followed=self._store.followed,
+                authenticator=self.authenticator,
+            )
+        )
+        operate = Operate(self.operate)
+        return AdminFront(operate, self.authenticator, health, confirm_page, halt)
+
     def guard_front(self, halt: Callable[[], None]) -> GuardFront:
         """What the gate's own socket serves."""
         return GuardFront(
@@ -142,6 +138,24 @@ class Parts:
                 halt=halt,
             )
         )
+
+
+def _guarding(
+    store: EmbeddedStore, writing: Writing, confirming: Confirming, surroundings: Surroundings
+) -> Guarding:
+    return Guarding(
+        GuardParts(
+            writing=writing,
+            reader=store.reader,
+            forwards=store.forwards,
+            followed=store.followed,
+            pins=store.pins,
+            sieve=Sieve(store.followed.since),
+            ledger=Ledger(),
+            surroundings=surroundings,
+            confirms=confirming,
+        )
+    )
 
 
 class _TextProbe:
