@@ -64,6 +64,11 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     # The gate's own socket without any port: a wrapper that was elected to be the gate.
     guards: bool = False
 
+    @property
+    def guarding(self) -> bool:
+        """Whether relays of other processes find the gate."""
+        return self.listen or self.guards
+
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     """A running sidecar, as its owner sees it."""
@@ -111,8 +116,7 @@ async def compose(
         stack.push_async_callback(asyncio.to_thread, store.close)
         halted = asyncio.Event()
         dialects = _dialects(store)
-        routes = routes_of(dialects) | admin_routes() | guard_routes() | MCP_ROUTES
-        telemetry = Telemetry(settings.telemetry, routes)
+        telemetry = Telemetry(settings.telemetry, _routes(dialects))
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = Surroundings(
             clock_ns=clock, random_hex=RandomPool(), record=telemetry.record
@@ -122,10 +126,7 @@ async def compose(
             ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
         )
         rules = Rules(
-            text,
-            read=settings.ruleset_text,
-            writer=store.writer,
-            in_force=lambda: store.ruleset,
+            text, read=settings.ruleset_text, writer=store.writer, in_force=lambda: store.ruleset
         )
         ground = Ground(settings=settings, gate=composition.gate, store=store, embedder=embedder)
         parts = Parts(ground, surroundings, executor, rules)
@@ -138,8 +139,9 @@ async def compose(
             guard=parts.guard_front(halted.set),
         )
         listening = Listening(settings, surroundings, halted)
-        guards = composition.listen or composition.guards
-        data, admin = await listening.open(stack, fronts, listen=composition.listen, guards=guards)
+        data, admin = await listening.open(
+            stack, fronts, listen=composition.listen, guards=composition.guarding
+        )
         parts.confirming.serve_at(admin, tls=settings.tls is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
         # Last: what fails inside a task group comes out of it as a group, and a port that is taken
@@ -177,6 +179,11 @@ def _mcp(
             halt=halted.set,
         ),
     )
+
+
+def _routes(dialects: tuple[Dialect, ...]) -> frozenset[str]:
+    """Every route that telemetry may name."""
+    return routes_of(dialects) | admin_routes() | guard_routes() | MCP_ROUTES
 
 
 class _Opening:
