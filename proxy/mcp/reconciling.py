@@ -8,7 +8,7 @@ import msgspec
 
 from policy.model import ChangeKind
 from proxy.dialects.mcp.calls import read_call
-from proxy.dialects.mcp.maps import path
+from proxy.dialects.mcp.maps import Shown, path
 from proxy.dialects.mcp.paths import MisfitError, places
 from proxy.dialects.mcp.pieces import arguments_of
 from proxy.dialects.mcp.results import texts_of
@@ -33,6 +33,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     texts: tuple[str, ...]
     removes: bool
     proves_absence: bool
+    # How the answer is built: names that only together say something are looked for together.
+    shown: Shown
 
 
 def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
@@ -57,6 +59,7 @@ def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
         texts=own or item.pieces,
         removes=one.change is ChangeKind.DELETE,
         proves_absence=call.rule.reconcile.proves_absence,
+        shown=call.rule.shown or tool_map.shown,
     )
 
 
@@ -66,7 +69,7 @@ def told(question: Question, result: JsonValue) -> Forwarded | None:
     Raises:
         MalformedRequest: The answer is too large to look through.
     """
-    shown = texts_of(result)
+    shown = texts_of(result, question.shown)
     found = [any(text in seen for seen in shown) for text in question.texts]
     if question.removes:
         # A part that is still there may be another memory's; all of them are this one's.

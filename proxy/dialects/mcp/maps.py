@@ -111,6 +111,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     # A withheld string anywhere below one of these removes it whole.
     whole: Paths = ()
+    # Arrays without which an element says nothing: it goes with their last element.
+    hollow: Paths = ()
     # Arrays side by side: what goes from one at an index goes from all.
     columns: Annotated[tuple[Paths, ...], Meta(max_length=16)] = ()
     links: Annotated[tuple[Link, ...], Meta(max_length=16)] = ()
@@ -348,6 +350,7 @@ def _check_rules(rules: tuple[ClassRule, ...], where: str) -> None:
 def _check_shown(shown: Shown, where: str) -> None:
     _check_paths(shown.whole, f"{where}.whole")
     _check_paths(shown.labels, f"{where}.labels")
+    _check_paths(shown.hollow, f"{where}.hollow")
     for columns in shown.columns:
         _check_paths(columns, f"{where}.columns")
         if not all(text.endswith("[]") for text in columns):

@@ -103,6 +103,7 @@ class Structure:
         if not gone and not replaced:
             return self.value
         gone |= self._beside(gone)
+        gone |= self._hollow(gone)
         gone |= self._linked(gone)
         replaced.update(self._counted(gone))
         return _rebuilt(self.value, (), gone, replaced)
@@ -161,6 +162,19 @@ class Structure:
                 for pattern in patterns:
                     if ends_with(pattern_of(location), pattern):
                         found.update(_moved(location, pattern, other) for other in patterns)
+        return found
+
+    def _hollow(self, gone: set[Location]) -> set[Location]:
+        """What has lost all that was said in it: of a memory its name would be left."""
+        found: set[Location] = set()
+        for text in self._shown.hollow:
+            pattern = path(text)
+            for array in {location[:-1] for location in gone if location}:
+                elements = _at(self.value, array)
+                if isinstance(elements, list) and ends_with(pattern_of(array), pattern):
+                    unit = self._unit(array)
+                    if unit and all((*array, index) in gone for index in range(len(elements))):
+                        found.add(unit)
         return found
 
     def _linked(self, gone: set[Location]) -> set[Location]:

@@ -86,6 +86,17 @@ def test_an_entity_goes_with_the_relations_that_point_to_it() -> None:
     assert [relation["to"] for relation in shown["relations"]] == ["Oslo"]
 
 
+def test_an_entity_goes_with_the_last_that_is_known_of_it() -> None:
+    left, _ = sifted(answer(graph()), [POISON, "drinks tea"], server_memory())
+    shown = json.loads(text_of(left))
+    assert shown == {"entities": [{"name": "Ben", **NOTHING}], "relations": []}
+    assert isinstance(left, dict)
+    assert left["structuredContent"] == shown
+
+
+NOTHING: dict[str, JsonValue] = {"entityType": "person", "observations": []}
+
+
 def test_relations_go_with_an_entity_that_something_else_withholds() -> None:
     whole = json.loads(json.dumps(graph()).replace('"Ben", "entityType": "person"', BEN))
     assert "obeys" in json.dumps(whole)
