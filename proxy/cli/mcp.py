@@ -22,6 +22,7 @@ from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import shield
+from proxy.cli.mcp_map import show_map
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.mcp.store import StoreTools
 from proxy.dialects.mcp.store_protocol import StoreProtocol
@@ -66,12 +67,18 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     server: Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX - 4)] | None = None
     map: str | None = None
     store: bool = False
+    check: bool = False
 
 
 async def _mcp(context: Context) -> int:
     asked = context.arguments(_Asked)
     if asked.store and asked != _Asked(store=True):
         raise CommandFailed(Exit.USAGE, "--store is a server itself: it takes no command or map")
+    if asked.check:
+        found = _map(asked.map)
+        if found is None:
+            raise CommandFailed(Exit.USAGE, "--check says what a map says: name it with --map")
+        return show_map(context.terminal, found)
     if asked.words[:1] == (APPROVE,):
         return await _approve(context, asked.words[1:])
     if not asked.words and not asked.store:
@@ -245,6 +252,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|FILE",
         help="what its tools do to memory: a shipped map or a TOML file; `context` for a server "
         "without memory. Else its own name chooses among the shipped ones",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only say what the map says, tool by tool"
     )
     parser.add_argument(
         "--store",

@@ -74,6 +74,21 @@ def test_it_is_a_server_itself_and_takes_no_other(place: Place) -> None:
         assert (done.code, done.out) == (2, "")
 
 
+def test_a_map_is_shown_or_refused_with_its_place(place: Place) -> None:
+    shown = place.command("mcp", "--map", "letta", "--check")
+    assert shown.code == 0
+    assert "letta_memory_unified (operation = create_block)" in shown.out
+    data = place.command("mcp", "--map", "server-memory", "--check", "--json").data
+    assert {tool["tool"]: tool["kind"] for tool in data["tools"]}["delete_entities"] == "delete"
+    mine = place.root / "mine.toml"
+    mine.write_text('format = 1\nname = "m"\nread_from = "x"\n[tools.t]\nkind = "many"\n')
+    refused = place.command("mcp", "--map", str(mine), "--check")
+    assert refused.code == 2
+    assert "mine.toml" in refused.err
+    assert "tools" in refused.err
+    assert place.command("mcp", "--check").code == 2
+
+
 def server_memory() -> tuple[str, ...]:
     folder = node_environment(PACKAGE, "2026.8.31")
     return ("node", str(folder / "node_modules" / PACKAGE / "dist" / "index.js"))
