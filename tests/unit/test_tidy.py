@@ -87,7 +87,6 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/mcp/catalogue.py": "tests/unit/proxy/mcp/test_calls.py",
     "proxy/mcp/ground.py": "tests/unit/proxy/mcp/test_calls.py",
     "proxy/mcp/own.py": "tests/unit/proxy/mcp/test_people.py",
-    "proxy/mcp/reconciling.py": "tests/unit/proxy/mcp/test_people.py",
     "proxy/mcp/server.py": "tests/unit/proxy/mcp/test_calls.py",
     "proxy/mcp/tending.py": "tests/unit/proxy/mcp/test_people.py",
     "proxy/mcp/inbox.py": "tests/unit/proxy/mcp/test_relay.py",
