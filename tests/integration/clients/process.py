@@ -26,14 +26,18 @@ async def run_client(
     environment: Mapping[str, str] | None = None,
     limit_s: float = 240.0,
 ) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error. Nothing of our environment is passed on."""
-    await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
+    """Exit code, standard output and standard error. Nothing of our environment is passed on.
+
+    The working directory is a project below the home, as a person would have it.
+    """
+    project = home / "project"
+    await asyncio.to_thread(project.mkdir, parents=True, exist_ok=True)
     process = await asyncio.create_subprocess_exec(
         *(str(part) for part in command),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        cwd=home,
+        cwd=project,
         env={"PATH": PATH, "HOME": str(home), **OFFLINE, **(environment or {})},
     )
     try:
