@@ -58,9 +58,7 @@ def calls(canary: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("host", "example"), STDIO)
-async def test_stdio(
-    host: Host, example: str, tmp_path: Path
-) -> None:
+async def test_stdio(host: Host, example: str, tmp_path: Path) -> None:
     canary = new_canary()
     home = tmp_path / "home"
     settings = Settings(
@@ -74,9 +72,7 @@ async def test_stdio(
 
 
 @pytest.mark.parametrize(("host", "example"), HTTP)
-async def test_http(
-    host: Host, example: str, tmp_path: Path
-) -> None:
+async def test_http(host: Host, example: str, tmp_path: Path) -> None:
     """With its `mnemogate.toml`; only ports and the folder of the server are the test's own."""
     canary = new_canary()
     place = Place(root=tmp_path)
