@@ -89,11 +89,14 @@ class GuardClient:
         trace: TracebackType | None,
     ) -> None:
         """Leave."""
-        if self._leave is not None and self._staying is not None:
-            self._leave.cancel()
-            await self._staying.__aexit__(kind, error, trace)
-        if self._session is not None:
-            await self._session.close()
+        del kind, error, trace  # of the body: the group has only to end what waits in it
+        try:
+            if self._leave is not None and self._staying is not None:
+                self._leave.cancel()
+                await self._staying.__aexit__(None, None, None)
+        finally:
+            if self._session is not None:
+                await self._session.close()
 
     # ---- the guard -----------------------------------------------------------------------------
 

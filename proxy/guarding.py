@@ -90,6 +90,7 @@ class Guarding:
         self._parts = parts
         # Items that a relay is sending now, and until when that is believed.
         self._in_flight: OrderedDict[CandidateId, float] = OrderedDict()
+        self._sifting = asyncio.Lock()
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
         """One verdict per item, in order; an admitted item's intent is durable when it returns.
@@ -113,6 +114,10 @@ class Guarding:
         for one, item in zip(proposals, call.items, strict=True):
             answer = self._judged(next(rest)) if isinstance(one, Proposal) else _refused(one, item)
             judged.append(answer)
+            if answer.decision == Decision.HOLD.value and item.change is not ChangeKind.DELETE:
+                scope = (principal.tenant, target_of(call.server))
+                async with self._sifting:
+                    self._parts.sieve.hold(str(answer.candidate_id), scope, item.pieces)
         return tuple(judged)
 
     def _proposal(self, principal: Principal, call: GuardedCall, item: Item) -> Proposal | Reason:
@@ -196,7 +201,13 @@ class Guarding:
         Raises:
             StorageError: Nobody knows; withhold all of it.
         """
-        return self._parts.sieve.sift((principal.tenant, target_of(server)), strings)
+        async with self._sifting:
+            await self._catch_up()
+            return self._parts.sieve.sift((principal.tenant, target_of(server)), strings)
+
+    async def _catch_up(self) -> None:
+        if self._parts.sieve.far_behind:
+            await asyncio.to_thread(self._parts.sieve.refresh)
 
     async def saw(self, principal: Principal, segment: Segment) -> None:
         """Note what entered the agent's context, to name it as culprit later."""

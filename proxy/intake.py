@@ -86,10 +86,11 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
         if found is None or found[1].lower() not in self.hosts:
             raise MalformedRequest("host: not a name of this service", status=421)
         origin = headers.get("origin")
-        if origin is None or origin.lower() in self.origins:
-            return
-        own = headers["host"].lower() if self.own_pages else None
-        if own is None or origin.lower() not in {f"http://{own}", f"https://{own}"}:
+        if origin is not None and origin.lower() not in self.origins:
+            # A page of our own sends its forms from the very host that they go to.
+            own = headers["host"].lower()
+            if self.own_pages and origin.lower() in {f"http://{own}", f"https://{own}"}:
+                return
             raise MalformedRequest("origin: pages may not send requests here", status=403)
 
 

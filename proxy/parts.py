@@ -143,6 +143,9 @@ class Parts:
 def _guarding(
     store: EmbeddedStore, writing: Writing, confirming: Confirming, surroundings: Surroundings
 ) -> Guarding:
+    sieve = Sieve(store.followed.since)
+    # What waits may be refused before anybody reads, and then its prints cannot be taken any more.
+    sieve.take(store.followed.held())
     return Guarding(
         GuardParts(
             writing=writing,
@@ -150,7 +153,7 @@ def _guarding(
             forwards=store.forwards,
             followed=store.followed,
             pins=store.pins,
-            sieve=Sieve(store.followed.since),
+            sieve=sieve,
             ledger=Ledger(),
             surroundings=surroundings,
             confirms=confirming,

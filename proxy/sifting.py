@@ -8,7 +8,7 @@ texts would be one more place to find them in.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -93,7 +93,7 @@ class _Withheld:
 
 
 class Sieve:
-    """Derived from the store, in memory. Event loop only.
+    """Derived from the store, in memory. One caller at a time, on any thread.
 
     `news` answers what moved since a number of leaves, and everything for -1.
     """
@@ -103,7 +103,7 @@ class Sieve:
         self._leaf_count = -1
         self._known: dict[str, _Known] = {}
         self._scopes: dict[Scope, _Withheld] = {}
-        self._denied: list[str] = []
+        self._denied: deque[str] = deque()
 
     def sift(self, scope: Scope, strings: Iterable[str]) -> tuple[bool, ...]:
         """For each string: whether it must not reach the agent.
@@ -121,15 +121,43 @@ class Sieve:
         """Take in what moved since the last look."""
         news = self._news(self._leaf_count)
         if news.whole:
-            # What was denied is nowhere any more but here.
-            denied = {name: self._known[name] for name in self._denied if name in self._known}
-            self._known.clear()
-            self._scopes.clear()
-            for name, known in denied.items():
-                self._put(name, known)
+            self._begin_anew()
         for moved in news.moved:
             self._take(moved)
         self._leaf_count = news.leaf_count
+
+    @property
+    def far_behind(self) -> bool:
+        """Whether the next look has to read everything: better not on the event loop."""
+        return self._leaf_count < 0
+
+    def hold(self, name: str, scope: Scope, pieces: tuple[str, ...]) -> None:
+        """Take in what was held a moment ago, while its text is at hand.
+
+        A person may refuse it before anybody looks again, and then it is nowhere any more.
+        """
+        self._drop(name)
+        self._put(name, _Known(scope=scope, stands=Stands.HELD, prints=_prints(pieces)))
+
+    def take(self, moved: tuple[Moved, ...]) -> None:
+        """Take in what is known already, before the first look."""
+        for one in moved:
+            self._take(one)
+
+    def _begin_anew(self) -> None:
+        # What was refused is nowhere any more but here; and what was held is held still, and comes
+        # again, or was refused, or stands, and then it is shown.
+        gone = {
+            name: known._replace(stands=Stands.DENIED)
+            for name, known in self._known.items()
+            if known.stands in {Stands.HELD, Stands.DENIED}
+        }
+        self._known.clear()
+        self._scopes.clear()
+        self._denied.clear()
+        for name, known in gone.items():
+            self._put(name, known)
+            self._bound(name)
 
     def _take(self, moved: Moved) -> None:
         before = self._known.get(moved.name)
@@ -147,9 +175,15 @@ class Sieve:
         if moved.stands is not Stands.GONE:
             self._put(moved.name, known)
         if moved.stands is Stands.DENIED:
-            self._denied.append(moved.name)
-            if len(self._denied) > DENIED_MAX:
-                self._drop(self._denied.pop(0))
+            self._bound(moved.name)
+
+    def _bound(self, name: str) -> None:
+        self._denied.append(name)
+        if len(self._denied) > DENIED_MAX:
+            oldest = self._denied.popleft()
+            known = self._known.get(oldest)
+            if known is not None and known.stands is Stands.DENIED:
+                self._drop(oldest)
 
     def _put(self, name: str, known: _Known) -> None:
         self._known[name] = known
@@ -177,9 +211,11 @@ def prints_of(candidate: Candidate) -> tuple[_Print, ...]:
     share: were they withheld as well, proposing a thing would hide every other of its name.
     """
     call = call_of(candidate)
-    if call is None:
-        return ()
-    shapes = {shape for piece in call.pieces if (shape := _shape(piece))}
+    return () if call is None else _prints(call.pieces)
+
+
+def _prints(pieces: tuple[str, ...]) -> tuple[_Print, ...]:
+    shapes = {shape for piece in pieces if (shape := _shape(piece))}
     telling = {shape for shape in shapes if _tells(shape)}
     return tuple(_print(shape, whole=not telling) for shape in sorted(telling or shapes))
 

@@ -187,6 +187,12 @@ class Followed:
                 candidate=candidate,
             )
 
+    def held(self) -> tuple[Moved, ...]:
+        """Everything that waits for a person now."""
+        with self._store.reading() as view:
+            ids = [CandidateId(key.hex()) for key in view.keys(HELD)]
+            return tuple(moved for one in ids for moved in self._held(view, one))
+
     def waiting(self, candidate_id: CandidateId) -> bool:
         """Whether an admitted candidate is still on its way to the server behind."""
         key = held_key(candidate_id)

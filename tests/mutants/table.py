@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.guard_table import GUARD
 from tests.mutants.index_table import INDEX
 from tests.mutants.labels_table import LABELS
 from tests.mutants.mcp_table import MCP
@@ -13,4 +14,4 @@ from tests.mutants.proxy_table import PROXY
 from tests.mutants.relay_table import RELAY
 from tests.mutants.storage_table import STORAGE
 
-MUTANTS: Final = (*DECISION, *LABELS, *STORAGE, *INDEX, *PROXY, *RELAY, *OPERATE, *MCP)
+MUTANTS: Final = (*DECISION, *LABELS, *STORAGE, *INDEX, *PROXY, *RELAY, *OPERATE, *MCP, *GUARD)

@@ -125,6 +125,19 @@ def test_what_a_person_refused_stays_withheld_when_all_is_read_anew() -> None:
     assert sieve.sift(SCOPE, (POISON, "something")) == (True, False)
 
 
+def test_what_is_held_is_withheld_before_the_log_is_read_and_after_it_was_refused() -> None:
+    log = Log(moved("b", Stands.LIVE, "a harmless text"))
+    sieve = Sieve(log)
+    sieve.hold("a", SCOPE, ("Ada", POISON))
+    far_behind = [sieve.far_behind]
+    assert sieve.sift(SCOPE, (POISON, "a harmless text")) == (True, False)
+    far_behind.append(sieve.far_behind)
+    assert far_behind == [True, False]
+    sieve.hold("c", SCOPE, ("Ada", "another text that waits"))
+    log.entries.append(moved("c", Stands.GONE))
+    assert sieve.sift(SCOPE, ("another text that waits",)) == (False,)
+
+
 def test_what_was_refused_is_bounded() -> None:
     entries = [
         one

@@ -1,0 +1,179 @@
+"""Faults in guard mode: intents, results, pins, and what is withheld from answers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_FORWARDING: Final = "tests/unit/storage/test_forwarding.py"
+_GUARDING: Final = "tests/unit/proxy/test_guarding.py"
+_SIFTING: Final = "tests/unit/proxy/test_sifting.py"
+_CONFIRM: Final = "tests/integration/test_confirm_page.py"
+_CRASHES: Final = "tests/fault/test_forwarding_crashes.py"
+_SETTLED: Final = at(_GUARDING, "test_what_the_server_said_decides_whether_a_memory_is_shown")
+_ONCE: Final = at(_GUARDING, "test_a_released_item_is_given_to_one_relay_once")
+
+GUARD: Final = (
+    Mutant(
+        name="an intent is noted nowhere",
+        file="storage/commit.py",
+        old="        draft.put(FORWARDS, bytes.fromhex(row.candidate_id), encode(record))\n",
+        new="        encode(record)\n",
+        invariant="the intent is durable before anybody may send",
+        tests=(at(_FORWARDING, "test_an_intent_without_a_result_is_still_one_after_a_restart"),),
+        quick=True,
+    ),
+    Mutant(
+        name="an intent is shown",
+        file="storage/commit.py",
+        old="        if self.keyed:\n            return MemoryStatus.FORWARDING\n",
+        new="",
+        invariant="what another server does not have for sure is in no read",
+        tests=(at(_GUARDING, "test_an_admitted_item_is_an_intent_that_no_read_shows"),),
+    ),
+    Mutant(
+        name="an intent is in the catalogue",
+        file="storage/derived.py",
+        old="            if added.shown:\n",
+        new="            if added:\n",
+        invariant="what another server does not have for sure is in no count",
+        tests=(
+            _SETTLED,
+            at(
+                _FORWARDING,
+                "test_memories_settle_in_any_order_and_are_listed_in_that_of_their_writing",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a settled item can be settled again",
+        file="storage/forwarding.py",
+        old="            change.draft.delete(FORWARDS, key)\n",
+        new="",
+        invariant="the same answer twice is one leaf",
+        tests=(_SETTLED,),
+    ),
+    Mutant(
+        name="a lost answer is logged each time",
+        file="storage/forwarding.py",
+        old="            if record.unknown:\n                return False\n",
+        new="",
+        invariant="the same answer twice is one leaf",
+        tests=(_SETTLED,),
+    ),
+    Mutant(
+        name="a failed item becomes a memory",
+        file="storage/forwarding.py",
+        old="        shown = done and not removal\n",
+        new="        shown = not removal\n",
+        invariant="what the server refused is no memory",
+        tests=(_SETTLED,),
+    ),
+    Mutant(
+        name="anybody settles",
+        file="storage/forwarding.py",
+        old="(record.tenant, record.target) != (behind.tenant, behind.target)",
+        new="not record.tenant",
+        invariant="only relays of its own server and tenant settle an item",
+        tests=(at(_GUARDING, "test_another_tenant_neither_settles_nor_learns"),),
+    ),
+    Mutant(
+        name="a released item is given to everybody",
+        file="storage/forwarding.py",
+        old="                if record is not None and not record.sent:\n",
+        new="                if record is not None:\n",
+        invariant="a released item is sent by one relay, once",
+        tests=(_CRASHES,),
+    ),
+    Mutant(
+        name="a claim is not written down",
+        file="storage/forwarding.py",
+        old="                    change.draft.put(FORWARDS, key, encode(sent))\n",
+        new="                    encode(sent)\n",
+        invariant="what may have been sent is never sent again",
+        tests=(_ONCE,),
+    ),
+    Mutant(
+        name="what a person released counts as sent",
+        file="storage/judging.py",
+        old="            sent=docket.case.held is None,\n",
+        new="            sent=True,\n",
+        invariant="a released item reaches the server",
+        tests=(_ONCE,),
+    ),
+    Mutant(
+        name="a changed tool is approved",
+        file="storage/pinning.py",
+        old="set(self.approved) ^ set(self.seen)",
+        new="set(self.approved) - set(self.approved)",
+        invariant="tools that are not those approved are noticed",
+        tests=(at(_GUARDING, "test_the_first_tools_are_approved_and_others_wait"),),
+        quick=True,
+    ),
+    Mutant(
+        name="what is held is not withheld",
+        file="proxy/sifting.py",
+        old="_WITHHELD: Final = frozenset({Stands.HELD, Stands.DENIED,",
+        new="_WITHHELD: Final = frozenset({Stands.DENIED,",
+        invariant="what waits for a person does not exist for the agent",
+        tests=(at(_SIFTING, "test_only_what_stands_for_everybody_is_shown"),),
+        quick=True,
+    ),
+    Mutant(
+        name="a held candidate is not followed",
+        file="storage/following.py",
+        old="                yield from self._held(view, leaf.candidate_id)\n",
+        new="                return\n",
+        invariant="what waits for a person does not exist for the agent",
+        tests=(at(_GUARDING, "test_what_is_held_or_denied_does_not_exist"),),
+    ),
+    Mutant(
+        name="a proposal hides a memory",
+        file="proxy/sifting.py",
+        old="        acting = [one for one in self.withheld if one not in self.shown]\n",
+        new="        acting = list(self.withheld)\n",
+        invariant="a steered agent cannot hide a memory by proposing it again",
+        tests=(at(_GUARDING, "test_proposing_a_shown_memory_again_does_not_hide_it"),),
+    ),
+    Mutant(
+        name="the unseen is changed by anybody",
+        file="policy/checks.py",
+        old="    return Objection(Reason.PERSON_REQUIRED, holds=True)\n",
+        new="    return None\n",
+        invariant="what nobody saw being written is changed by a person only",
+        tests=(at(_GUARDING, "test_what_nobody_saw_being_written_is_changed_by_a_person_only"),),
+    ),
+    Mutant(
+        name="a containment lowers nothing",
+        file="policy/labels.py",
+        old="        if culprit.kind.trust < source.trust:\n",
+        new="        if culprit.kind.trust > 9:\n",
+        invariant="a text is labelled no better than where it was seen",
+        tests=(at(_GUARDING, "test_a_person_s_own_words_are_lowered_to_where_they_were_found"),),
+    ),
+    Mutant(
+        name="a link is for any candidate",
+        file="proxy/confirming.py",
+        old="        if bound != (held.candidate_id, held.memory_class):\n",
+        new="        if bound == ():\n",
+        invariant="a link decides the candidate that it was made for",
+        tests=(at(_CONFIRM, "test_a_link_is_for_one_candidate_and_for_a_time"),),
+    ),
+    Mutant(
+        name="a link is for ever",
+        file="proxy/confirming.py",
+        old="        if confirmation.expires_at_ms <= self._out.now_ms():\n",
+        new="        if confirmation.expires_at_ms <= 0:\n",
+        invariant="a link is good for a quarter of an hour",
+        tests=(at(_CONFIRM, "test_a_link_is_for_one_candidate_and_for_a_time"),),
+    ),
+    Mutant(
+        name="a candidate is shown as markup",
+        file="proxy/fronts/confirm_page.py",
+        old='    if char in "\\n\\t" or char.isascii():\n        return escape(char)\n',
+        new='    if char in "\\n\\t" or char.isascii():\n        return char\n',
+        invariant="nothing of a candidate acts on the page where a person reads it",
+        tests=(at(_CONFIRM, "test_the_candidate_is_shown_as_text_and_nothing_in_it_acts"),),
+    ),
+)
