@@ -17,7 +17,7 @@ from storage.audit import InterceptedLeaf, OperatorLeaf, ResultLeaf, VerdictLeaf
 from storage.codec import decode_evidence, decode_held, ordinal_key
 from storage.errors import StoreCorrupt
 from storage.interfaces import Decision
-from storage.lmdb_store import FORWARDS, HELD, KEYED, LEAVES
+from storage.lmdb_store import HELD, KEYED, LEAVES
 from storage.quarantine import PAROLE, QUARANTINE
 from storage.rows import GuardedRow, candidate_of, guarded_row, held_key, read_id, read_row
 
@@ -192,12 +192,6 @@ class Followed:
         with self._store.reading() as view:
             ids = [CandidateId(key.hex()) for key in view.keys(HELD)]
             return tuple(moved for one in ids for moved in self._held(view, one))
-
-    def waiting(self, candidate_id: CandidateId) -> bool:
-        """Whether an admitted candidate is still on its way to the server behind."""
-        key = held_key(candidate_id)
-        with self._store.reading() as view:
-            return key is not None and view.has(FORWARDS, key)
 
 
 def _of_row(row: GuardedRow) -> Moved:
