@@ -61,7 +61,8 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     # False: no port, and no socket but the operator's: for commands on a stopped state directory.
     listen: bool = True
-    # The gate's own socket without any port: a wrapper that was elected to be the gate.
+    # The gate's own socket, and a free loopback port for the admin listener alone: a wrapper that
+    # was elected to be the gate.
     guards: bool = False
 
     @property
@@ -142,7 +143,7 @@ async def compose(
         data, admin = await listening.open(
             stack, fronts, listen=composition.listen, guards=composition.guarding
         )
-        parts.confirming.serve_at(admin, tls=settings.tls is not None)
+        parts.confirming.serve_at(admin, tls=composition.listen and settings.tls is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
         # Last: what fails inside a task group comes out of it as a group, and a port that is taken
         # has to come out as that.

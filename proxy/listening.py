@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -12,16 +13,19 @@ from proxy.guard_wire import SOCKET
 from proxy.intake import HostRules
 from proxy.observing import HEADER
 from proxy.server import Listener, tls_context
+from proxy.settings import Address
 
 if TYPE_CHECKING:
     import asyncio
     from contextlib import AsyncExitStack
 
     from proxy.exchange import Front
-    from proxy.settings import Address, Limits, Settings
+    from proxy.settings import Limits, Settings
     from proxy.surroundings import Surroundings
 
 ADMIN_SOCKET: Final = "admin.sock"
+_FREE_PORT: Final = Address(host="127.0.0.1", port=0)
+_LOG: Final = logging.getLogger("mnemogate.listening")
 GUARD_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """What a relay of this user may say at once: a string that cannot be divided may be long."""
 
@@ -49,7 +53,8 @@ class Listening:
     ) -> tuple[Address | None, Address | None]:
         """Open what is configured; the addresses of the data and the admin listener.
 
-        `listen` opens ports, `guards` the gate's own socket for relays.
+        `listen` opens ports, `guards` the gate's own socket for relays. A gate that only guards has
+        one free loopback port for the admin listener, so that a person can be shown what is held.
 
         Raises:
             OSError: An address cannot be bound.
@@ -61,7 +66,7 @@ class Listening:
         if guards:
             await self._open_guard(stack, fronts.guard, own)
         if not listen:
-            return None, None
+            return None, await _anywhere(admin) if guards else None
         tls = None if settings.tls is None else tls_context(settings.tls)
         admin_address = await admin.open_tcp(settings.admin, tls)
         data = await self._listener(stack, fronts.data, settings.listen)
@@ -113,3 +118,12 @@ class Listening:
         )
         stack.push_async_callback(listener.close)
         return listener
+
+
+async def _anywhere(admin: Listener) -> Address | None:
+    try:
+        return await admin.open_tcp(_FREE_PORT)
+    except OSError as error:
+        # In a sandbox without a network what is held waits for `mnemogate review`.
+        _LOG.warning("no page for people", extra={"error_type": type(error).__name__})
+        return None
