@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import re
 import socket
 import ssl
@@ -38,6 +39,7 @@ _WRITES: Final = (".write", ".delete_where")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REQUEST_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
 _UCRED: Final = struct.Struct("3i")
+_UNIX_PATH_BYTES_MAX: Final = 107  # of `sun_path`, unix(7)
 _PUBLIC_MODE: Final = 0o666
 _PRIVATE_MODE: Final = 0o600
 
@@ -347,6 +349,12 @@ def _say_continue(request: Received) -> None:
 
 def _bind_unix(path: Path, mode: int) -> socket.socket:
     """A bound socket; between bind and listen nobody can connect, so its mode is never too wide."""
+    if len(os.fsencode(path)) > _UNIX_PATH_BYTES_MAX:
+        raise OSError(
+            errno.ENAMETOOLONG,
+            f"the path of the Unix socket {path.name} is longer than {_UNIX_PATH_BYTES_MAX} bytes: "
+            "choose a shorter state directory",
+        )
     _remove_stale(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
