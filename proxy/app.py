@@ -32,7 +32,7 @@ from storage.steady import SteadyClock
 from telemetry.facade import Telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from policy.ruleset import ClassMap, Ruleset
     from proxy.dialects.operation import Dialect
@@ -59,6 +59,8 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     failpoint: Failpoint = no_failpoint
     clock_ns: Callable[[], int] = time.time_ns
     monotonic_ns: Callable[[], int] = time.monotonic_ns
+    # Between two turns of what happens every so often.
+    wait: Callable[[float], Awaitable[None]] = asyncio.sleep
     # False: no port, and no socket but the operator's: for commands on a stopped state directory.
     listen: bool = True
     # The gate's own socket, and a free loopback port for the admin listener alone: a wrapper that
@@ -119,9 +121,7 @@ async def compose(
         dialects = _dialects(store)
         telemetry = Telemetry(settings.telemetry, _routes(dialects))
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
-        surroundings = Surroundings(
-            clock_ns=clock, random_hex=RandomPool(), record=telemetry.record
-        )
+        surroundings = _surroundings(composition, clock, telemetry)
         keys = await _first_keys(settings, store, surroundings)
         executor = stack.enter_context(
             ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
@@ -147,7 +147,8 @@ async def compose(
         health_address = await listening.open_health(stack, health) if composition.listen else None
         # Last: what fails inside a task group comes out of it as a group, and a port that is taken
         # has to come out as that.
-        await stack.enter_async_context(warned(observing=settings.observe and composition.listen))
+        observing = settings.observe and composition.listen
+        await stack.enter_async_context(warned(observing=observing, wait=composition.wait))
         if composition.listen:
             await stack.enter_async_context(mcp.running())
             await stack.enter_async_context(parts.retaining.sweeping(settings.retention_seconds))
@@ -163,6 +164,14 @@ async def compose(
             rules=rules,
             guard=parts.guard,
         )
+
+
+def _surroundings(
+    composition: Composition, clock: SteadyClock, telemetry: Telemetry
+) -> Surroundings:
+    return Surroundings(
+        clock_ns=clock, random_hex=RandomPool(), record=telemetry.record, wait=composition.wait
+    )
 
 
 def _mcp(

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
 _LOG: Final = logging.getLogger("mnemogate.observe")
 EVERY_S: Final = 60.0
@@ -20,20 +20,22 @@ HEADER: Final = ("Mnemogate-Observe", "1")
 
 
 @asynccontextmanager
-async def warned(*, observing: bool, every_s: float = EVERY_S) -> AsyncGenerator[None]:
+async def warned(
+    *, observing: bool, wait: Callable[[float], Awaitable[None]]
+) -> AsyncGenerator[None]:
     """Warn in the log at once and then each minute, for as long as the block runs."""
     if not observing:
         yield
         return
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(_warn(every_s))
+        task = group.create_task(_warn(wait))
         try:
             yield
         finally:
             task.cancel()
 
 
-async def _warn(every_s: float) -> None:
+async def _warn(wait: Callable[[float], Awaitable[None]]) -> None:
     while True:
         _LOG.warning("observe mode: nothing is refused")
-        await asyncio.sleep(every_s)
+        await wait(EVERY_S)

@@ -105,7 +105,7 @@ class Retaining:
 
     async def _for_ever(self, every_s: float) -> None:
         while True:
-            await asyncio.sleep(every_s)
+            await self._out.wait(every_s)
             try:
                 await self.sweep()
             except StorageError as error:

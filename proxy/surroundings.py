@@ -1,17 +1,18 @@
-"""The outside as the proxy sees it: a clock, random ids, and somewhere to report happenings.
+"""The outside as the proxy sees it: time, random ids, and somewhere to report happenings.
 
-Injected, so that tests hold all three in their hands.
+Injected, so that tests hold all of it in their hands.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from telemetry.events import Event
 
@@ -20,11 +21,15 @@ POOL_LEN = 8_192
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """Clock in Unix nanoseconds; `random_hex(n)` gives 2n hex digits; `record` never blocks."""
+    """Clock in Unix nanoseconds; `random_hex(n)` gives 2n hex digits; `record` never blocks.
+
+    `wait(seconds)` is how what happens every so often waits for its next turn.
+    """
 
     clock_ns: Callable[[], int]
     random_hex: Callable[[int], str]
     record: Callable[[Event], None]
+    wait: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def now_ms(self) -> int:
         """Unix milliseconds."""

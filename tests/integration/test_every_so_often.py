@@ -1,0 +1,109 @@
+"""What a sidecar does by itself: retention sweeps, and the warning of observe mode each minute."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from proxy.app import Composition
+from proxy.observing import EVERY_S
+from tests.integration.running import AGENT_KEY, running
+from tests.integration.test_retention import DAY_NS, RULES, Clock
+from tests.integration.turns import Turns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+HOUR_S = 3_600.0
+EPISODE = {"text": "An episode that ages.", "class": "L4"}
+KNOWLEDGE = {"text": "Knowledge that stays.", "class": "L3"}
+
+
+class Disk:
+    """A disk that refuses every commit while it is told to."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+
+    def __call__(self, name: str) -> None:
+        if self.refuses and name == "before_commit":
+            raise lmdb.DiskError("No space left on device")
+
+
+def _flags(tmp_path: Path, every: str = "3600") -> dict[str, str]:
+    file = tmp_path / "rules.toml"
+    file.write_text(RULES)
+    return {"ruleset": str(file), "retention_seconds": every}
+
+
+def _said(caplog: pytest.LogCaptureFixture, logger: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == logger]
+
+
+async def test_a_sweep_comes_each_time_its_seconds_are_over_and_erases(tmp_path: Path) -> None:
+    clock, turns = Clock(), Turns()
+    composition = Composition(clock_ns=clock, wait=turns)
+    async with running(tmp_path, composition, _flags(tmp_path)) as sidecar:
+        await sidecar.write(AGENT_KEY, EPISODE)
+        await sidecar.write(AGENT_KEY, KNOWLEDGE)
+        await turns.turn(HOUR_S)
+        assert len(await sidecar.texts(AGENT_KEY)) == 2, "control: nothing is due yet"
+        clock.now_ns += 31 * DAY_NS
+        assert len(await sidecar.texts(AGENT_KEY)) == 2, "control: being due alone hides nothing"
+        before = sidecar.sidecar.store.reader.status().leaf_count
+        await turns.turn(HOUR_S)
+        assert await sidecar.texts(AGENT_KEY) == [KNOWLEDGE["text"]]
+        assert sidecar.sidecar.store.reader.status().leaf_count == before + 2
+        await turns.turn(HOUR_S)
+        assert sidecar.sidecar.store.reader.status().leaf_count == before + 2
+    data = (tmp_path / "state" / "store" / "data.mdb").read_bytes()
+    assert b"Knowledge that stays" in data, "control: the search finds what is there"
+    assert b"episode that ages" not in data
+
+
+async def test_a_sweep_that_fails_is_told_and_the_next_one_erases(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, turns, disk = Clock(), Turns(), Disk()
+    composition = Composition(clock_ns=clock, wait=turns, failpoint=disk)
+    async with running(tmp_path, composition, _flags(tmp_path)) as sidecar:
+        await sidecar.write(AGENT_KEY, EPISODE)
+        clock.now_ns += 31 * DAY_NS
+        disk.refuses = True
+        await turns.turn(HOUR_S)
+        assert _said(caplog, "mnemogate.retention") == ["retention sweep failed"]
+        assert len(await sidecar.texts(AGENT_KEY)) == 1
+        disk.refuses = False
+        await turns.turn(HOUR_S)
+        assert await sidecar.texts(AGENT_KEY) == []
+
+
+async def test_no_seconds_are_no_sweep(tmp_path: Path) -> None:
+    turns = Turns()
+    async with running(tmp_path, Composition(wait=turns), _flags(tmp_path, "0")):
+        assert turns.pending() == set()
+
+
+async def test_observe_mode_warns_at_once_and_each_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert EVERY_S == 60
+    turns, said = Turns(), "observe mode: nothing is refused"
+    flags = {"observe": "true", "retention_seconds": "0"}
+    async with running(tmp_path, Composition(wait=turns), flags):
+        await turns.waits(EVERY_S)
+        assert _said(caplog, "mnemogate.observe") == [said]
+        for count in (2, 3, 4):
+            await turns.turn(EVERY_S)
+            assert _said(caplog, "mnemogate.observe") == [said] * count
+    levels = {record.levelno for record in caplog.records if record.name == "mnemogate.observe"}
+    assert levels == {logging.WARNING}
+    caplog.clear()
+    turns = Turns()
+    async with running(tmp_path, Composition(wait=turns), {"retention_seconds": "0"}):
+        assert turns.pending() == set()
+    assert _said(caplog, "mnemogate.observe") == []

@@ -1,0 +1,37 @@
+"""Time in a test's hand: what happens every so often happens when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+
+class Turns:
+    """Takes the place of `asyncio.sleep` between two turns. One event loop only."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[float, asyncio.Queue[asyncio.Future[None]]] = defaultdict(
+            asyncio.Queue
+        )
+
+    async def __call__(self, seconds: float) -> None:
+        """Wait until a test lets the turn come."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[seconds].put_nowait(turn)
+        await turn
+
+    def pending(self) -> set[float]:
+        """For how long the waiting ones wait."""
+        return {seconds for seconds, waiting in self._waiting.items() if waiting.qsize()}
+
+    async def waits(self, seconds: float) -> asyncio.Future[None]:
+        """The turn of the one that waits for so long, as soon as it does."""
+        turn = await self._waiting[seconds].get()
+        self._waiting[seconds].put_nowait(turn)
+        return turn
+
+    async def turn(self, seconds: float) -> None:
+        """Let one turn come, and return when it is over: when its next one is waited for."""
+        await self.waits(seconds)
+        self._waiting[seconds].get_nowait().set_result(None)
+        await self.waits(seconds)
