@@ -107,9 +107,14 @@ class DerivedState:
             self._failure = str(error)
         finally:
             self.remarks.pop(_SUBJECT, None)
-            if self._failure is not None:
-                failed(f"the rows cannot be read: {self._failure}")
+            failure = self._why()
+            if failure is not None:
+                failed(f"the rows cannot be read: {failure}")
             self._complete.set()
+
+    def _why(self) -> str | None:
+        """Why not every row could be read, as of now."""
+        return self._failure
 
     def _read(self, view: View, header: StoreHeader) -> None:
         found = derive(view, header.embedder_id, self.catalogue, lambda: self._stopping)

@@ -212,12 +212,13 @@ class VectorIndex:
         if start == end:
             return False
         run = before[start:end]
-        better = merged(run) if len(run) > 1 else run[0]
+        first = before[start]
+        better = merged(run) if end - start > 1 else first
         if _rows(before) > CROSSOVER_LEN:
             better = with_sketch(better)
         with self._swapping:
             now = self._snapshot
-            at = next((i for i, one in enumerate(now.segments) if one is run[0]), None)
+            at = next((i for i, one in enumerate(now.segments) if one is first), None)
             if at is None or not _same(now.segments[at : at + len(run)], run):
                 return True
             segments = (*now.segments[:at], better, *now.segments[at + len(run) :])
