@@ -55,7 +55,6 @@ from proxy.operator_views import (
     memory_view,
     outcome_view,
     proof_view,
-    server_view,
     standing_view,
     trust_view,
 )
@@ -66,8 +65,6 @@ from proxy.upkeep_wire import (
     PolicyReloadView,
     QuarantinedList,
     RetentionView,
-    ServerList,
-    ServerView,
     TenantUsageView,
     UsageList,
 )
@@ -80,6 +77,7 @@ if TYPE_CHECKING:
         PurgeRequest,
     )
     from proxy.auth import Authenticator
+    from proxy.behind import ServersBehind
     from proxy.explain import Explainer
     from proxy.fronts.memory import Performs
     from proxy.retention import Retaining
@@ -89,7 +87,6 @@ if TYPE_CHECKING:
     from proxy.upkeep_wire import QuarantineRequest, StandingView
     from storage.interfaces import AuditReader, MemoryReader, MemoryWriter
     from storage.objections import Objections
-    from storage.pinning import Pins
     from storage.quarantine import Quarantined
     from telemetry.events import TraceContext
 
@@ -111,7 +108,7 @@ class OperateParts(msgspec.Struct, frozen=True, kw_only=True):
     explainer: Explainer
     rules: Rules
     retaining: Retaining
-    pins: Pins
+    behind: ServersBehind
     surroundings: Surroundings
 
 
@@ -120,6 +117,7 @@ class Operate:
 
     def __init__(self, parts: OperateParts) -> None:
         self._parts = parts
+        self.behind = parts.behind
         self.credentials = Credentials(
             reader=parts.reader,
             writer=parts.writer,
@@ -277,21 +275,6 @@ class Operate:
     async def deny(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
         """Refuse a held candidate."""
         return outcome_view(await self._parts.writer.deny(candidate_id, by.principal_id))
-
-    def servers(self, tenant: Tenant) -> ServerList:
-        """Every MCP server of a tenant whose tools were listed."""
-        return ServerList(servers=tuple(server_view(one) for one in self._parts.pins.all(tenant)))
-
-    async def approve_tools(
-        self, by: Principal, tenant: Tenant, server: str, digest: str | None
-    ) -> ServerView:
-        """Approve a server's tools as they were listed last; leaves a leaf.
-
-        Raises:
-            UnknownPins: No such server, or its tools are not those that the digest names.
-        """
-        pins = self._parts.pins
-        return server_view(await pins.approve(tenant, server, by.principal_id, digest))
 
     def all_trust(self) -> TrustList:
         """Every principal with a recorded trust."""

@@ -17,7 +17,7 @@ from proxy.admin_wire import (
     ProofView,
     TrustView,
 )
-from proxy.upkeep_wire import DueView, ServerView, StandingView
+from proxy.upkeep_wire import DueView, ServerView, StandingView, UnsettledView
 from storage.audit import decode_leaf, leaf_hash
 from storage.pinning import digest_of_tools
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from policy.model import HistoryEntry, Memory, PrincipalId
     from policy.retention import Due
     from policy.trust import TrustState
+    from storage.forwarding import Pending
     from storage.interfaces import (
         Anchor,
         AuditHead,
@@ -215,4 +216,16 @@ def server_view(pinned: Pinned) -> ServerView:
         digest=digest_of_tools(pinned.seen),
         tool_count=len(pinned.seen),
         changed=pinned.changed,
+    )
+
+
+def unsettled_view(pending: Pending) -> UnsettledView:
+    """One change on its way, for people."""
+    state = "to send" if not pending.sent else "lost" if pending.unknown else "sent"
+    return UnsettledView(
+        candidate_id=pending.candidate_id,
+        tenant=pending.candidate.tenant,
+        target=pending.candidate.target,
+        change=pending.candidate.change.value,
+        state=state,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from proxy.auth import Authenticator
+from proxy.behind import ServersBehind
 from proxy.budgets import Budgets, Topics
 from proxy.confirming import Confirming
 from proxy.evidence import Shadow, Shown
@@ -109,7 +110,7 @@ class Parts:
             explainer=Explainer(gate=ground.gate, probe=_TextProbe(shadow, embedder)),
             rules=rules,
             retaining=self.retaining,
-            pins=store.pins,
+            behind=ServersBehind(store.pins, store.forwards),
             surroundings=surroundings,
         )
 

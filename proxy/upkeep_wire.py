@@ -135,3 +135,27 @@ class ApproveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     tenant: TenantName = DEFAULT_TENANT
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
+
+
+class UnsettledView(msgspec.Struct, frozen=True, kw_only=True):
+    """An admitted change that the server behind does not have for sure. Without its content."""
+
+    candidate_id: str
+    tenant: str
+    target: str
+    change: str
+    # "to send": a person released it. "sent": on its way, or its relay is gone. "lost": the answer
+    # did not come, and reading has not told yet.
+    state: str
+
+
+class UnsettledList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every such change, oldest first."""
+
+    unsettled: tuple[UnsettledView, ...]
+
+
+class SettleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person found at the server behind."""
+
+    done: bool

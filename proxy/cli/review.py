@@ -12,6 +12,7 @@ from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import block, inert, iso
+from proxy.upkeep_wire import SettleRequest, UnsettledList
 
 if TYPE_CHECKING:
     import argparse
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 class _List(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
+
+
+class _Settle(msgspec.Struct, frozen=True, kw_only=True):
+    candidate_id: str
+    result: str
 
 
 class _One(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +120,44 @@ async def _decide(context: Context, word: str, wanted: str) -> Exit:
     return Exit.OK
 
 
+async def _unsettled(context: Context) -> Exit:
+    asked = context.arguments(_List)
+    async with operator(context) as api:
+        listed = await api.get("/unsettled", UnsettledList, tenant=asked.tenant)
+    return _show_unsettled(context, listed)
+
+
+async def _settle(context: Context) -> Exit:
+    asked = context.arguments(_Settle)
+    async with operator(context) as api:
+        path = f"/unsettled/{part(asked.candidate_id)}"
+        left = await api.post(path, UnsettledList, SettleRequest(done=asked.result == "done"))
+    return _show_unsettled(context, left)
+
+
+def _show_unsettled(context: Context, listed: UnsettledList) -> Exit:
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(listed)
+        return Exit.OK
+    terminal.table(
+        ("candidate", "tenant", "server", "change", "state"),
+        [
+            (one.candidate_id, one.tenant, one.target, one.change, one.state)
+            for one in listed.unsettled
+        ],
+    )
+    terminal.say(f"{len(listed.unsettled)} not settled")
+    return Exit.OK
+
+
+def _settle_arguments(parser: argparse.ArgumentParser) -> None:
+    _one_arguments(parser)
+    parser.add_argument(
+        "result", choices=("done", "failed"), help="whether the server behind has the change"
+    )
+
+
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", help="only this tenant's (default: all)")
 
@@ -146,5 +190,17 @@ COMMANDS = (
         summary="refuse a held candidate; its content is destroyed",
         act=_deny,
         arguments=_one_arguments,
+    ),
+    Command(
+        words=("review", "unsettled"),
+        summary="list admitted changes that a server behind does not have for sure",
+        act=_unsettled,
+        arguments=_list_arguments,
+    ),
+    Command(
+        words=("review", "settle"),
+        summary="say whether a server behind has such a change",
+        act=_settle,
+        arguments=_settle_arguments,
     ),
 )

@@ -21,6 +21,7 @@ from storage.audit import (
     Checkpoint,
     InterceptedLeaf,
     OperatorLeaf,
+    ResultLeaf,
     Tree,
     VerdictLeaf,
     VerifierKey,
@@ -29,6 +30,7 @@ from storage.audit import (
     open_checkpoint,
 )
 from storage.change import Nodes
+from storage.checking_forwards import Results
 from storage.codec import decode_row, ordinal_key
 from storage.errors import StoreCorrupt
 from storage.interfaces import Decision
@@ -98,6 +100,7 @@ class Verifier:
         self._purged: set[str | None] = set()
         self._rows = 0
         self._mode = Mode()
+        self._results = Results(lambda text: self._problem("leaf", None, text))
 
     def run(self) -> Verification:
         """Walk leaves, nodes, rows, checkpoint and copy."""
@@ -197,6 +200,8 @@ class Verifier:
             if isinstance(leaf, VerdictLeaf) and leaf.decision is Decision.ADMIT:
                 self._unmet[index] = leaf
                 self._note_purge(leaf)
+            elif isinstance(leaf, ResultLeaf):
+                self._results.take(index, leaf, self._unmet.get(leaf.verdict_index))
             self._step()
         self._at_head(tree, heads, whole=whole)
         for name, head in heads:

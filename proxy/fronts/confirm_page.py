@@ -184,7 +184,8 @@ class ConfirmPage:
             ("Change", candidate.change.value),
             ("Source", f"{held.source.value} ({held.basis.value})"),
             ("Asked by", held.principal_id),
-            ("Held because", f"{held.reason.value}: {NEXT[held.reason]}"),
+            # The first sentence says why; the others are for the agent.
+            ("Held because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})"),
             ("For", candidate.target),
         ]
         decided = self._parts.followed.decided(held.candidate_id)
@@ -223,7 +224,7 @@ def _key_form() -> str:
     return (
         "<p>Show it with the operator's key.</p>"
         '<form method="post" autocomplete="off"><input type="hidden" name="decision" value="show">'
-        '<input type="password" name="key" aria-label="Operator key" required autofocus>'
+        '<input type="password" name="key" aria-label="Operator key" autocomplete="off" required autofocus>'
         '<button class="no">Show</button></form>'
     )
 

@@ -25,7 +25,9 @@ from proxy.upkeep_wire import (
     RetentionView,
     ServerList,
     ServerView,
+    SettleRequest,
     StandingView,
+    UnsettledList,
     UsageList,
 )
 
@@ -259,12 +261,22 @@ async def _retention(operate: Operate, call: Call) -> msgspec.Struct:
 
 
 async def _servers(operate: Operate, call: Call) -> msgspec.Struct:
-    return operate.servers(Tenant(call.query().tenant or wire.DEFAULT_TENANT))
+    return operate.behind.servers(Tenant(call.query().tenant or wire.DEFAULT_TENANT))
 
 
 async def _approve(operate: Operate, call: Call) -> msgspec.Struct:
     asked = call.body(ApproveRequest)
-    return await operate.approve_tools(call.by, Tenant(asked.tenant), call.argument, asked.digest)
+    return await operate.behind.approve(call.by, Tenant(asked.tenant), call.argument, asked.digest)
+
+
+async def _unsettled(operate: Operate, call: Call) -> msgspec.Struct:
+    tenant = call.query().tenant
+    return operate.behind.unsettled(None if tenant is None else Tenant(tenant))
+
+
+async def _settle(operate: Operate, call: Call) -> msgspec.Struct:
+    done = call.body(SettleRequest).done
+    return await operate.behind.settle(call.by, call.candidate_id(), done=done)
 
 
 async def _check(operate: Operate, call: Call) -> msgspec.Struct:
@@ -312,6 +324,8 @@ ROUTES: Final = tuple(
         ("POST", "/policy/explain", _explain, wire.ExplainRequest, wire.ExplainView),
         ("GET", "/mcp", _servers, None, ServerList),
         ("POST", "/mcp/{}/approve", _approve, ApproveRequest, ServerView),
+        ("GET", "/unsettled", _unsettled, None, UnsettledList),
+        ("POST", "/unsettled/{}", _settle, SettleRequest, UnsettledList),
         ("POST", "/retention", _retention, RetentionRequest, RetentionView),
         ("POST", "/check", _check, wire.Empty, wire.CheckView),
         ("POST", "/compact", _compact, wire.Empty, wire.CompactView),

@@ -27,7 +27,7 @@ from proxy.guard import Forwarded, PinnedTool, Segment
 from proxy.guard_client import GuardClient
 from proxy.guard_wire import REQUEST_BYTES_MAX, SOCKET
 from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
-from tests.integration.running import Running, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, SERVER, STEERING, call, item
 
 if TYPE_CHECKING:
@@ -195,3 +195,22 @@ async def test_what_the_seam_does_not_know_is_refused(
         session.post(f"http://localhost{path}", data=body) as response,
     ):
         assert response.status == status
+
+
+async def test_an_operator_sees_what_is_unsettled_and_says_what_he_found(gate: Gate) -> None:
+    (judged,) = await gate.client.judge(AGENT, call(item(GOOD)))
+    assert judged.candidate_id is not None
+    await gate.client.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.UNKNOWN),))
+    base = f"{gate.live.admin_url}/api/v1/unsettled"
+    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+    async with gate.live.client.get(base, headers=headers) as response:
+        listed = await response.json()
+    (one,) = listed["unsettled"]
+    assert (one["candidate_id"], one["state"]) == (judged.candidate_id, "lost")
+    assert GOOD not in str(listed)
+    agent = {"Authorization": f"Bearer {AGENT_KEY}"}
+    url = f"{base}/{judged.candidate_id}"
+    for who, status in ((agent, 403), (headers, 200), (headers, 404)):
+        async with gate.live.client.post(url, headers=who, json={"done": True}) as response:
+            assert response.status == status
+    assert gate.live.sidecar.store.reader.status().live_count == 1

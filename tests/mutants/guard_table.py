@@ -38,13 +38,7 @@ GUARD: Final = (
         old="            if added.shown:\n",
         new="            if added:\n",
         invariant="what another server does not have for sure is in no count",
-        tests=(
-            _SETTLED,
-            at(
-                _FORWARDING,
-                "test_memories_settle_in_any_order_and_are_listed_in_that_of_their_writing",
-            ),
-        ),
+        tests=(at(_GUARDING, "test_an_admitted_item_is_an_intent_that_no_read_shows"),),
     ),
     Mutant(
         name="a settled item can be settled again",
@@ -126,7 +120,7 @@ GUARD: Final = (
         old="                yield from self._held(view, leaf.candidate_id)\n",
         new="                return\n",
         invariant="what waits for a person does not exist for the agent",
-        tests=(at(_GUARDING, "test_what_is_held_or_denied_does_not_exist"),),
+        tests=(at(_GUARDING, "test_another_guard_of_the_store_learns_from_the_log"),),
     ),
     Mutant(
         name="a proposal hides a memory",

@@ -77,6 +77,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/explain.py": "tests/integration/test_http_admin.py",
     "proxy/fronts/admin.py": "tests/integration/test_http_admin.py",
     "proxy/fronts/mcp_http.py": "tests/integration/test_mcp_http.py",
+    "proxy/behind.py": "tests/integration/test_guard_socket.py",
     "proxy/confirming.py": "tests/integration/test_confirm_page.py",
     "proxy/fronts/confirm_page.py": "tests/integration/test_confirm_page.py",
     "proxy/fronts/guard_socket.py": "tests/integration/test_guard_socket.py",

@@ -77,6 +77,7 @@ async def test_an_admitted_item_is_an_intent_that_no_read_shows(seen: Guarded) -
     assert (judged.decision, judged.memory_class) == ("admit", MemoryClass.L3)
     status = seen.store.reader.status()
     assert (status.version - before.version, status.live_count) == (1, 0)
+    assert seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).total == 0
     assert _shown(seen) == []
     (pending,) = seen.store.forwards.pending()
     assert (pending.candidate_id, pending.sent) == (judged.candidate_id, True)
@@ -153,6 +154,17 @@ async def test_what_is_held_or_denied_does_not_exist(seen: Guarded) -> None:
     await seen.store.writer.deny(judged.candidate_id, BY)
     assert (await seen.guard.decided(AGENT, judged.candidate_id)).decision == "reject"
     assert await _refused(seen, (dressed,)) == (True,)
+
+
+async def test_another_guard_of_the_store_learns_from_the_log(seen: Guarded) -> None:
+    other = guard_of(seen.wired, seen.clock)
+    assert await other.sift(AGENT, SERVER, (STEERING, GOOD)) == (False, False)
+    held = await _judge(seen, item(STEERING))
+    await _judge(seen, item(GOOD))
+    assert await other.sift(AGENT, SERVER, (STEERING, GOOD)) == (True, True)
+    assert held.candidate_id is not None
+    await seen.store.writer.deny(held.candidate_id, BY)
+    assert await other.sift(AGENT, SERVER, (STEERING, GOOD)) == (True, True)
 
 
 async def test_quarantine_hides_what_the_server_has_and_parole_shows_it(seen: Guarded) -> None:

@@ -13,12 +13,14 @@ import pytest
 from policy.forwarding import ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
 from policy.query import EVERYTHING
+from proxy.cli.verification import Outside, Verifier
 from storage.audit import ResultLeaf, decode_leaf
 from storage.codec import IdRecord, decode_forward, decode_id, encode
 from storage.errors import UnknownCandidate
 from storage.following import Stands
 from storage.forwarding import Behind
 from storage.lmdb_store import FORWARDS, IDS, KEYED, LEAVES
+from storage.read_only import read_only
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -222,3 +224,20 @@ def test_the_check_finds_what_contradicts_the_log(
     assert store.reader.check().problems == ()
     tamper(store, damage)
     assert any(said in problem for problem in store.reader.check().problems)
+
+
+@pytest.mark.parametrize(("damage", "sound"), [(None, True), (_log_twice, False)])
+def test_whoever_verifies_the_files_sees_results_that_contradict_each_other(
+    bench: Bench, damage: Callable[[Change], None] | None, *, sound: bool
+) -> None:
+    store = bench.open()
+    outcome = intend(store, "Ada sings")
+    settle(store, outcome.candidate_id, Forwarded.UNKNOWN)
+    if damage is not None:
+        tamper(store, damage)
+    store.close()
+    log_key = (bench.state / "secrets" / "log.key").read_bytes()
+    outside = Outside(copy=bench.checkpoint.read_bytes(), vkey=None, log_key=log_key)
+    with read_only(bench.state / "store") as view:
+        found = Verifier(view, outside, lambda done, total: None).run()
+    assert found.sound is sound, found.problems
