@@ -224,7 +224,8 @@ def _key_form() -> str:
     return (
         "<p>Show it with the operator's key.</p>"
         '<form method="post" autocomplete="off"><input type="hidden" name="decision" value="show">'
-        '<input type="password" name="key" aria-label="Operator key" autocomplete="off" required autofocus>'
+        '<input type="password" name="key" aria-label="Operator key" autocomplete="off" required'
+        " autofocus>"
         '<button class="no">Show</button></form>'
     )
 

@@ -22,7 +22,6 @@ GUARD: Final = (
         new="        encode(record)\n",
         invariant="the intent is durable before anybody may send",
         tests=(at(_FORWARDING, "test_an_intent_without_a_result_is_still_one_after_a_restart"),),
-        quick=True,
     ),
     Mutant(
         name="an intent is shown",
@@ -103,7 +102,6 @@ GUARD: Final = (
         new="set(self.approved) - set(self.approved)",
         invariant="tools that are not those approved are noticed",
         tests=(at(_GUARDING, "test_the_first_tools_are_approved_and_others_wait"),),
-        quick=True,
     ),
     Mutant(
         name="what is held is not withheld",
@@ -112,7 +110,6 @@ GUARD: Final = (
         new="_WITHHELD: Final = frozenset({Stands.DENIED,",
         invariant="what waits for a person does not exist for the agent",
         tests=(at(_SIFTING, "test_only_what_stands_for_everybody_is_shown"),),
-        quick=True,
     ),
     Mutant(
         name="a held candidate is not followed",
