@@ -19,6 +19,7 @@ from storage.change import Change
 from storage.derived import Step
 from storage.errors import (
     OutcomeUnknown,
+    QuotaReached,
     StorageError,
     StoreCorrupt,
     StoreUnavailable,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _STAGING_RESERVE_BYTES: Final = 16 * 1024 * 1024
-_OBSERVING: Final = "observe mode: nothing is refused"
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +73,9 @@ class Engine:
         self.bytes_used = 0
         # Why nothing may be written any more; None while all is well.
         self.broken: str | None = None
+        # What the disk said to the last write, where it refused it; None once it takes one again.
+        # Apart from the quota: another program may have taken the room.
+        self.refused: str | None = None
         # When the writer began what it is doing (monotonic); 0 while it waits for work.
         self.busy_since_ns = 0
         # For how long it may do so before nobody else is let in to wait for it.
@@ -104,6 +107,7 @@ class Engine:
             self.parts.staging.put((item.candidate_id, item.canonical) for item in mine.values())
             self.parts.failpoint("staged")
             outcomes = self._judge_batch(batch, mine)
+            self.refused = None
         except StoreCorrupt as error:
             self._forget(mine)
             # One damaged row must not refuse everybody who waits beside it.
@@ -190,6 +194,17 @@ class Engine:
             OutcomeUnknown: It may be durable, and the store could not be reopened to find out.
         """
         self._refuse_if_broken()
+        try:
+            return self._transacted(work, confirmed)
+        except QuotaReached:
+            raise
+        except StoreUnavailable as error:
+            self.refused = str(error)
+            raise
+
+    def _transacted(
+        self, work: Callable[[Change], Result], confirmed: Callable[[View], bool] | None
+    ) -> Result:
         try:
             return self._attempt(work, confirmed)
         except lmdb.MapFullError:
@@ -304,21 +319,6 @@ class Engine:
     def hanging(self) -> bool:
         """Whether the writer has been doing the same for longer than anybody waits."""
         return self.busy_s() > self.patience_s
-
-    def notice(self) -> str | None:
-        """What a person should know: why nothing may be written, or what is still to be done."""
-        if self.broken is not None:
-            return self.broken
-        notes = [_OBSERVING] if self.observing else []
-        notes += tuple(self.remarks.values())
-        if self.hanging():
-            notes.append(
-                f"the writer has been at one transaction for {self.busy_s():.0f} s: it rewrites "
-                "the file, the disk hangs, or another process holds the lock of the store"
-            )
-        if self.unerased:
-            notes.append("purged bytes are hidden and wait for a compaction")
-        return "; ".join(notes) or None
 
     def _refuse_if_broken(self) -> None:
         if self.broken is not None:

@@ -159,9 +159,12 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     leaf_count: int
     bytes_used: int
     bytes_quota: int
+    # False above the quota too, and from a write that the disk refused until it takes writes again.
     writable: bool
     # Why not writable; or, of a writable store, what a person should know or do.
     reason: str | None
+    # Whether what the disk refused is tried again: no new start is needed.
+    retrying: bool = False
     # Whether the gate admits what it objects to (observe mode).
     observing: bool = False
 

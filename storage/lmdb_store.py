@@ -293,6 +293,15 @@ class LmdbStore:
             with txn:
                 yield View(txn, self._tables)
 
+    def bytes_free(self) -> int:
+        """What the disk has left for this user, in bytes.
+
+        Raises:
+            OSError: The disk does not say.
+        """
+        found = os.statvfs(self.directory)
+        return found.f_bavail * found.f_frsize
+
     def begin(self) -> Draft:
         """Start the write transaction.
 

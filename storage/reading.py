@@ -28,6 +28,7 @@ from storage.rows import (
     trust_of,
 )
 from storage.usage import TenantUsage
+from storage.wellness import notice, writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -347,9 +348,10 @@ class EmbeddedReader:
             leaf_count=header.leaf_count,
             bytes_used=engine.bytes_used,
             bytes_quota=self._store.quota_bytes,
-            writable=engine.broken is None and not engine.hanging(),
+            writable=writable(engine),
+            retrying=engine.broken is None and engine.refused is not None,
             observing=engine.observing,
-            reason=engine.notice(),
+            reason=notice(engine),
         )
 
     def check(self) -> CheckReport:

@@ -20,6 +20,7 @@ from storage.jobs import Answer, Gathering, Job, Patience, deliver
 from storage.quarantine import Order
 from storage.recovery import THE_STORE
 from storage.steady import mark_time
+from storage.wellness import try_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _CHECKPOINT_EVERY_NS: Final = 200_000_000
+_RETRY_EVERY_NS: Final = 1_000_000_000
 _HOUSEKEEPING_EVERY_NS: Final = 60_000_000_000
 _SNAPSHOT_EVERY_NS: Final = 30_000_000_000
 _IDLE_S: Final = 0.2
@@ -82,6 +84,7 @@ class EmbeddedWriter:
         # Batches and commands done, so that a shutdown sees whether it waits for nothing.
         self._turns = 0
         self._checkpoint_due_ns = 0
+        self._retry_due_ns = 0
         self._housekeeping_due_ns = 0
         self._snapshot_due_ns = 0
         self._thread = threading.Thread(target=self._work, name="mnemogate-writer", daemon=True)
@@ -363,6 +366,9 @@ class EmbeddedWriter:
         if now >= self._checkpoint_due_ns:
             self._checkpoint_due_ns = now + _CHECKPOINT_EVERY_NS
             self._copy_checkpoint()
+        if now >= self._retry_due_ns:
+            self._retry_due_ns = now + _RETRY_EVERY_NS
+            try_again(self._engine)
         if now >= self._housekeeping_due_ns:
             self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
             self._engine.tidy()

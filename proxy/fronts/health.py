@@ -26,7 +26,6 @@ _SAFE: Final = READING | {"OPTIONS"}
 _STRICT: Final = (("strict", "true"),)
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ADDRESS: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+))(?::[0-9]{1,5})?")
-_FULL: Final = "the store has reached its quota"
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -76,15 +75,13 @@ class Health:
             # Passing over a misspelt question would answer another one.
             raise MalformedRequest("query: only strict=true is known here", status=400)
         status = self._status()
-        full = status.bytes_used > status.bytes_quota
-        writable = status.writable and not full
-        reason = _FULL if full and status.writable else status.reason
         body = _Readiness(
-            status="ready" if writable else "degraded",
-            reason=reason,
+            status="ready" if status.writable else "degraded",
+            reason=status.reason,
             mode="observe" if status.observing else "enforce",
         )
-        return HttpReply(status=200 if writable or not query else 503, body=_ENCODER.encode(body))
+        code = 200 if status.writable or not query else 503
+        return HttpReply(status=code, body=_ENCODER.encode(body))
 
 
 class HealthHosts(HostRules, frozen=True, kw_only=True):

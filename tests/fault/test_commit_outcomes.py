@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import lmdb
+import msgspec
 import pytest
 
 from policy.model import MemoryClass
@@ -65,10 +66,15 @@ def test_failed_commit_that_is_not_durable_wrote_nothing_and_may_be_retried(
     before = store.reader.status()
     with pytest.raises(StoreUnavailable):
         _raise(store, candidate)
-    assert store.reader.status() == before
+    told = store.reader.status()
+    assert not told.writable
+    assert "the disk refused" in (told.reason or "")
+    well = msgspec.structs.replace(told, writable=True, reason=None, retrying=False)
+    assert well == before
     assert store.reader.page(TENANT, EVERYTHING, 0, 9).total == 1
     retried = write(store, submission_of(candidate))[0]
     assert (retried.decision, retried.version, retried.replayed) == (Decision.ADMIT, 2, False)
+    assert store.reader.status().writable
     assert store.reader.check().problems == ()
     store.close()
 

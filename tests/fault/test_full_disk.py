@@ -48,9 +48,9 @@ def _mount(directory: Path, options: str) -> bool:
 
 
 @contextmanager
-def _small_disk(directory: Path) -> Generator[Path]:
+def small_disk(directory: Path, size: str = "12m") -> Generator[Path]:
     directory.mkdir()
-    if not _mount(directory, "size=12m"):
+    if not _mount(directory, f"size={size}"):
         pytest.skip("mounting a small disk takes root")
     try:
         yield directory
@@ -58,7 +58,7 @@ def _small_disk(directory: Path) -> Generator[Path]:
         subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
-def _fill(path: Path) -> None:
+def fill(path: Path) -> None:
     """Take all the room there is."""
     with path.open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
         while True:
@@ -104,7 +104,7 @@ def _purge(store: EmbeddedStore, of: Outcome) -> None:
 
 
 def test_a_full_disk_refuses_reads_on_and_writes_again_once_there_is_room(tmp_path: Path) -> None:
-    with _small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk") as disk:
         ballast = disk / "ballast"
         ballast.write_bytes(bytes(4 << 20))
         bench = Bench(disk)
@@ -123,11 +123,11 @@ def test_a_full_disk_refuses_reads_on_and_writes_again_once_there_is_room(tmp_pa
 
 
 def test_a_disk_that_is_full_while_a_store_closes_and_opens_loses_nothing(tmp_path: Path) -> None:
-    with _small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk") as disk:
         bench = Bench(disk)
         store = bench.open(options=ROOMY)
         admitted = len(_until_refused(store, "fact"))
-        _fill(disk / "ballast")
+        fill(disk / "ballast")
         store.close()  # no room for the index's files, nor for the checkpoint copy
         try:
             store = bench.open(options=ROOMY)
@@ -167,7 +167,7 @@ def test_a_quota_that_is_reached_gives_room_back_without_a_restart(tmp_path: Pat
 
 
 def test_a_disk_that_becomes_read_only_is_read_and_not_written(tmp_path: Path) -> None:
-    with _small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk") as disk:
         bench = Bench(disk)
         store = bench.open(options=ROOMY)
         say(store, "before", OPERATOR)

@@ -129,6 +129,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "storage/pinning.py": "tests/unit/proxy/test_guarding.py",
     "storage/read_only.py": "tests/unit/proxy/cli/test_verification.py",
     "storage/restoring.py": "tests/unit/storage/test_backup.py",
+    "storage/wellness.py": "tests/fault/test_full_disk_told.py",
     "storage/retaining.py": "tests/integration/test_retention.py",
     "telemetry/collector.py": "tests/integration/test_telemetry_export.py",
     "telemetry/events.py": "tests/unit/telemetry/test_no_content.py",

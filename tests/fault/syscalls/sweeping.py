@@ -250,7 +250,8 @@ class _Life:
             self._shim.disarm()
             if step.command in {"open", "restart"}:
                 continue
-            if not run.store.reader.status().writable:
+            status = run.store.reader.status()
+            if not status.writable and not status.retrying:
                 self._send(Report(told="stopped writing"))
                 run.close()
             now = picture_of(run.store)

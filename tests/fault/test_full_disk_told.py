@@ -1,0 +1,117 @@
+"""A disk without room, or a quota that is reached, is told to whoever watches; so is its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from tests.fault.test_full_disk import fill, small_disk
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.running import Running
+
+LONG = "many words " * 500
+DEADLINE_S = 60
+WRITES_MAX = 5_000
+# Nothing but the disk and the quota refuses here.
+FLAGS = {"tenant_share": "1", "retention_seconds": "0"}
+
+
+async def _told(sidecar: Running) -> tuple[int, Any, str]:
+    """Status and body of the strict question, and the line of the metric."""
+    async with sidecar.client.get(sidecar.admin_url + "/readyz?strict=true") as answer:
+        status, body = answer.status, await answer.json()
+    async with sidecar.client.get(sidecar.admin_url + "/readyz") as answer:
+        assert (answer.status, await answer.json()) == (200, body), "in service all the same"
+    async with sidecar.client.get(sidecar.admin_url + "/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    (metric,) = [line for line in lines if line.startswith("mnemogate_store_writable ")]
+    return status, body, metric.split()[1]
+
+
+async def _until_refused(sidecar: Running, code: int) -> list[str]:
+    """Ids of everything that landed before the first refusal, by an operator: no class floor."""
+    landed: list[str] = []
+    for number in range(WRITES_MAX):
+        body = {"text": f"{number} {LONG}", "class": "L3"}
+        status, answer = await sidecar.write(OPERATOR_KEY, body)
+        if status != 201:
+            assert status == code, answer
+            return landed
+        landed.append(answer["id"])
+    raise AssertionError("it was never full")
+
+
+async def _purge(sidecar: Running, memory_id: str) -> None:
+    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
+    url = f"{sidecar.admin_url}/api/v1/memories/{memory_id}/purge"
+    async with sidecar.client.post(url, json={"tenant": "default"}, headers=headers) as answer:
+        assert answer.status == 200, await answer.text()
+
+
+async def _until_ready(sidecar: Running) -> None:
+    """Turns of the writer, none of which writes anything for anybody."""
+    async with asyncio.timeout(DEADLINE_S):
+        while (await _told(sidecar))[0] != 200:
+            await sidecar.sidecar.store.writer.run(lambda: None)
+
+
+async def test_a_full_disk_below_the_quota_is_degraded_and_ready_again_by_itself(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", "32m") as disk:
+        ballast = disk / "ballast"
+        async with running(disk, flags=FLAGS) as sidecar:
+            assert await _told(sidecar) == (
+                200,
+                {"status": "ready", "reason": None, "mode": "enforce"},
+                "1.0",
+            )
+            fill(ballast)
+            landed = await _until_refused(sidecar, 503)
+            status = sidecar.sidecar.store.reader.status()
+            assert status.bytes_used * 10 < status.bytes_quota, "control: not the quota"
+            code, body, metric = await _told(sidecar)
+            assert (code, body["status"], metric) == (503, "degraded", "0.0")
+            assert "No space left on device" in body["reason"]
+            assert str(disk) not in body["reason"], "no place of this machine"
+            read, page = await sidecar.call("GET", "/v1/memories?limit=1000", AGENT_KEY)
+            assert (read, len(page["memories"])) == (200, len(landed)), "reads go on"
+            # Control: time alone heals nothing.
+            for _ in range(20):
+                await sidecar.sidecar.store.writer.run(lambda: None)
+            assert (await _told(sidecar))[0] == 503
+            ballast.unlink()
+            await _until_ready(sidecar)
+            assert (await _told(sidecar))[1:] == (
+                {"status": "ready", "reason": None, "mode": "enforce"},
+                "1.0",
+            )
+            assert (await sidecar.write(AGENT_KEY, {"text": "There is room again."}))[0] == 201
+            # Full again, and the first write that lands is as good a proof.
+            fill(ballast)
+            await _until_refused(sidecar, 503)
+            assert (await _told(sidecar))[0] == 503
+            ballast.unlink()
+            assert (await sidecar.write(AGENT_KEY, {"text": "And once more."}))[0] == 201
+            assert (await _told(sidecar))[0] == 200
+            assert sidecar.sidecar.store.reader.check().problems == ()
+
+
+async def test_a_quota_that_is_reached_is_degraded_until_memories_are_purged(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, flags=FLAGS | {"quota_bytes": str(16 << 20)}) as sidecar:
+        assert (await _told(sidecar))[2] == "1.0"
+        landed = await _until_refused(sidecar, 507)
+        code, body, metric = await _told(sidecar)
+        assert (code, body["status"], metric) == (503, "degraded", "0.0")
+        assert body["reason"] == "the store has reached its quota"
+        for memory_id in landed[:8]:
+            await _purge(sidecar, memory_id)
+        code, body, metric = await _told(sidecar)
+        assert (code, body["reason"], metric) == (200, None, "1.0")
+        assert (await sidecar.write(AGENT_KEY, {"text": "There is room again."}))[0] == 201
