@@ -109,6 +109,11 @@ def _show(terminal: Terminal, found: Examination) -> None:
             f"NOT PROVEN: nothing worked, but {skipped} probes had nothing to aim at. Run this on "
             "the\nsidecar's machine, with --state, --data and --admin as the sidecar has them."
         )
+    elif found.isolated:
+        terminal.say(
+            "separated by isolation: nothing worked; the gate answers, and neither its process nor "
+            "its files\ncan be seen from here. That its uid alone would hold as well is not shown."
+        )
     else:
         terminal.say(f"separated: nothing worked ({skipped} of {len(found.findings)} skipped)")
 

@@ -9,6 +9,7 @@ import msgspec
 
 from proxy.doctor.files import probe_files
 from proxy.doctor.finding import Attempt, Finding, Standing
+from proxy.doctor.isolation import UNSEEN, isolated, probe_isolation
 from proxy.doctor.locate import effective_uid, listening_uid
 from proxy.doctor.network import probe_network
 from proxy.doctor.processes import probe_environment, probe_identity, probe_process
@@ -23,11 +24,13 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     """What doctor found.
 
     `separated`: no probe worked. `proven`: the sidecar's files, process and listeners were all
-    found, so that a probe that did not work was stopped, not aimed at nothing.
+    found, so that a probe that did not work was stopped, not aimed at nothing; or `isolated`:
+    a gate answers, and neither its process nor its files exist where this runs.
     """
 
     separated: bool
     proven: bool
+    isolated: bool
     findings: tuple[Finding, ...]
 
 
@@ -38,11 +41,24 @@ _ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem")
 def examine(aim: Aim) -> Examination:
     """Try everything, in this process, with this process's rights."""
     findings = tuple(_probes(aim))
+    alone = isolated(findings)
+    if alone:
+        findings = tuple(_unseen(finding) for finding in findings)
     skipped = {finding.id for finding in findings if finding.verdict is Standing.SKIPPED}
     return Examination(
         separated=all(finding.verdict is not Standing.FAIL for finding in findings),
         proven=not skipped.intersection(_ESSENTIAL),
+        isolated=alone,
         findings=findings,
+    )
+
+
+def _unseen(finding: Finding) -> Finding:
+    """What was skipped because it does not exist here is told as that, no more and no less."""
+    if finding.id not in UNSEEN or finding.verdict is not Standing.SKIPPED:
+        return finding
+    return msgspec.structs.replace(
+        finding, verdict=Standing.UNSEEN, got=f"cannot be seen from here: {finding.got}"
     )
 
 
@@ -71,4 +87,6 @@ def _probes(aim: Aim) -> Iterator[Finding]:
         ).skipped("no process of a sidecar is visible; pass --pid")
     for pid in aim.pids:
         yield from probe_process(pid)
+    if not aim.pids and not os.path.lexists(aim.state):
+        yield from probe_isolation()
     yield from probe_network(aim)

@@ -19,6 +19,7 @@ class Standing(enum.Enum):
     OK = "ok"
     FAIL = "FAIL"
     SKIPPED = "skipped"
+    UNSEEN = "unseen"  # cannot be seen from here, and that is the wall
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

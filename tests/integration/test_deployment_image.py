@@ -242,15 +242,17 @@ def test_doctor_is_red_when_the_agent_gets_the_state(
         assert verdicts[name] == "FAIL", name
 
 
-def test_agent_in_a_container_of_its_own_finds_nothing_to_aim_at(
+def test_agent_in_a_container_of_its_own_is_separated_by_isolation(
     sidecar: Container, agent: Container
 ) -> None:
     with pod() as pod_, pod_.running(sidecar):
         until(READY, pod_, agent)
         done = doctor(pod_, agent)
     report = json.loads(done.out)
-    # Nothing worked. But what is not there was not refused, so nothing is proven either.
-    assert (done.code, report["separated"], report["proven"]) == (3, True, False)
+    # Nothing worked, and what is not there is the container's doing, not a wrong aim.
+    assert (done.code, report["separated"], report["isolated"]) == (0, True, True), report
+    unseen = {one["id"] for one in report["findings"] if one["verdict"] == "unseen"}
+    assert {"state.list", "process.mem"} <= unseen
 
 
 def test_socket_of_the_pod_takes_the_agents_uid_as_its_credential(

@@ -72,6 +72,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/dialects/problem.py": "tests/unit/proxy/dialects/test_native.py",
     "proxy/doctor/examine.py": "tests/unit/proxy/doctor/test_network.py",
     "proxy/doctor/finding.py": "tests/unit/proxy/doctor/test_files.py",
+    "proxy/doctor/isolation.py": "tests/integration/test_doctor_isolated.py",
     "proxy/doctor/locate.py": "tests/unit/proxy/doctor/test_processes.py",
     "proxy/exchange.py": "tests/integration/test_http_front.py",
     "proxy/explain.py": "tests/integration/test_http_admin.py",

@@ -1,0 +1,88 @@
+"""Probes of what an agent in a container of its own can see: the gate's process, and its files.
+
+Where neither exists for the agent, nothing refuses it, because there is nothing to refuse. That
+is a wall as well, but only if it is the container's and not a wrong aim of doctor's. So both are
+looked for here without believing what doctor was told.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from proxy.doctor.finding import Attempt, Finding, Standing
+from proxy.doctor.locate import running_sidecars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+# The number of the machine's own PID namespace (PROC_PID_INIT_INO in the kernel's proc_ns.h).
+_MACHINES_OWN: Final = 0xEFFFFFFC
+DIRECTORIES_MAX: Final = 200_000
+_NO_FILES: Final = frozenset({"proc", "sys", "dev"})
+# What every state directory has, whatever it is called; and what its parts have, mounted alone.
+_SIGNS: Final = (
+    frozenset({"gate.lock", "store", "secrets"}),
+    frozenset({"store.key", "log.key", "token.key"}),
+)
+# Any LMDB environment has these: it may be a gate's, or somebody else's.
+_ALIKE: Final = frozenset({"data.mdb", "lock.mdb"})
+# These aim at the gate's own files or process: what is isolated does not have them.
+UNSEEN: Final = frozenset({"identity.uid", "state.list", "process.mem"})
+# A gate answers, refuses, and says that it does: it is there, and reached as the agent reaches it.
+_ANSWERED: Final = frozenset({"data.anonymous"})
+_A_GATE: Final = frozenset({"data.agent_key.L1", "mode"})
+PROCESSES: Final = "isolation.processes"
+FILES: Final = "isolation.files"
+
+
+def probe_isolation(root: Path = Path("/")) -> Iterator[Finding]:
+    """Whether this process lives where no gate runs and where no gate keeps its files."""
+    alone = _processes()
+    yield alone
+    if alone.verdict is Standing.OK:
+        yield _files(root)
+
+
+def isolated(findings: Iterable[Finding]) -> bool:
+    """Whether a gate answers, and neither its process nor its files exist where this runs."""
+    well = {finding.id for finding in findings if finding.verdict is Standing.OK}
+    seen = well & {"state.list", "process.mem"}
+    return not seen and {PROCESSES, FILES} | _ANSWERED <= well and bool(_A_GATE & well)
+
+
+def _processes() -> Finding:
+    attempt = Attempt(
+        PROCESSES, "see a gate among all processes (PID namespace)", "a namespace without any"
+    )
+    try:
+        number = Path("/proc/self/ns/pid").stat().st_ino
+        # A /proc that hides the processes of others would hide a gate beside us, too.
+        first = Path("/proc/1/cmdline").read_bytes()
+    except OSError as error:
+        return attempt.skipped(f"not every process is shown here ({type(error).__name__})")
+    if not first or number == _MACHINES_OWN:
+        return attempt.skipped("this is the machine's own namespace, or cannot be told from it")
+    found = running_sidecars(None)
+    if found:
+        return attempt.skipped(f"process {found[0]} is one: no container of the agent's own")
+    return attempt.ok("a namespace of its own, and no gate runs in it")
+
+
+def _files(root: Path) -> Finding:
+    """Mounts are this process's own: what is not found from the root cannot be opened by name."""
+    attempt = Attempt(FILES, "find a gate's state directory anywhere", "none that can be listed")
+    looked = 0
+    for place, directories, names in os.walk(root):
+        looked += 1
+        if looked > DIRECTORIES_MAX:
+            return attempt.skipped(f"more than {DIRECTORIES_MAX} directories")
+        entries = {*directories, *names}
+        if any(sign <= entries for sign in _SIGNS):
+            return attempt.fail(f"{place} looks like one, and can be listed")
+        if entries >= _ALIKE:
+            return attempt.skipped(f"{place} may be the store of one")
+        if place == "/":
+            directories[:] = [one for one in directories if one not in _NO_FILES]
+    return attempt.ok(f"none in {looked} directories")
