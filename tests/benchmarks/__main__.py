@@ -1,7 +1,4 @@
-"""`make bench`: the figures, as ratios measured in one run.
-
-python -P -m tests.benchmarks [--only NAME ...] [--with-neighbours]
-"""
+"""`make bench`: the figures, as ratios measured in one run."""
 
 from __future__ import annotations
 
@@ -44,12 +41,40 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
 _HEAVY = frozenset({"neighbours", "growth"})
 
 
+def sections() -> str:
+    """Every table there is, and which of them a run without arguments leaves out."""
+    lines = ["tables (--only NAME):"]
+    for name, (title, _) in _BENCHES.items():
+        heavy = " [heavy: only when named]" if name in _HEAVY else ""
+        lines.append(f"  {name:12s}{title}{heavy}")
+    return "\n".join(lines)
+
+
+def arguments() -> argparse.ArgumentParser:
+    """What `make bench ARGS='...'` takes; `--help` lists every table."""
+    parser = argparse.ArgumentParser(
+        prog="make bench",
+        description=__doc__,
+        epilog=sections(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=sorted(_BENCHES),
+        default=[],
+        metavar="NAME",
+        help="one table; may be given again (default: all that are not heavy)",
+    )
+    parser.add_argument(
+        "--with-neighbours", action="store_true", help="the default run, and `neighbours`"
+    )
+    return parser
+
+
 def main() -> int:
     """Run what was asked for and print one table each."""
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--only", action="append", choices=sorted(_BENCHES), default=[])
-    parser.add_argument("--with-neighbours", action="store_true")
-    options = parser.parse_args()
+    options = arguments().parse_args()
     chosen = options.only or [
         name
         for name in _BENCHES

@@ -17,6 +17,8 @@ from proxy.mcp_settings import MEANINGS, mcp_servers
 from proxy.settings import setting_table
 from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
+from tests.benchmarks.__main__ import arguments as bench_arguments
+from tests.benchmarks.__main__ import sections as bench_sections
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -192,3 +194,18 @@ def test_what_is_left_out_of_the_lock_is_not_in_it() -> None:
     left_out = set(listed.replace("\\", " ").split())
     locked = {_normal(name) for name, _ in PINNED.findall(_text("requirements.lock"))}
     assert locked & left_out == set()
+
+
+def test_help_and_documents_name_every_table_of_the_benchmarks() -> None:
+    shown = bench_arguments().format_help()
+    documented = (
+        (ROOT / "tests" / "README.md").read_text(encoding="utf-8").split("## Benchmarks")[1]
+    )
+    names = {line.split()[0] for line in bench_sections().splitlines()[1:]}
+    assert {"search", "growth", "neighbours"} <= names
+    for line in bench_sections().splitlines():
+        assert line in shown
+    for name in names:
+        assert f"| `{name}` |" in documented, name
+    heavy = [line for line in bench_sections().splitlines() if "only when named" in line]
+    assert [line.split()[0] for line in heavy] == ["growth", "neighbours"]
