@@ -156,8 +156,12 @@ class Session:
                 told = History(memory_id=MemoryId(operation.memory_id), entries=entries)
                 return told, "get_history", len(entries)
             case ListEntities():
-                entities = await self._in_thread(self._reader.entities, tenant)
-                return Entities(entities=entities), "list_entities", len(entities)
+                ids = await self._in_thread(self._reader.entities, tenant, operation.offset)
+                if ids.cut and not operation.by_offset:
+                    # Half of them, told as all of them, would be a lie.
+                    raise MalformedRequest("entities: too many for one answer of this protocol")
+                listed = Entities(total=ids.total, entities=ids.entities)
+                return listed, "list_entities", len(ids.entities)
             case _:
                 assert_never(operation)
 

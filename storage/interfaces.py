@@ -147,6 +147,14 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
+class EntityPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A slice of all ids; `total` counts every one. `cut`: too large, so it ends early."""
+
+    total: int
+    entities: tuple[Entity, ...]
+    cut: bool = False
+
+
 class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What `/readyz`, `doctor` and `metrics` show of a store."""
 
@@ -301,8 +309,8 @@ class MemoryReader(Protocol):
         """
         ...
 
-    def entities(self, tenant: Tenant) -> tuple[Entity, ...]:
-        """Every id that live memories of a tenant are filed under."""
+    def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
+        """The ids that live memories of a tenant are filed under, by kind and name."""
         ...
 
     def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:

@@ -15,7 +15,7 @@ from policy.query import matches
 from policy.trust import NEWCOMER, TrustState
 from storage.checking import check_store
 from storage.codec import decode_anchor, decode_held, decode_key, decode_trust
-from storage.interfaces import HeldCandidate, Page, StoreStatus
+from storage.interfaces import EntityPage, HeldCandidate, Page, StoreStatus
 from storage.lmdb_store import ANCHORS, HELD, KEYS, TRUST
 from storage.rows import (
     chain,
@@ -45,6 +45,8 @@ Selected = TypeVar("Selected")
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+# What an id takes in an answer beside its name: two moments, a count, the names of the fields.
+_ENTITY_BYTES: Final = 256
 """Of text, metadata and names in one answer; what is beyond is for the next page."""
 _MEMORY_BYTES: Final = 512  # what an answer says of a memory besides
 _LATEST_MS: Final = 2**63
@@ -233,14 +235,20 @@ class EmbeddedReader:
             if memory is not None and matches(where, memory):
                 yield Hit(memory=memory, score=score)
 
-    def entities(self, tenant: Tenant) -> tuple[Entity, ...]:
-        """Every id that live memories of a tenant are filed under."""
+    def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
+        """The ids that live memories of a tenant are filed under, by kind and name."""
         self._derived.wait()
         entities: list[Entity] = []
         # Listed before the view is taken: every row that is listed is in the view.
-        listed = list(self._catalogue.entities(tenant, self._clock()))
+        listed = sorted(
+            self._catalogue.entities(tenant, self._clock()), key=lambda one: (one[0], one[1])
+        )
+        left = ANSWER_BYTES_MAX
         with self._store.reading() as view:
-            for kind, name, found in listed:
+            for kind, name, found in listed[offset:]:
+                left -= _ENTITY_BYTES + len(kind) + len(name)
+                if entities and left < 0:
+                    break
                 # One row at a time: an id may have every memory of the tenant under it.
                 first_at_ms, last_at_ms = _LATEST_MS, 0
                 for ordinal in found.tolist():
@@ -256,7 +264,8 @@ class EmbeddedReader:
                         last_at_ms=last_at_ms,
                     )
                 )
-        return tuple(sorted(entities, key=lambda entity: (entity.kind, entity.name)))
+        cut = offset + len(entities) < len(listed)
+        return EntityPage(total=len(listed), entities=tuple(entities), cut=cut)
 
     # ---- what waits for a person ---------------------------------------------------------------
 

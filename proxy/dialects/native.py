@@ -254,6 +254,7 @@ def _step(entry: HistoryEntry) -> StepOut:
 
 def _entities(result: Entities) -> EntitiesOut:
     return EntitiesOut(
+        total=result.total,
         entities=tuple(
             EntityOut(
                 kind=entity.kind,
@@ -263,7 +264,7 @@ def _entities(result: Entities) -> EntitiesOut:
                 last_at=_moment(entity.last_at_ms),
             )
             for entity in result.entities
-        )
+        ),
     )
 
 

@@ -79,8 +79,9 @@ def decode(request: HttpRequest) -> Operation:  # noqa: PLR0911 - the route tabl
         case ("GET", "/v1/memories"):
             return _list(request)
         case ("GET", "/v1/entities"):
-            _no_query(request)
-            return ListEntities()
+            given = _query(request, frozenset({"offset"}))
+            offset = _number(given.get("offset", "0"), "offset", 0, 10**9)
+            return ListEntities(offset=offset, by_offset=True)
         case ("GET", "/v1/whoami"):
             _no_query(request)
             return Identify()

@@ -214,8 +214,9 @@ class EntityOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EntitiesOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Every id that memories are filed under."""
+    """The ids that memories are filed under, as many as fit; `total` counts all of them."""
 
+    total: int
     entities: tuple[EntityOut, ...]
 
 

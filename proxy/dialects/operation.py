@@ -148,9 +148,12 @@ class GetHistory(msgspec.Struct, frozen=True, kw_only=True, tag="history"):
 
 
 class ListEntities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
-    """Every id that live memories are filed under."""
+    """The ids that live memories are filed under."""
 
+    offset: int = 0
     note: str = ""
+    # Whether its client goes on behind what it was given, as with a page of memories.
+    by_offset: bool = False
 
 
 class Identify(msgspec.Struct, frozen=True, kw_only=True, tag="identify"):
@@ -219,9 +222,10 @@ class History(msgspec.Struct, frozen=True, kw_only=True, tag="told"):
 
 
 class Entities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
-    """Answer to `ListEntities`."""
+    """Answer to `ListEntities`; `total` counts all of them."""
 
     entities: tuple[Entity, ...]
+    total: int = 0
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True, tag="identity"):

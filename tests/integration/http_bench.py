@@ -126,7 +126,7 @@ class MemorySession:
             case GetHistory(memory_id=memory_id):
                 return History(memory_id=memory_id, entries=())
             case ListEntities():
-                return Entities(entities=())
+                return Entities(total=0, entities=())
             case Search():
                 return Found(hits=())
             case _:

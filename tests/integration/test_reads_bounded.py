@@ -75,6 +75,36 @@ async def test_a_page_is_cut_where_it_is_full_and_the_next_goes_on_there(
         assert (status, done["admitted"]) == (200, 40), done
 
 
+async def test_a_list_of_ids_is_cut_where_it_is_full_and_goes_on_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as live:
+        for number in range(25):
+            body = {"text": f"Fact {number}.", "user_id": f"{number:03d}" + "n" * 100}
+            assert (await live.write(AGENT_KEY, body))[0] == 201
+        _, whole = await live.call("GET", "/v1/entities", AGENT_KEY)
+        # Control: there is room for them in one answer.
+        assert (whole["total"], len(whole["entities"])) == (25, 25)
+        headers = {"Authorization": f"Token {AGENT_KEY}"}
+        async with live.client.get(live.url + "/v1/entities/", headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+        monkeypatch.setattr("storage.reading.ANSWER_BYTES_MAX", 4_000)
+        pieces: list[object] = []
+        answers = 0
+        while len(pieces) < 25:
+            status, page = await live.call("GET", f"/v1/entities?offset={len(pieces)}", AGENT_KEY)
+            assert (status, page["total"]) == (200, 25)
+            assert 1 <= len(page["entities"]) <= 11
+            pieces.extend(page["entities"])
+            answers += 1
+        assert pieces == whole["entities"], "none is left out, and none comes twice"
+        assert answers > 2
+        assert (await live.call("GET", "/v1/entities?offset=25", AGENT_KEY))[1]["entities"] == []
+        # A client that cannot go on is told, and not given a part for the whole.
+        async with live.client.get(live.url + "/v1/entities/", headers=headers) as answer:
+            assert answer.status == 422, await answer.text()
+
+
 async def test_answers_that_nobody_reads_end_at_a_limit_and_writes_go_on(tmp_path: Path) -> None:
     limit = 16 * 1024 * 1024
     async with running(tmp_path, flags={"unread_bytes_max": str(limit)}) as live:

@@ -59,7 +59,7 @@ def _seen(store: EmbeddedStore, memory_id: MemoryId, text: str) -> dict[str, boo
         "filtered page": memory_id in {one.memory_id for one in filtered.memories},
         "search": [hit.memory.memory_id for hit in hits] == [memory_id],
         "history": reader.history(TENANT, memory_id) != (),
-        "entities": sum(entity.count for entity in reader.entities(TENANT)) == 2,
+        "entities": sum(entity.count for entity in reader.entities(TENANT).entities) == 2,
         "counted": reader.status().live_count == 2 == filtered.total,
     }
 

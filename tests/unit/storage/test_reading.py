@@ -111,7 +111,7 @@ def test_search_is_exact_against_all_pairs(filled: EmbeddedStore) -> None:
 def test_other_tenants_see_nothing(filled: EmbeddedStore) -> None:
     other = Tenant("other")
     assert filled.reader.page(other, EVERYTHING, 0, 10).total == 0
-    assert filled.reader.entities(other) == ()
+    assert filled.reader.entities(other).entities == ()
     assert filled.reader.search(other, vector_of("fact 1"), EVERYTHING, 10, -1.0) == ()
 
 
@@ -122,7 +122,7 @@ def test_entities_count_live_memories_only(filled: EmbeddedStore) -> None:
         )
         write(filled, submission_of(candidate, OPERATOR))
     at = 1_750_000_000_000
-    assert filled.reader.entities(TENANT) == (
+    assert filled.reader.entities(TENANT).entities == (
         Entity(kind="run", name="run-0", count=4, first_at_ms=at, last_at_ms=at),
         Entity(kind="run", name="run-1", count=4, first_at_ms=at, last_at_ms=at),
         Entity(kind="user", name="ada", count=4, first_at_ms=at, last_at_ms=at),
@@ -147,7 +147,7 @@ def test_expired_memories_are_shown_by_no_read(bench: Bench, *, reopened: bool) 
     assert reader.page(TENANT, Not(part=_user("nobody")), 0, 9).total == 1
     hits = reader.search(TENANT, vector_of("goes"), EVERYTHING, 5, -1.0)
     assert [hit.memory.text for hit in hits] == ["stays"]
-    assert [entity.count for entity in reader.entities(TENANT)] == [1]
+    assert [entity.count for entity in reader.entities(TENANT).entities] == [1]
     store.close()
 
 
