@@ -40,7 +40,8 @@ EACH = Choice(contents=0.5, names=0.5)
 def test_no_power_cut_loses_what_was_answered_or_shows_what_was_refused(tmp_path: Path) -> None:
     found = search(recorded(tmp_path), STATES, seed=random.randrange(1 << 20) if HEAVY else 1)  # noqa: S311
     assert found.violations == []
-    assert found.states > STATES * 0.8
+    # Distinct ones: a boundary with little unsynced has no more to give.
+    assert found.states > STATES * 0.5
 
 
 @recordable

@@ -130,7 +130,13 @@ OPERATE: Final = (
         old="        return memory_id if there else None\n",
         new="        return memory_id\n",
         invariant="a refusal repeats nothing of the client's",
-        tests=(at(_WITHHELD, "test_an_id_that_no_memory_has_is_not_repeated"),),
+        tests=(
+            at(_WITHHELD, "test_an_id_that_no_memory_has_is_not_repeated"),
+            at(
+                "tests/unit/proxy/test_writing.py",
+                "test_nothing_to_change_is_missing_and_never_staged",
+            ),
+        ),
     ),
     Mutant(
         name="a page has no end",

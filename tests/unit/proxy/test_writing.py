@@ -95,7 +95,7 @@ async def test_nothing_to_change_is_missing_and_never_staged(
     assert live.store.reader.status().leaf_count == leaves
     # Control: with a nonce of the client's own the gate answers, so that a retry is recognised.
     (item,) = await judge(live, msgspec.structs.replace(gone, nonce="n-1"))
-    assert item.decision == "missing"
+    assert (item.decision, item.memory_id) == ("missing", None)
     assert live.store.reader.status().leaf_count == leaves + 2
 
 
