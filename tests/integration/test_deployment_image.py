@@ -242,17 +242,16 @@ def test_doctor_is_red_when_the_agent_gets_the_state(
         assert verdicts[name] == "FAIL", name
 
 
-def test_agent_in_a_container_of_its_own_is_separated_by_isolation(
+def test_agent_in_a_container_of_its_own_finds_nothing_to_aim_at(
     sidecar: Container, agent: Container
 ) -> None:
     with pod() as pod_, pod_.running(sidecar):
         until(READY, pod_, agent)
         done = doctor(pod_, agent)
     report = json.loads(done.out)
-    # Nothing worked, and what is not there is the container's doing, not a wrong aim.
-    assert (done.code, report["separated"], report["isolated"]) == (0, True, True), report
-    unseen = {one["id"] for one in report["findings"] if one["verdict"] == "unseen"}
-    assert {"state.list", "process.mem"} <= unseen
+    # Nothing worked. But this agent runs the sidecar's own image, where a state directory is there
+    # to be seen: not a gate's, and nobody can tell that from here.
+    assert (done.code, report["separated"], report["proven"]) == (3, True, False)
 
 
 def test_socket_of_the_pod_takes_the_agents_uid_as_its_credential(
