@@ -30,13 +30,27 @@ def main() -> int:
     if reason := missing():
         sys.stderr.write(f"{reason}\n")
         return 2
-    ok = _search("the store as it is", "", given.states, given.seed)
-    found = ok.broken_states == 0
+    found = _enough(given.states, given.seed)
     if given.controls:
         for bug in BUGS:
             control = _search(f"planted: {bug}", bug, given.controls, given.seed)
             found = found and control.broken_states > 0
     return 0 if found else 1
+
+
+def _enough(states: int, seed: int) -> bool:
+    """Search one recorded life after another: each has other ids and keys, and only so many states.
+
+    True where none of them broke a promise.
+    """
+    found, broken, lives = 0, 0, 0
+    while found < states:
+        life = _search("the store as it is", "", states - found, seed + lives)
+        found, broken, lives = found + life.states, broken + life.broken_states, lives + 1
+        if not life.states:
+            break
+    sys.stdout.write(f"{lives} lives, {found} states, {broken} of them broken\n")
+    return found >= states and not broken
 
 
 def _search(name: str, bug: str, states: int, seed: int) -> Result:
