@@ -1,0 +1,101 @@
+"""Anthropic's Messages API: `POST /v1/messages`, requests and whole replies.
+
+Source: the published API reference, and the requests of the real clients named in the tests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.body import read_body
+from proxy.dialects.model.reading import call_of, list_of, object_of, said_in, text_of
+from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.transcript import ModelCall, Where
+
+_CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+# Signed by the provider, or pictures: nothing here may be touched, or read as text.
+_SEALED: Final = frozenset({"thinking", "redacted_thinking", "image", "compaction"})
+
+
+def read_request(body: dict[str, Json]) -> ModelRequest:
+    """Who said what in a request. What is not understood is unplaced, never refused."""
+    thread = object_of(body.get("thread"))
+    return ModelRequest(
+        system=said_in(body.get("system"), ("system",), Voice.SYSTEM),
+        prefix=("messages",),
+        turns=tuple(read_turn(object_of(message)) for message in list_of(body.get("messages"))),
+        catalogue=tuple(_tool(at, object_of(tool)) for at, tool in _tools(body)),
+        sessions=_sessions(body),
+        continues=text_of(thread.get("previous_message_id")),
+        streams=body.get("stream") is True,
+    )
+
+
+def read_turn(message: dict[str, Json]) -> Turn:
+    """One message; places are relative to it."""
+    voice = Voice.MODEL if message.get("role") == "assistant" else Voice.USER
+    content = message.get("content")
+    if isinstance(content, str):
+        return Turn(said=said_in(content, ("content",), voice))
+    said: list[Said] = []
+    calls: list[ModelCall] = []
+    for at, part in enumerate(list_of(content)):
+        block = object_of(part)
+        kind = text_of(block.get("type")) or ""
+        if kind in _CALLS:
+            calls.append(_call(block))
+        else:
+            said += _block(block, kind, ("content", at), voice)
+    return Turn(said=tuple(said), calls=tuple(calls))
+
+
+def read_reply(body: dict[str, Json]) -> ModelReply:
+    """A reply that did not stream."""
+    turn = read_turn({"role": "assistant", "content": body.get("content")})
+    return ModelReply(
+        reply_id=text_of(body.get("id")),
+        said=tuple(said.text for said in turn.said),
+        calls=turn.calls,
+    )
+
+
+def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tuple[Said, ...]:
+    if kind == "text":
+        # Citations quote documents: they are no words of whoever speaks.
+        quoted = said_in(block.get("citations"), (*where, "citations"), Voice.UNPLACED)
+        return said_in(block.get("text"), (*where, "text"), voice) + quoted
+    if kind in _SEALED:
+        return ()
+    if kind.endswith("tool_result"):
+        call_id = text_of(block.get("tool_use_id"))
+        return said_in(block.get("content"), (*where, "content"), Voice.TOOL, call_id)
+    # A document or a search result was handed over by somebody: not by whom, so by nobody known.
+    return said_in(block, where, Voice.UNPLACED)
+
+
+def _call(block: dict[str, Json]) -> ModelCall:
+    return call_of(block.get("id"), block.get("name"), block.get("input"), block.get("server_name"))
+
+
+def _tools(body: dict[str, Json]) -> enumerate[Json]:
+    return enumerate(list_of(body.get("tools")))
+
+
+def _tool(at: int, tool: dict[str, Json]) -> tuple[str, tuple[Said, ...]]:
+    return text_of(tool.get("name")) or "", said_in(tool, ("tools", at), Voice.CATALOGUE)
+
+
+def _sessions(body: dict[str, Json]) -> tuple[str, ...]:
+    """`metadata.user_id`, in which Claude Code writes a JSON object with its session's id."""
+    user = text_of(object_of(body.get("metadata")).get("user_id"))
+    if user is None:
+        return ()
+    try:
+        found = text_of(read_body(user.encode("utf-8", "surrogatepass")).get("session_id"))
+    except MalformedRequest:
+        found = None
+    return (found,) if found else ()

@@ -1,0 +1,183 @@
+"""The stream of Anthropic's Messages API, edited: calls of tools wait, everything else passes.
+
+A refused call does not reach the agent: a text stands in its place. Where no other call goes on,
+the model is asked again with the refusal as the call's result, and what it then says continues the
+same message: the agent sees one reply, and goes on working.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.reading import arguments_of, call_of, list_of, object_of, text_of
+from proxy.dialects.model.stream import Waiting, event_of, payload
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.sse import Event
+    from proxy.dialects.model.stream import Decided
+
+_CALL: Final = "tool_use"
+# The deltas of a block, and the field of the block each of them adds to.
+_ADDS: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+
+
+class _Block:
+    """One content block of the reply while it arrives."""
+
+    def __init__(self, start: dict[str, Json], *, waits: bool) -> None:
+        self.start = start
+        self.waits = waits
+        self.events: list[tuple[Event, dict[str, Json]]] = []
+        self.added: dict[str, list[str]] = {}
+        self.citations: list[Json] = []
+
+    def add(self, delta: dict[str, Json]) -> None:
+        kind = text_of(delta.get("type")) or ""
+        if kind == "citations_delta":
+            self.citations.append(delta.get("citation"))
+            return
+        field = _ADDS.get(kind)
+        if field is None:
+            return
+        value = delta.get("partial_json" if field == "partial_json" else field)
+        if isinstance(value, str):
+            self.added.setdefault(field, []).append(value)
+
+    def whole(self) -> dict[str, Json]:
+        """The block as a reply that did not stream would hold it."""
+        block = dict(self.start)
+        for field, parts in self.added.items():
+            if field == "partial_json":
+                text = "".join(parts)
+                block["input"] = (arguments_of(text) or {}) if text else block.get("input")
+            else:
+                block[field] = (text_of(block.get(field)) or "") + "".join(parts)
+        if self.citations:
+            block["citations"] = [*list_of(block.get("citations")), *self.citations]
+        return block
+
+
+class AnthropicEditor:
+    """One reply; after `again()` the stream of the second asking is fed to the same editor."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Block] = {}
+        self._content: list[Json] = []  # what the model said in this asking, refused calls too
+        self._refusals: list[tuple[str, str]] = []
+        self._going_on = 0
+        self._shift = 0  # blocks that went out before those of this asking
+        self._sent = 0
+        self._begun = False
+        self._spent: dict[str, int] = {}  # tokens of the askings before this one
+
+    def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
+        """What goes on now, and the call that is whole now."""
+        body = payload(event)
+        kind = text_of(body.get("type")) if body is not None else None
+        if body is None or kind is None:
+            return event.raw, ()
+        if kind == "message_start":
+            first, self._begun = not self._begun, True
+            return (event.raw if first else b""), ()
+        if kind.startswith("content_block_"):
+            return self._block(event, body, kind)
+        if kind == "message_delta":
+            return self._delta(event, body), ()
+        if kind == "message_stop" and self.refused_all():
+            return b"", ()
+        return event.raw, ()
+
+    def decide(self, decided: Decided) -> bytes:
+        """The waiting block itself, or a text in its place."""
+        block = self._blocks.pop(decided.key)
+        self._sent += 1
+        if decided.refusal is None:
+            self._going_on += 1
+            return b"".join(self._moved(*one, decided.key) for one in block.events)
+        self._refusals.append((text_of(block.start.get("id")) or "", decided.refusal))
+        return _text_block(decided.key + self._shift, decided.refusal)
+
+    def refused_all(self) -> bool:
+        """Whether there was a call, and none goes on: ask again, the reply is not over."""
+        return bool(self._refusals) and not self._going_on and not self._waiting()
+
+    def again(self) -> list[Json]:
+        """The messages to append: what the model said, and the results of its refused calls."""
+        said, refusals = self._content, self._refusals
+        results: list[Json] = [
+            {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": True}
+            for call_id, text in refusals
+        ]
+        self._content, self._refusals, self._going_on = [], [], 0
+        self._shift = self._sent
+        return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
+
+    def _waiting(self) -> bool:
+        return any(block.waits for block in self._blocks.values())
+
+    def _delta(self, event: Event, body: dict[str, Json]) -> bytes:
+        usage = object_of(body.get("usage"))
+        if self.refused_all():
+            # The agent must not hear that the reply ended: it goes on with the second asking.
+            for key, count in usage.items():
+                if isinstance(count, int):
+                    self._spent[key] = self._spent.get(key, 0) + count
+            return b""
+        if not self._spent:
+            return event.raw
+        total: dict[str, Json] = {
+            key: count + self._spent.get(key, 0) if isinstance(count, int) else count
+            for key, count in usage.items()
+        }
+        return event_of(event.name, {**body, "usage": total})
+
+    def _block(
+        self, event: Event, body: dict[str, Json], kind: str
+    ) -> tuple[bytes, tuple[Waiting, ...]]:
+        index = body.get("index")
+        if not isinstance(index, int):
+            return event.raw, ()
+        if kind == "content_block_start":
+            start = object_of(body.get("content_block"))
+            self._blocks[index] = _Block(start, waits=start.get("type") == _CALL)
+        block = self._blocks.get(index)
+        if block is None:
+            return event.raw, ()
+        if kind == "content_block_delta":
+            block.add(object_of(body.get("delta")))
+        if block.waits:
+            block.events.append((event, body))
+        if kind != "content_block_stop":
+            return (b"" if block.waits else self._moved(event, body, index)), ()
+        whole = block.whole()
+        self._content.append(whole)
+        if block.waits:
+            call = call_of(whole.get("id"), whole.get("name"), whole.get("input"))
+            return b"", (Waiting(call=call, key=index),)
+        del self._blocks[index]
+        self._sent += 1
+        return self._moved(event, body, index), ()
+
+    def _moved(self, event: Event, body: dict[str, Json], index: int) -> bytes:
+        if not self._shift:
+            return event.raw
+        return event_of(event.name, {**body, "index": index + self._shift})
+
+
+def _text_block(index: int, text: str) -> bytes:
+    block: dict[str, Json] = {"type": "text", "text": ""}
+    delta: dict[str, Json] = {"type": "text_delta", "text": text}
+    return b"".join(
+        event_of(kind, {"type": kind, "index": index, **more})
+        for kind, more in (
+            ("content_block_start", {"content_block": block}),
+            ("content_block_delta", {"delta": delta}),
+            ("content_block_stop", {}),
+        )
+    )

@@ -1,0 +1,79 @@
+"""A model request's JSON, read tolerantly and written anew.
+
+An agent's history holds whatever its tools printed: control characters, halves of surrogate pairs,
+numbers no double holds. Refusing it would end the agent's work, so nothing in it is refused for its
+content; and because what goes on is what was re-encoded here, a key sent twice cannot say one thing
+to us and another to the model.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, TypeAlias, cast
+
+import msgspec
+
+from proxy.dialects.operation import MalformedRequest
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+DEPTH_MAX: Final = 100
+
+_DECODER: Final = msgspec.json.Decoder()
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def _no_constant(_name: str) -> float:
+    raise ValueError
+
+
+_LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def read_body(raw: bytes) -> dict[str, Json]:
+    """The object of a request or reply.
+
+    Raises:
+        MalformedRequest: Not a JSON object in UTF-8, or nested deeper than any client nests.
+    """
+    try:
+        value: Json = _DECODER.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        value = _slowly(raw)
+    if not isinstance(value, dict):
+        raise MalformedRequest("body: must be a JSON object", status=400)
+    return value
+
+
+def write_body(body: dict[str, Json]) -> bytes:
+    """The bytes of an object; halves of surrogate pairs stay the escapes they were."""
+    try:
+        return _ENCODER.encode(body)
+    except (UnicodeEncodeError, OverflowError):
+        return json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def _slowly(raw: bytes) -> Json:
+    """What the fast reader refuses and a lenient server would take."""
+    try:
+        value = cast("Json", _LENIENT.decode(raw.decode("utf-8")))
+    except (ValueError, RecursionError):
+        raise MalformedRequest("body: not JSON", status=400) from None
+    if _deeper_than(value, DEPTH_MAX):
+        raise MalformedRequest("body: nested too deeply", status=400)
+    return value
+
+
+def _deeper_than(value: Json, depth_max: int) -> bool:
+    level: list[Json] = [value]
+    for _ in range(depth_max):
+        inner: list[Json] = []
+        for part in level:
+            if isinstance(part, dict):
+                inner.extend(part.values())
+            elif isinstance(part, list):
+                inner.extend(part)
+        if not inner:
+            return False
+        level = inner
+    return True

@@ -1,0 +1,99 @@
+"""What the readers of all model APIs share: strings with their places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from proxy.dialects.model.body import read_body
+from proxy.dialects.model.transcript import ModelCall, Said, Voice
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.transcript import Where
+
+# Values under these keys name, sign or count something; no model reads them as text.
+STRUCTURE: Final = frozenset(
+    {
+        *("type", "id", "role", "name", "status", "signature", "media_type", "mime_type"),
+        *("tool_use_id", "tool_call_id", "call_id", "cache_control", "encrypted_content"),
+        *("encrypted_index", "detail", "format", "image_url", "file_id", "file_data", "is_error"),
+    }
+)
+
+
+def strings_in(value: Json, where: Where) -> Iterator[tuple[Where, str]]:
+    """Every string a model may read below `value`, in order, with its place."""
+    pending: list[tuple[Where, Json]] = [(where, value)]
+    while pending:
+        place, part = pending.pop()
+        if isinstance(part, str):
+            yield place, part
+        elif isinstance(part, list):
+            pending.extend(((*place, at), inner) for at, inner in reversed([*enumerate(part)]))
+        elif isinstance(part, dict):
+            named = [(key, inner) for key, inner in part.items() if key not in STRUCTURE]
+            pending.extend(((*place, key), inner) for key, inner in reversed(named))
+
+
+def said_in(
+    value: Json, where: Where, voice: Voice, call_id: str | None = None
+) -> tuple[Said, ...]:
+    """The same as `Said`, all of one voice."""
+    return tuple(
+        Said(where=place, text=text, voice=voice, call_id=call_id)
+        for place, text in strings_in(value, where)
+        if text
+    )
+
+
+def text_of(value: Json) -> str | None:
+    """The value if it is a string that is not empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def object_of(value: Json) -> dict[str, Json]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: Json) -> list[Json]:
+    """The value if it is an array, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def arguments_of(value: Json) -> dict[str, Json] | None:
+    """A call's arguments, which one API sends as an object and another as its JSON text."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, str):
+        return None
+    try:
+        return read_body(value.encode("utf-8", "surrogatepass"))
+    except MalformedRequest:
+        return None
+
+
+def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> ModelCall:
+    """A call, with what is missing left empty: it stays a call."""
+    return ModelCall(
+        call_id=text_of(call_id) or "",
+        name=text_of(name) or "",
+        server=text_of(server),
+        arguments=arguments_of(arguments),
+    )
+
+
+def put(body: dict[str, Json], where: Where, text: str) -> None:
+    """Replace one string of a body, in place.
+
+    Raises:
+        KeyError: There is nothing at that place.
+        IndexError: The same.
+    """
+    part = cast("dict[str | int, Json]", body)
+    for step in where[:-1]:
+        part = cast("dict[str | int, Json]", part[step])
+    part[where[-1]] = text

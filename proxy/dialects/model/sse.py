@@ -1,0 +1,83 @@
+"""Server-sent events (WHATWG HTML, section 9.2), cut anywhere by the network.
+
+Each event keeps the very bytes it came in: what nobody changes goes on as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+EVENT_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# An event ends at the first empty line; lines end in LF, CR or CR LF.
+_END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
+_LINE: Final = re.compile(rb"\r\n|\n|\r")
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One event. `data` is None for a comment or a keep-alive."""
+
+    raw: bytes
+    name: str
+    data: str | None
+
+
+class EventTooLarge(Exception):  # noqa: N818 - what the upstream sent, not a mistake here
+    """An event is larger than anything an API sends."""
+
+
+class SseReader:
+    """Splits a stream into events. Any cut of the same bytes gives the same events."""
+
+    def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
+        self._buffer = bytearray()
+        self._searched = 0
+        self._bytes_max = bytes_max
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that are complete now.
+
+        Raises:
+            EventTooLarge: One that is not is larger than allowed.
+        """
+        self._buffer += chunk
+        events: list[Event] = []
+        begin = 0
+        # A CR at the very end may be half of a CR LF: what follows it decides.
+        end = len(self._buffer) - (1 if self._buffer.endswith(b"\r") else 0)
+        while found := _END.search(self._buffer, max(begin, self._searched), end):
+            events.append(_event(bytes(self._buffer[begin : found.end()])))
+            begin = self._searched = found.end()
+        del self._buffer[:begin]
+        # Both line ends of an empty line take four bytes at most.
+        self._searched = max(0, len(self._buffer) - 4)
+        if len(self._buffer) > self._bytes_max:
+            raise EventTooLarge
+        return events
+
+    def rest(self) -> bytes:
+        """What is left when the stream ends: no event, by the specification."""
+        return bytes(self._buffer)
+
+
+def _event(raw: bytes) -> Event:
+    name = ""
+    data: list[str] = []
+    for line in _LINE.split(raw.removeprefix(_BOM)):
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            data.append(value.decode("utf-8", "replace"))
+        elif field == b"event":
+            name = value.decode("utf-8", "replace")
+    return Event(raw=raw, name=name, data="\n".join(data) if data else None)
+
+
+def event_bytes(name: str, data: str) -> bytes:
+    """An event of our own; `data` is one line."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {data}\n\n".encode("utf-8", "surrogatepass")

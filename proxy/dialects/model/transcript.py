@@ -1,0 +1,71 @@
+"""What every model API's request comes down to: who said what, and what was asked of the agent."""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import msgspec
+
+from proxy.dialects.model.body import Json  # noqa: TC001 - msgspec reads the annotation
+
+Where: TypeAlias = tuple[str | int, ...]
+"""Keys and indexes from the body down to one string."""
+
+
+class Voice(enum.Enum):
+    """Through which part of the API a text came; a role is not yet a person."""
+
+    SYSTEM = "system"  # system prompt, developer messages
+    USER = "user"  # user turns, before what agents splice into them is split off
+    MODEL = "model"  # what the model said before
+    TOOL = "tool"  # results of tools
+    CATALOGUE = "catalogue"  # names and descriptions of tools
+    UNPLACED = "unplaced"  # a kind of block that this version does not know
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """One string of the context. `where` is relative to its message for a cached reading."""
+
+    where: Where
+    text: str
+    voice: Voice
+    call_id: str | None = None  # of the tool call it answers
+
+
+class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's call of a tool. `arguments` is None where they are no JSON object."""
+
+    call_id: str
+    name: str
+    server: str | None = None  # the namespace a host groups MCP tools under
+    arguments: dict[str, Json] | None
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One message or input item: everything it puts into the context, and the calls it holds."""
+
+    said: tuple[Said, ...] = ()
+    calls: tuple[ModelCall, ...] = ()
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, read. `turns` are in order; `prefix` leads to each from the body."""
+
+    system: tuple[Said, ...]
+    prefix: Where
+    turns: tuple[Turn, ...]
+    catalogue: tuple[tuple[str, tuple[Said, ...]], ...]
+    # The client's own names of its session: claims, which join and never separate.
+    sessions: tuple[str, ...] = ()
+    # The earlier reply that this request goes on from without repeating it.
+    continues: str | None = None
+    streams: bool = False
+
+
+class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
+    """One whole reply: its id, the text of the model, and the calls it makes."""
+
+    reply_id: str | None
+    said: tuple[str, ...]
+    calls: tuple[ModelCall, ...]
