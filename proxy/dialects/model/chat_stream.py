@@ -82,7 +82,7 @@ class ChatEditor:
         return out, tuple(waiting)
 
     def decide(self, decided: Decided) -> bytes:
-        """Nothing until the last waiting call is decided; then the calls that go on, and the end."""
+        """Nothing until the last call is decided; then those that go on, and the end."""
         place = self._order[decided.key]
         call = self._calls[place]
         if decided.refusal is None:

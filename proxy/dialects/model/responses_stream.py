@@ -1,0 +1,162 @@
+"""The stream of OpenAI's Responses API, edited: items that are calls wait, all else passes.
+
+The object at the end repeats the whole output, and every event is numbered: both are written anew
+as soon as something was left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.reading import list_of, object_of, text_of
+from proxy.dialects.model.responses import read_turn
+from proxy.dialects.model.stream import Waiting, event_of, payload
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.sse import Event
+    from proxy.dialects.model.stream import Decided
+
+_CALLS: Final = frozenset({"function_call", "custom_tool_call"})
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_BEGINS: Final = frozenset({"response.created", "response.in_progress", "response.queued"})
+_NOTE_ID: Final = "msg_mnemogate_"
+
+
+class ResponsesEditor:
+    """One reply; after `again()` the stream of the second asking is fed to the same editor."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, list[tuple[Event, dict[str, Json]]]] = {}
+        self._items: dict[int, dict[str, Json]] = {}
+        self._output: list[Json] = []  # as the agent sees it, all askings together
+        self._said: list[Json] = []  # as the model said it, this asking
+        self._refusals: list[tuple[str, str, str]] = []
+        self._going_on = 0
+        self._next = 0  # number of the next event
+        self._shift = 0  # items of the askings before this one
+        self._edited = False
+        self._begun = False
+
+    def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
+        """What goes on now, and the call that is whole now."""
+        body = payload(event)
+        kind = text_of(body.get("type")) if body is not None else None
+        if body is None or kind is None:
+            return event.raw, ()
+        if kind in _BEGINS and self._edited:
+            return b"", ()
+        if kind in _ENDS:
+            return self._end(event, body), ()
+        index = body.get("output_index")
+        if isinstance(index, int):
+            return self._item(event, body, kind, index)
+        return self._numbered(event, body), ()
+
+    def decide(self, decided: Decided) -> bytes:
+        """The waiting item itself, or a message in its place."""
+        events = self._held.pop(decided.key)
+        item = self._items[decided.key]
+        if decided.refusal is None:
+            self._going_on += 1
+            self._output.append(item)
+            return b"".join(self._numbered(*one) for one in events)
+        call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or ""
+        kind = text_of(item.get("type")) or ""
+        self._refusals.append((call_id, kind, decided.refusal))
+        self._edited = True
+        return self._note(decided.key, decided.refusal)
+
+    def refused_all(self) -> bool:
+        """Whether there was a call, and none goes on: ask again, the reply is not over."""
+        return bool(self._refusals) and not self._going_on and not self._held
+
+    def again(self) -> list[Json]:
+        """The input items to append: what the model said, and the outputs of its refused calls."""
+        outputs: list[Json] = [
+            {"type": f"{kind}_output", "call_id": call_id, "output": text}
+            for call_id, kind, text in self._refusals
+        ]
+        said = self._said
+        self._said, self._refusals, self._going_on = [], [], 0
+        self._items.clear()
+        self._shift = len(self._output)
+        return [*said, *outputs]
+
+    def _item(
+        self, event: Event, body: dict[str, Json], kind: str, index: int
+    ) -> tuple[bytes, tuple[Waiting, ...]]:
+        item = object_of(body.get("item"))
+        if kind == "response.output_item.added" and item.get("type") in _CALLS:
+            self._held[index] = []
+        held = self._held.get(index)
+        if held is not None:
+            held.append((event, body))
+        if kind == "response.output_item.done":
+            self._said.append(item)
+            self._items[index] = item
+            if held is None:
+                self._output.append(item)
+        out = b"" if held is not None else self._numbered(event, body)
+        if held is None or kind != "response.output_item.done":
+            return out, ()
+        calls = read_turn(item).calls
+        return out, tuple(Waiting(call=call, key=index) for call in calls)
+
+    def _numbered(self, event: Event, body: dict[str, Json]) -> bytes:
+        """The event as it was, or with its numbers moved on."""
+        given = body.get("sequence_number")
+        if not self._edited:
+            if isinstance(given, int):
+                self._next = given + 1
+            # Events of another item may have passed while this one waited: numbers never go back.
+            return event.raw
+        moved = dict(body)
+        if isinstance(given, int):
+            moved["sequence_number"] = self._take()
+        index = body.get("output_index")
+        if isinstance(index, int):
+            moved["output_index"] = index + self._shift
+        return event_of(event.name, moved)
+
+    def _take(self) -> int:
+        number, self._next = self._next, self._next + 1
+        return number
+
+    def _end(self, event: Event, body: dict[str, Json]) -> bytes:
+        if self.refused_all():
+            # The agent must not hear that the reply ended: it goes on with the second asking.
+            return b""
+        if not self._edited:
+            return event.raw
+        response = {**object_of(body.get("response")), "output": list_of(self._output)}
+        return event_of(event.name, {**body, "response": response, "sequence_number": self._take()})
+
+    def _note(self, index: int, text: str) -> bytes:
+        """A message item with one text part, as the API itself streams one."""
+        place = index + self._shift
+        item_id = f"{_NOTE_ID}{place}"
+        part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
+        empty: dict[str, Json] = {**part, "text": ""}
+        item: dict[str, Json] = {
+            "id": item_id,
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [part],
+        }
+        begun: dict[str, Json] = {**item, "status": "in_progress", "content": []}
+        inside: dict[str, Json] = {"item_id": item_id, "output_index": place, "content_index": 0}
+        self._output.append(item)
+        events: tuple[tuple[str, dict[str, Json]], ...] = (
+            ("response.output_item.added", {"output_index": place, "item": begun}),
+            ("response.content_part.added", {**inside, "part": empty}),
+            ("response.output_text.delta", {**inside, "delta": text}),
+            ("response.output_text.done", {**inside, "text": text}),
+            ("response.content_part.done", {**inside, "part": part}),
+            ("response.output_item.done", {"output_index": place, "item": item}),
+        )
+        return b"".join(
+            event_of(kind, {"type": kind, "sequence_number": self._take(), **more})
+            for kind, more in events
+        )
