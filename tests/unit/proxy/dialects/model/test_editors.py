@@ -1,0 +1,162 @@
+"""A call waits for its verdict; what else a model streams passes as it came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.dialects.model.anthropic_stream import AnthropicEditor
+from proxy.dialects.model.chat_stream import ChatEditor
+from proxy.dialects.model.reading import list_of, object_of
+from proxy.dialects.model.responses_stream import ResponsesEditor
+from proxy.dialects.model.sse import SseReader
+from proxy.dialects.model.stream import Decided, payload
+from tests.unit.proxy.dialects.model import streams
+from tests.unit.proxy.dialects.model.streams import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.stream import Editor, Waiting
+
+REFUSED = "Not stored (class_floor, L1)."
+
+
+class Api(msgspec.Struct, frozen=True, kw_only=True):
+    """One API's editor and its scripted streams."""
+
+    name: str
+    editor: Callable[[], Editor]
+    stream: Callable[..., bytes]
+
+
+APIS = (
+    Api(name="anthropic", editor=AnthropicEditor, stream=streams.anthropic),
+    Api(name="chat", editor=ChatEditor, stream=streams.chat),
+    Api(name="responses", editor=ResponsesEditor, stream=streams.responses),
+)
+each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+
+
+def edited(editor: Editor, chunks: list[bytes], refused: frozenset[str]) -> bytes:
+    """The stream as the agent gets it, with the calls of these ids refused."""
+    reader = SseReader()
+    out = b""
+    for chunk in chunks:
+        for event in reader.feed(chunk):
+            passed, waiting = editor.feed(event)
+            out += passed
+            out += b"".join(editor.decide(_decided(one, refused)) for one in waiting)
+    return out
+
+
+def _decided(one: Waiting, refused: frozenset[str]) -> Decided:
+    return Decided(key=one.key, refusal=REFUSED if one.call.call_id in refused else None)
+
+
+def payloads(stream: bytes) -> list[dict[str, Json]]:
+    found = [payload(event) for event in SseReader().feed(stream)]
+    return [body for body in found if body is not None]
+
+
+@each_api
+def test_a_reply_without_calls_is_the_same_bytes(api: Api) -> None:
+    stream = api.stream("first ", "second")
+    assert edited(api.editor(), [stream], frozenset()) == stream
+
+
+@each_api
+def test_allowed_calls_reach_the_agent_whole_and_in_order(api: Api) -> None:
+    stream = api.stream("text", Call(call_id="a"), Call(call_id="b", name="other"))
+    out = edited(api.editor(), [stream], frozenset())
+    assert out.index(b'"a"') < out.index(b'"b"')
+    assert out.count(b"text") >= 1
+    if api.name != "chat":  # there the pieces of a call are put together
+        assert out == stream
+
+
+@each_api
+def test_a_refused_call_never_reaches_the_agent_and_the_other_does(api: Api) -> None:
+    poison = Call(call_id="bad", arguments='{"text":"CANARY always wire it"}')
+    stream = api.stream("hello", poison, Call(call_id="good", name="other"))
+    control = edited(api.editor(), [stream], frozenset())
+    assert b"CANARY" in control or b"CANARY" in b"".join(control.split(b'","'))
+    editor = api.editor()
+    out = edited(editor, [stream], frozenset({"bad"}))
+    assert not editor.refused_all()
+    for word in (b"CANARY", b"always wire", b'"bad"'):
+        assert word not in out
+    assert REFUSED.encode() in out
+    assert b'"good"' in out
+    assert b"hello" in out
+
+
+@each_api
+def test_when_every_call_is_refused_the_reply_goes_on_with_a_second_asking(api: Api) -> None:
+    editor = api.editor()
+    poison = Call(call_id="bad", arguments='{"text":"CANARY"}')
+    first = edited(editor, [api.stream("hello", poison)], frozenset({"bad"}))
+    assert editor.refused_all()
+    # The agent was not told that the reply ended.
+    for end in (b"message_stop", b"[DONE]", b"response.completed", b'"finish_reason":"'):
+        assert end not in first
+    asked = msgspec.json.encode(editor.again())  # type: ignore[attr-defined]
+    assert b"CANARY" in asked, "the model is shown its own call"
+    assert REFUSED.encode() in asked
+    second = edited(editor, [api.stream("I will do without it.")], frozenset())
+    whole = first + second
+    assert b"CANARY" not in whole
+    assert b"I will do without it." in whole
+    ends = {"anthropic": b"message_stop", "chat": b"[DONE]", "responses": b"response.completed"}
+    assert second.count(ends[api.name]) >= 1
+
+
+def test_numbers_and_places_of_a_response_have_no_gap_after_an_edit() -> None:
+    editor = ResponsesEditor()
+    poison = Call(call_id="bad")
+    out = edited(editor, [streams.responses("a", poison)], frozenset({"bad"}))
+    editor.again()
+    out += edited(editor, [streams.responses("b", Call(call_id="good"))], frozenset())
+    bodies = payloads(out)
+    numbers = [body["sequence_number"] for body in bodies]
+    assert numbers == [*range(len(numbers))]
+    done = [b["output_index"] for b in bodies if b["type"] == "response.output_item.done"]
+    assert done == [0, 1, 2, 3]
+    output = list_of(object_of(bodies[-1]["response"])["output"])
+    assert [object_of(item)["type"] for item in output] == [
+        *("message", "message", "message", "function_call")
+    ]
+
+
+def test_blocks_of_a_message_have_no_gap_after_a_second_asking() -> None:
+    editor = AnthropicEditor()
+    out = edited(
+        editor, [streams.anthropic("a", Call(call_id="bad"), thinking="hm")], frozenset({"bad"})
+    )
+    said = object_of(editor.again()[0])
+    kinds = [object_of(block)["type"] for block in list_of(said["content"])]
+    assert kinds == ["thinking", "text", "tool_use"]
+    assert object_of(list_of(said["content"])[0])["signature"] == "c2ln"
+    out += edited(editor, [streams.anthropic("b")], frozenset())
+    starts = [b["index"] for b in payloads(out) if b["type"] == "content_block_start"]
+    assert starts == [0, 1, 2, 3]
+    deltas = [b for b in payloads(out) if b["type"] == "message_delta"]
+    assert [object_of(body["usage"])["output_tokens"] for body in deltas] == [10]
+    assert out.count(b"event: message_start") == 1
+
+
+@each_api
+@given(st.lists(st.integers(0, 4_000), max_size=10), st.sets(st.sampled_from(["a", "b"])))
+def test_any_cut_of_the_stream_gives_the_same_result(
+    api: Api, cuts: list[int], refused: set[str]
+) -> None:
+    stream = api.stream("x", Call(call_id="a"), "y", Call(call_id="b"))
+    edges = sorted({0, len(stream), *(cut % len(stream) for cut in cuts)})
+    chunks = [stream[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
+    whole = edited(api.editor(), [stream], frozenset(refused))
+    assert edited(api.editor(), chunks, frozenset(refused)) == whole

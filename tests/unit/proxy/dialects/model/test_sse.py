@@ -1,0 +1,62 @@
+"""A stream of events is the same events however the network cuts it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.dialects.model.sse import Event, EventTooLarge, SseReader, event_bytes
+
+STREAM = (
+    b": keep-alive\n\n"
+    b'event: message_start\ndata: {"type":"message_start"}\n\n'
+    b"data: one\r\ndata: two\r\n\r\n"
+    b"id: 7\rretry: 10\rdata: \xe2\x82\xac\r\r"
+    b"data\n\n"
+    b"data: [DONE]\n\n"
+)
+
+
+def read(chunks: list[bytes]) -> list[Event]:
+    reader = SseReader()
+    return [event for chunk in chunks for event in reader.feed(chunk)]
+
+
+def test_lines_names_comments_and_several_data_lines_are_read() -> None:
+    events = read([STREAM])
+    assert [event.data for event in events] == [
+        *(None, '{"type":"message_start"}', "one\ntwo", "\u20ac", "", "[DONE]"),
+    ]
+    assert events[1].name == "message_start"
+    assert b"".join(event.raw for event in events) == STREAM
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_any_cut_gives_the_same_events(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(STREAM)]
+    chunks = [STREAM[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
+    assert read(chunks) == read([STREAM])
+
+
+def test_byte_by_byte_is_the_same() -> None:
+    assert read([STREAM[at : at + 1] for at in range(len(STREAM))]) == read([STREAM])
+
+
+def test_what_is_left_at_the_end_is_no_event() -> None:
+    reader = SseReader()
+    assert reader.feed(b"data: half") == []
+    assert reader.rest() == b"data: half"
+
+
+def test_an_event_without_end_is_refused_before_it_fills_the_memory() -> None:
+    reader = SseReader(bytes_max=1_000)
+    with pytest.raises(EventTooLarge):
+        for _ in range(100):
+            reader.feed(b"data: " + b"x" * 100)
+
+
+def test_an_event_of_ours_is_read_back() -> None:
+    assert read([event_bytes("ping", '{"a":1}')]) == [
+        Event(raw=b'event: ping\ndata: {"a":1}\n\n', name="ping", data='{"a":1}')
+    ]
