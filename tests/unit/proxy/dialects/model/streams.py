@@ -55,8 +55,10 @@ def chat(*parts: str | Call) -> bytes:
             "function": {"name": part.name, "arguments": ""},
         }
         out.append(_chunk({"tool_calls": [head]}))
-        for piece in (part.arguments[:half], part.arguments[half:]):
-            out.append(_chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}))
+        out.extend(
+            _chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+            for piece in (part.arguments[:half], part.arguments[half:])
+        )
     reason = "tool_calls" if any(isinstance(part, Call) for part in parts) else "stop"
     return b"".join([*out, _chunk({}, reason), b"data: [DONE]\n\n"])
 

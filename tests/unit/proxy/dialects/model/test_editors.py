@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -157,6 +158,6 @@ def test_any_cut_of_the_stream_gives_the_same_result(
 ) -> None:
     stream = api.stream("x", Call(call_id="a"), "y", Call(call_id="b"))
     edges = sorted({0, len(stream), *(cut % len(stream) for cut in cuts)})
-    chunks = [stream[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
+    chunks = [stream[begin:end] for begin, end in itertools.pairwise(edges)]
     whole = edited(api.editor(), [stream], frozenset(refused))
     assert edited(api.editor(), chunks, frozenset(refused)) == whole
