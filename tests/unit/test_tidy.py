@@ -67,6 +67,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/dialects/mcp/store_tools.py": "tests/unit/proxy/mcp/test_store_server.py",
     "proxy/dialects/mcp/words.py": "tests/unit/proxy/dialects/mcp/test_calls.py",
     "proxy/dialects/mem0/": "tests/conformance/test_mem0_vectors.py",
+    "proxy/dialects/model/": "tests/unit/proxy/dialects/model/test_editors.py",
     "proxy/dialects/native_wire.py": "tests/unit/proxy/dialects/test_native_decode.py",
     "proxy/dialects/operation.py": "tests/unit/proxy/dialects/test_native.py",
     "proxy/dialects/problem.py": "tests/unit/proxy/dialects/test_native.py",

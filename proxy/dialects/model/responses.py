@@ -98,13 +98,13 @@ def _whole(turn: Turn) -> Turn:
 
 
 def _call(item: dict[str, Json], kind: str) -> ModelCall:
-    arguments = item.get("arguments")
+    arguments: Json = item.get("arguments")
     server = item.get("server_label") if kind == "mcp_call" else item.get("namespace")
     call_id = item.get("call_id") or item.get("id")
     if kind == "custom_tool_call":
         # Free text, not JSON.
-        given = item.get("input")
-        arguments = {"input": given} if isinstance(given, str) else None
+        free: dict[str, Json] = {"input": item.get("input")}
+        arguments = free if isinstance(free["input"], str) else None
     return call_of(call_id, item.get("name"), arguments, server)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import list_of, object_of, text_of
+from proxy.dialects.model.reading import object_of, text_of
 from proxy.dialects.model.responses import read_turn
 from proxy.dialects.model.stream import Waiting, event_of, payload
 
@@ -129,7 +129,7 @@ class ResponsesEditor:
             return b""
         if not self._edited:
             return event.raw
-        response = {**object_of(body.get("response")), "output": list_of(self._output)}
+        response: dict[str, Json] = {**object_of(body.get("response")), "output": [*self._output]}
         return event_of(event.name, {**body, "response": response, "sequence_number": self._take()})
 
     def _note(self, index: int, text: str) -> bytes:

@@ -53,9 +53,9 @@ def test_what_is_left_at_the_end_is_no_event() -> None:
 
 def test_an_event_without_end_is_refused_before_it_fills_the_memory() -> None:
     reader = SseReader(bytes_max=1_000)
+    assert reader.feed(b"data: " + b"x" * 990) == []
     with pytest.raises(EventTooLarge):
-        for _ in range(100):
-            reader.feed(b"data: " + b"x" * 100)
+        reader.feed(b"x" * 5)
 
 
 def test_an_event_of_ours_is_read_back() -> None:
