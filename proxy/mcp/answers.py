@@ -10,7 +10,6 @@ from proxy.dialects.mcp.message import (
     Era,
     Kind,
     Message,
-    Object,
     error_answer,
     made,
     result_answer,
@@ -43,10 +42,6 @@ _NO_MEMORY: Final = frozenset({"initialize", "server/discover", "ping", LIST})
 _TOOL_LEN_MAX: Final = 256
 NOT_SHOWN: Final = (
     "The gate could not tell which of it may be shown, so nothing of it is. Try again later."
-)
-LOST: Final = (
-    "The memory server gave no answer. Whether it stored this is not known yet, and will be looked "
-    "up. Do not send it again: read first."
 )
 
 
@@ -94,22 +89,24 @@ class Answers:
         return message if kept is found else made({**message.body, part: kept}, message.era)
 
     async def shown_unasked(self, message: Message) -> Message | None:
-        """A notification or request of the server; None where nobody can say what it may show."""
-        if "params" not in message.body or self._ground.server.is_context:
-            return message
-        try:
-            kept = await self._plan(filtering(message.params))
-        except UNDECIDED:
-            return None
-        return (
-            message
-            if kept is message.params
-            else made({**message.body, "params": kept}, message.era)
-        )
+        """What the server says unasked; None where nobody can tell what of it may be shown.
 
-    async def note_unasked(self, message: Message) -> None:
-        """Text of a server's own request reaches the model as well: a segment like any other."""
-        await self._saw(message.method or "", "-", message.params, join_of({}))
+        A request, a notification, or an error that names no request. Text of the first and the last
+        may reach the model as well: a segment like any other.
+        """
+        part = "error" if message.kind is Kind.ERROR else "params"
+        found = message.body.get(part)
+        if found is None:
+            return message
+        kept: JsonValue = found
+        if not self._ground.server.is_context:
+            try:
+                kept = await self._plan(filtering(found))
+            except UNDECIDED:
+                return None
+        if message.kind is not Kind.NOTIFICATION:
+            await self._saw(message.method or part, "-", kept, join_of({}))
+        return message if kept is found else made({**message.body, part: kept}, message.era)
 
     async def _sifted(self, pending: Pending, found: JsonValue) -> JsonValue:
         if self._ground.server.is_context or pending.method in _NO_MEMORY:
@@ -162,8 +159,3 @@ class Answers:
         except UNDECIDED:
             # It lowers no label that is not lowest: without a model front all of them are.
             return
-
-
-def not_known(pending: Pending) -> Object:
-    """The answer to a write that was sent, and of which nobody knows what became."""
-    return refused([LOST], stateless=pending.era is Era.STATELESS)

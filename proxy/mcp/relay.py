@@ -19,10 +19,8 @@ from proxy.dialects.mcp.message import (
     RequestId,
     error_answer,
     parse,
-    result_answer,
 )
-from proxy.guard import Forwarded
-from proxy.mcp.answers import CALL, NOT_SHOWN, Answers, not_known
+from proxy.mcp.answers import CALL, NOT_SHOWN, Answers
 from proxy.mcp.calls import Calls
 from proxy.mcp.catalogue import Catalogue
 from proxy.mcp.ground import (
@@ -31,7 +29,6 @@ from proxy.mcp.ground import (
     Deliver,
     Ground,
     RelayLimits,
-    ServerGone,
     Side,
     other,
 )
@@ -41,12 +38,13 @@ from proxy.mcp.pending import Answered, Arrival, Pending, Stage, Table
 from proxy.mcp.people import People
 from proxy.mcp.server import Server
 from proxy.mcp.tending import Tending
+from proxy.mcp.unanswered import Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
 
-    from policy.model import CandidateId, Principal
+    from policy.model import Principal
     from proxy.guard import Guard
     from proxy.surroundings import Surroundings
 
@@ -108,6 +106,7 @@ class Relay:
         )
         self._catalogue = Catalogue(self._ground)
         self._answers = Answers(self._ground, self._catalogue)
+        self._unanswered = Unanswered(self._ground)
         self._tending = Tending(self._ground, self._catalogue)
         self._people = People(self._ground, self._answers, self._tending)
         self._calls = Calls(self._ground, self._catalogue, self._people)
@@ -135,7 +134,7 @@ class Relay:
             async with asyncio.timeout(_LAST_SETTLING_S):
                 for pending in self._asked[Side.CLIENT].all():
                     if pending.stage is Stage.SENT:
-                        await self._unknown(pending)
+                        await self._unanswered.unknown(pending)
         except TimeoutError:
             LOG.warning("not settled: the gate is away")
         for job in self._jobs:
@@ -176,12 +175,12 @@ class Relay:
             pending = self._asked[Side.CLIENT].find(request_id)
             # What waits for its verdict was not sent: it would be sent after its answer.
             if pending is not None and pending.stage is Stage.SENT:
-                await self._answer_lost(pending)
+                await self._unanswered.lost(pending)
             return
         self._ground.gone.set()
         self._own.close()
         for pending in self._asked[Side.CLIENT].all():
-            await self._answer_lost(pending)
+            await self._unanswered.lost(pending)
 
     async def close(self) -> None:
         """The client is gone, or we are: take nothing more, finish what was taken."""
@@ -224,12 +223,9 @@ class Relay:
             await self._send(side, error_answer(request_id, refusal.code, refusal.detail), via)
             return
         # The server's answer cannot be read: its client must not wait for ever.
-        pending = self._asked[Side.CLIENT].take(request_id)
-        if pending is not None and pending.own is None and not pending.cancelled.is_set():
-            text = f"the server's answer cannot be relayed: {refusal.detail}"
-            await self._send(
-                Side.CLIENT, error_answer(pending.request_id, refusal.code, text), pending.via
-            )
+        pending = self._asked[Side.CLIENT].find(request_id)
+        if pending is not None:
+            await self._unanswered.unreadable(pending, refusal)
 
     # What goes out, in order
 
@@ -251,7 +247,7 @@ class Relay:
         """A request of the client."""
         message: Message | None = arrival.message
         if self._ground.gone.is_set():
-            await self._answer_lost(pending)
+            await self._unanswered.lost(pending)
             return
         if arrival.message.era is Era.STATELESS:
             self._tending.speak_as(meta_of(arrival.message))
@@ -268,7 +264,7 @@ class Relay:
         pending.stage = Stage.SENT
         if pending.admitted:
             self._ground.open_writes.update(pending.admitted)
-            self._spawn(self._overdue(pending, pending.admitted))
+            self._spawn(self._unanswered.overdue(pending, pending.admitted))
         await self._send(Side.SERVER, message, arrival.via)
         if message.era is Era.STATELESS:
             self._ground.ready.set()
@@ -297,8 +293,6 @@ class Relay:
         message, pending = arrival.message, arrival.pending
         if message.method == _LIST_CHANGED:
             self._catalogue.changed()
-        if pending is not None:
-            await self._answers.note_unasked(message)
         shown = await self._answers.shown_unasked(message)
         if shown is not None:
             if pending is not None:
@@ -311,7 +305,10 @@ class Relay:
     async def _answer(self, side: Side, arrival: Arrival) -> None:
         message = arrival.message
         if message.kind is Kind.ERROR and message.request_id is None:
-            await self._send(other(side), message, arrival.via)
+            # It may say anything, and names nobody by whose request it could be filtered.
+            shown = await self._answers.shown_unasked(message) if side is Side.SERVER else message
+            if shown is not None:
+                await self._send(other(side), shown, arrival.via)
             return
         asked = self._asked[other(side)]
         pending = asked.find(message.request_id)
@@ -352,37 +349,6 @@ class Relay:
         self._dropped[pending.request_id] = None
         if len(self._dropped) > _DROPPED_MAX:
             del self._dropped[next(iter(self._dropped))]
-
-    async def _answer_lost(self, pending: Pending) -> None:
-        if not self._finish(pending):
-            return
-        if pending.own is not None:
-            if not pending.own.done():
-                pending.own.set_exception(ServerGone())
-            return
-        wrote = bool(pending.admitted)
-        await self._unknown(pending)
-        if pending.cancelled.is_set():
-            return
-        if wrote:
-            answer = result_answer(pending.request_id, not_known(pending), pending.era)
-        else:
-            text = "the MCP server behind Mnemogate gave no answer"
-            answer = error_answer(pending.request_id, SERVER_GONE, text)
-        await self._send(Side.CLIENT, answer, pending.via)
-
-    async def _unknown(self, pending: Pending) -> None:
-        admitted, pending.admitted = pending.admitted, ()
-        self._ground.open_writes.difference_update(admitted)
-        await self._ground.settle(admitted, Forwarded.UNKNOWN)
-
-    async def _overdue(self, pending: Pending, admitted: tuple[CandidateId, ...]) -> None:
-        """No answer for so long: it counts as unknown. Its call stays open; one may still come."""
-        try:
-            async with asyncio.timeout(self._limits.answer_seconds):
-                await pending.answered.wait()
-        except TimeoutError:
-            await self._ground.settle(admitted, Forwarded.UNKNOWN)
 
     def _finish(self, pending: Pending) -> bool:
         table = self._asked[Side.CLIENT]

@@ -11,7 +11,50 @@ _CALLS: Final = "proxy/mcp/calls.py"
 _TEST_CALLS: Final = "tests/unit/proxy/mcp/test_calls.py"
 _TEST_RELAY: Final = "tests/unit/proxy/mcp/test_relay.py"
 
+_TEST_UNANSWERED: Final = "tests/unit/proxy/mcp/test_unanswered.py"
+
 RELAY: Final = (
+    Mutant(
+        name="an error that names no request goes on as it came",
+        file=_RELAY,
+        old="await self._answers.shown_unasked(message) if side is Side.SERVER else message\n",
+        new="message\n",
+        invariant="what a server says in a message of any kind is filtered",
+        tests=(
+            at(_TEST_UNANSWERED, "test_an_error_that_names_no_request_passes_the_filter"),
+            at(
+                _TEST_UNANSWERED,
+                "test_an_error_that_names_no_request_and_cannot_be_sifted_reaches_nobody",
+            ),
+        ),
+        quick=True,
+    ),
+    Mutant(
+        name="an answer that cannot be relayed settles nothing",
+        file="proxy/mcp/unanswered.py",
+        old="        await self.unknown(pending)\n",
+        new="",
+        invariant="what was sent and has no answer is unknown, and is looked up",
+        tests=(
+            at(
+                _TEST_UNANSWERED,
+                "test_a_write_whose_answer_cannot_be_relayed_is_unknown_and_is_looked_up",
+            ),
+        ),
+    ),
+    Mutant(
+        name="an unreadable answer ends what was not sent",
+        file="proxy/mcp/unanswered.py",
+        old="        if pending.stage is Stage.SENT:\n",
+        new="        if pending.stage:\n",
+        invariant="an answer answers what was sent",
+        tests=(
+            at(
+                _TEST_UNANSWERED,
+                "test_an_unreadable_answer_to_what_was_not_sent_ends_nothing",
+            ),
+        ),
+    ),
     Mutant(
         name="a tool that no map names is called",
         file=_CALLS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from policy.model import CandidateId, ChangeKind
+from policy.model import CandidateId
 from policy.verdict import Reason
 from proxy.guard import Forwarded, Judged, PinState, Unsettled
 from storage.errors import StoreUnavailable
@@ -152,14 +152,21 @@ class MemoryGuard:
             memory_class=item.memory_class,
             observation="",
         )
-        self.waiting.append(
-            Unsettled(
-                candidate_id=candidate_id,
-                tool=tool,
-                change=ChangeKind.CREATE,
-                arguments=item.arguments,
-                pieces=item.pieces,
-                key=item.key,
-                sent=False,
-            )
-        )
+        self.waiting.append(_unsettled(candidate_id, tool, item, sent=False))
+
+    def lose(self, candidate_id: CandidateId, call: GuardedCall) -> None:
+        """What went with this call is to be looked up."""
+        (item,) = call.items
+        self.waiting.append(_unsettled(candidate_id, call.tool, item, sent=True))
+
+
+def _unsettled(candidate_id: CandidateId, tool: str, item: Item, *, sent: bool) -> Unsettled:
+    return Unsettled(
+        candidate_id=candidate_id,
+        tool=tool,
+        change=item.change,
+        arguments=item.arguments,
+        pieces=item.pieces,
+        key=item.key,
+        sent=sent,
+    )

@@ -1,0 +1,90 @@
+"""What becomes of a request whose answer does not come, or cannot be passed on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mcp.message import (
+    SERVER_GONE,
+    Era,
+    Message,
+    NotRelayed,
+    Object,
+    error_answer,
+    result_answer,
+)
+from proxy.dialects.mcp.results import refused
+from proxy.guard import Forwarded
+from proxy.mcp.ground import Ground, ServerGone, Side
+from proxy.mcp.pending import Stage
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId
+    from proxy.mcp.pending import Pending
+
+_LOST: Final = (
+    "The memory server gave no answer. Whether it stored this is not known yet, and will be looked "
+    "up. Do not send it again: read first."
+)
+_NO_ANSWER: Final = "the MCP server behind Mnemogate gave no answer"
+
+
+class Unanswered:
+    """Ends requests without their server's word. Event loop only.
+
+    A write that was sent is unknown then, whatever the reason: only a read can tell.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    async def lost(self, pending: Pending) -> None:
+        """Its answer will not come."""
+        text = _NO_ANSWER
+        await self._end(pending, error_answer(pending.request_id, SERVER_GONE, text))
+
+    async def unreadable(self, pending: Pending, refusal: NotRelayed) -> None:
+        """Its answer came, and nobody may pass it on: it could be read in two ways.
+
+        Where the request was not sent yet, this was no answer to it.
+        """
+        if pending.stage is Stage.SENT:
+            text = f"the server's answer cannot be relayed: {refusal.detail}"
+            await self._end(pending, error_answer(pending.request_id, refusal.code, text))
+
+    async def overdue(self, pending: Pending, admitted: tuple[CandidateId, ...]) -> None:
+        """No answer for so long: it counts as unknown. Its call stays open; one may still come."""
+        try:
+            async with asyncio.timeout(self._ground.limits.answer_seconds):
+                await pending.answered.wait()
+        except TimeoutError:
+            await self._ground.settle(admitted, Forwarded.UNKNOWN)
+
+    async def unknown(self, pending: Pending) -> None:
+        """Record that nobody knows what became of what went with it."""
+        admitted, pending.admitted = pending.admitted, ()
+        self._ground.open_writes.difference_update(admitted)
+        await self._ground.settle(admitted, Forwarded.UNKNOWN)
+
+    async def _end(self, pending: Pending, answer: Message) -> None:
+        """`answer` is what its client is told, unless it wrote: then it hears what to do."""
+        if not self._ground.finish(pending):
+            return
+        if pending.own is not None:
+            # Whoever asked settles what went with it.
+            if not pending.own.done():
+                pending.own.set_exception(ServerGone())
+            return
+        wrote = bool(pending.admitted)
+        await self.unknown(pending)
+        if pending.cancelled.is_set():
+            return
+        if wrote:
+            answer = result_answer(pending.request_id, _not_known(pending), pending.era)
+        await self._ground.send(Side.CLIENT, answer, pending.via)
+
+
+def _not_known(pending: Pending) -> Object:
+    """The answer to a write that was sent, and of which nobody knows what became."""
+    return refused([_LOST], stateless=pending.era is Era.STATELESS)
