@@ -21,6 +21,7 @@ from proxy.fronts.health import Health
 from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
 from proxy.fronts.memory import MemoryFront, routes_of
 from proxy.listening import ADMIN_SOCKET, Fronts, Listening
+from proxy.mcp.relay import limits_of
 from proxy.mcp_serving import McpServing, ServingParts
 from proxy.observing import warned
 from proxy.parts import Ground, Parts, Scrape
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from policy.ruleset import ClassMap, Ruleset
     from proxy.dialects.operation import Dialect
     from proxy.guarding import Guarding
-    from proxy.mcp_settings import McpServer
     from proxy.settings import Address, Settings
     from storage.interfaces import Embedder, Failpoint, StoreStatus
 
@@ -132,7 +132,7 @@ async def compose(
         ground = Ground(settings=settings, gate=composition.gate, store=store, embedder=embedder)
         parts = Parts(ground, surroundings, executor, rules)
         health = Health(lambda: _told(store, clock), Scrape(store, telemetry))
-        mcp = _mcp(settings.mcp if composition.listen else (), parts, surroundings, halted)
+        mcp = _mcp(settings, composition, parts, surroundings, halted)
         memory = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
         fronts = Fronts(
             data=await mcp.open(stack, memory),
@@ -175,17 +175,19 @@ def _surroundings(
 
 
 def _mcp(
-    servers: tuple[McpServer, ...],
+    settings: Settings,
+    composition: Composition,
     parts: Parts,
     surroundings: Surroundings,
     halted: asyncio.Event,
 ) -> McpServing:
     return McpServing(
-        servers,
+        settings.mcp if composition.listen else (),
         ServingParts(
             guard=parts.guard,
             authenticator=parts.authenticator,
             surroundings=surroundings,
+            limits=limits_of(settings),
             halt=halted.set,
         ),
     )

@@ -35,6 +35,7 @@ class ServingParts(msgspec.Struct, frozen=True, kw_only=True):
     guard: Guard
     authenticator: Authenticator
     surroundings: Surroundings
+    limits: RelayLimits
     halt: Callable[[], None]
 
 
@@ -84,7 +85,7 @@ class McpServing:
     async def _hub(self, server: McpServer, stack: AsyncExitStack) -> Hub:
         behind = await _behind(server, stack)
         known = Server(server.name, server.tool_map)
-        parts, limits = self._parts, RelayLimits()
+        parts = self._parts
 
         def relay_for(principal: Principal, deliver: Deliver) -> Relay:
             return Relay(
@@ -92,7 +93,7 @@ class McpServing:
                 principal,
                 known,
                 deliver,
-                limits=limits,
+                limits=parts.limits,
                 surroundings=parts.surroundings,
             )
 

@@ -32,7 +32,7 @@ from proxy.fronts.mcp_stdio import StdioFront
 from proxy.fronts.mcp_store import StoreStdio
 from proxy.guard_client import GuardClient
 from proxy.guard_wire import SOCKET
-from proxy.mcp.relay import Relay, RelayLimits, Server
+from proxy.mcp.relay import Relay, Server, limits_of
 from proxy.mcp.store_server import StoreServer
 from proxy.settings import child_environment
 from proxy.surroundings import RandomPool, Surroundings
@@ -112,7 +112,7 @@ async def _stored(settings: Settings) -> int:
         client = await stack.enter_async_context(GuardClient(settings.state / SOCKET))
         store = ElectedStore(election, client)
         return await StoreStdio(sys.stdin.buffer, sys.stdout.buffer).serve(
-            lambda deliver: StoreServer(protocol, store.perform, deliver, RelayLimits())
+            lambda deliver: StoreServer(protocol, store.perform, deliver, limits_of(settings))
         )
 
 
@@ -134,10 +134,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
                 principal,
                 server,
                 deliver,
-                limits=RelayLimits(
-                    answer_seconds=settings.mcp_answer_seconds,
-                    person_seconds=settings.mcp_person_seconds,
-                ),
+                limits=limits_of(settings),
                 surroundings=surroundings,
             )
 

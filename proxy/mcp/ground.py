@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from proxy.guard import Forwarded, Guard
     from proxy.mcp.pending import Pending
     from proxy.mcp.server import Server
+    from proxy.settings import Settings
     from proxy.surroundings import Surroundings
 
 LOG: Final = logging.getLogger("mnemogate.mcp")
@@ -72,6 +73,13 @@ class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
     # How often the gate is asked what a person decided, and what is left to send or to look up.
     ask_seconds: float = 0.5
     tend_seconds: float = 5.0
+
+
+def limits_of(settings: Settings) -> RelayLimits:
+    """What the operator set, for every relay of this process."""
+    return RelayLimits(
+        answer_seconds=settings.mcp_answer_seconds, person_seconds=settings.mcp_person_seconds
+    )
 
 
 class Counts(msgspec.Struct, kw_only=True):

@@ -30,6 +30,7 @@ from proxy.mcp.ground import (
     Ground,
     RelayLimits,
     Side,
+    limits_of,
     other,
 )
 from proxy.mcp.inbox import Inbox
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from proxy.guard import Guard
     from proxy.surroundings import Surroundings
 
-__all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side"]
+__all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side", "limits_of"]
 
 _INITIALIZED = "notifications/initialized"
 _LIST_CHANGED = "notifications/tools/list_changed"

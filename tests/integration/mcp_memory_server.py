@@ -10,6 +10,8 @@ from typing import Any
 
 SCHEMA: dict[str, Any] = {}
 META = "io.modelcontextprotocol/protocolVersion"
+# Of things of this type it says nothing, once it has them.
+SILENT = "secret"
 FILE = Path(os.environ["MEMORY_FILE"])
 TOOLS = ("create_entities", "read_graph")
 
@@ -31,6 +33,8 @@ def call(body: dict[str, Any]) -> None:
         entities = body["params"]["arguments"]["entities"]
         with FILE.open("a") as file:
             file.writelines(json.dumps(entity) + "\n" for entity in entities)
+        if any(entity["entityType"] == SILENT for entity in entities):
+            return
         found = {"entities": entities}
     else:
         found = {"entities": graph(), "relations": []}
