@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from proxy.dialects.operation import Dialect
     from proxy.guarding import Guarding
     from proxy.settings import Address, Settings
+    from proxy.writing import Submits
     from storage.interfaces import Embedder, Failpoint, StoreStatus
 
 START: Final = PrincipalId("mnemogate:start")
@@ -49,6 +50,11 @@ def no_failpoint(_name: str) -> None:
     """The shipped failpoint: nothing happens."""
 
 
+def gate_first(store: EmbeddedStore) -> Submits:
+    """Where the shipped gate stands: before anything is written, in the writer itself."""
+    return store.writer
+
+
 class Composition(msgspec.Struct, frozen=True, kw_only=True):
     """What tests and the evaluation put in other parts for; `run` uses it as it stands.
 
@@ -57,6 +63,8 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
 
     gate: Gate = GATE
     failpoint: Failpoint = no_failpoint
+    # What the interceptor hands its candidates to.
+    placing: Callable[[EmbeddedStore], Submits] = gate_first
     clock_ns: Callable[[], int] = time.time_ns
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     # Between two turns of what happens every so often.
@@ -129,7 +137,7 @@ async def compose(
         rules = Rules(
             text, read=settings.ruleset_text, writer=store.writer, in_force=lambda: store.ruleset
         )
-        ground = Ground(settings=settings, gate=composition.gate, store=store, embedder=embedder)
+        ground = _ground(settings, composition, store, embedder)
         parts = Parts(ground, surroundings, executor, rules)
         health = Health(lambda: _told(store, clock), Scrape(store, telemetry))
         mcp = _mcp(settings, composition, parts, surroundings, halted)
@@ -164,6 +172,18 @@ async def compose(
             rules=rules,
             guard=parts.guard,
         )
+
+
+def _ground(
+    settings: Settings, composition: Composition, store: EmbeddedStore, embedder: Embedder
+) -> Ground:
+    return Ground(
+        settings=settings,
+        gate=composition.gate,
+        store=store,
+        writer=composition.placing(store),
+        embedder=embedder,
+    )
 
 
 def _surroundings(

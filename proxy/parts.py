@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from proxy.rules import Rules
     from proxy.settings import Settings
     from proxy.surroundings import Surroundings
+    from proxy.writing import Submits
     from storage.embedded import EmbeddedStore
     from storage.interfaces import Embedder
     from telemetry.facade import Telemetry
@@ -50,6 +51,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     gate: Gate  # an enforcing one, in observe mode as well
     store: EmbeddedStore
+    writer: Submits
     embedder: Embedder
 
 
@@ -82,7 +84,7 @@ class Parts:
             store.secrets.token_key, store.reader.held_candidate, surroundings
         )
         self._store = store
-        writing = Writing(store.writer, store.reader, gatherers, surroundings)
+        writing = Writing(ground.writer, store.reader, gatherers, surroundings)
         self.guard = _guarding(store, writing, self.confirming, surroundings)
         self.session = Session(
             reader=store.reader,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -37,12 +37,20 @@ if TYPE_CHECKING:
     from proxy.evidence import Shadow
     from proxy.surroundings import Surroundings
     from proxy.tokens import TokenVerifier
-    from storage.interfaces import Embedder, MemoryReader, MemoryWriter
+    from storage.interfaces import Embedder, MemoryReader
     from telemetry.events import TraceContext
 
 # Judged together at most; keeps a batch of thousands from filling the writer's queue by itself.
 CHUNK_LEN = 256
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Submits(Protocol):
+    """The writer, as the interceptor needs it."""
+
+    async def submit(self, submission: Submission) -> Outcome:
+        """As `MemoryWriter.submit`."""
+        ...
 
 
 class Gatherers(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +82,7 @@ class Writing:
 
     def __init__(
         self,
-        writer: MemoryWriter,
+        writer: Submits,
         reader: MemoryReader,
         gatherers: Gatherers,
         surroundings: Surroundings,

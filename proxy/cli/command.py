@@ -54,6 +54,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     act: Act
     arguments: Arguments | None = None
+    # `--json FILE` of its own instead of the `--json` that every command takes.
+    names_json_file: bool = False
 
 
 def read_file(path: Path, what: str, len_max: int) -> bytes:

@@ -10,6 +10,7 @@ from proxy.cli import (
     audit,
     backup,
     doctor,
+    evaluate,
     export,
     keys,
     mcp,
@@ -34,6 +35,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *run.COMMANDS,
     *mcp.COMMANDS,
     *doctor.COMMANDS,
+    *evaluate.COMMANDS,
     *memory.COMMANDS,
     *quarantine.COMMANDS,
     *review.COMMANDS,
@@ -85,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"mnemogate {version()}")
-    common = _common()
+    common, common_but_json = _common(), _common(json=False)
     words: _Words = parser.add_subparsers(metavar="COMMAND", required=True)
     groups: dict[str, _Words] = {}
     for command in COMMANDS:
@@ -103,7 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
             name,
             help=command.summary,
             description=command.summary,
-            parents=[common],
+            parents=[common_but_json if command.names_json_file else common],
             allow_abbrev=False,
         )
         if command.arguments is not None:
@@ -112,11 +114,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _common() -> argparse.ArgumentParser:
-    """What every command takes."""
+def _common(*, json: bool = True) -> argparse.ArgumentParser:
+    """What every command takes; `--json` but for the one that writes it to a file."""
     common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     group = common.add_argument_group("everywhere")
-    group.add_argument("--json", action="store_true", help="one JSON document, stable keys")
+    if json:
+        group.add_argument("--json", action="store_true", help="one JSON document, stable keys")
+    else:
+        common.set_defaults(json=False)
     group.add_argument("--state", metavar="DIR", help="the sidecar's state directory")
     group.add_argument("--config", metavar="FILE", help="mnemogate.toml to read")
     group.add_argument("--checkpoint", metavar="FILE", help="the checkpoint outside the store")

@@ -76,6 +76,8 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/doctor/isolation.py": "tests/integration/test_doctor_isolated.py",
     "proxy/doctor/locate.py": "tests/unit/proxy/doctor/test_processes.py",
     "proxy/exchange.py": "tests/integration/test_http_front.py",
+    "proxy/evaluate/": "tests/integration/test_evaluate.py",
+    "proxy/cli/evaluate.py": "tests/integration/test_evaluate.py",
     "proxy/explain.py": "tests/integration/test_http_admin.py",
     "proxy/fronts/admin.py": "tests/integration/test_http_admin.py",
     "proxy/fronts/mcp_http.py": "tests/integration/test_mcp_http.py",

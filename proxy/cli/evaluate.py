@@ -1,0 +1,99 @@
+"""`mnemogate evaluate`: measure this very system, in directories that are gone afterwards.
+
+Nothing of it touches a sidecar that runs, or its state.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from proxy.cli.command import Command
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.progress import working
+from proxy.evaluate.names import SECTIONS
+
+if TYPE_CHECKING:
+    import argparse
+    from typing import BinaryIO
+
+    from proxy.cli.command import Context
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    trials: Annotated[int, Meta(ge=1, le=100_000)] = 30
+    seed: Annotated[int, Meta(ge=0, le=2**31)] = 1
+    json_file: str | None = None
+    trials_out: str | None = None
+    only: tuple[str, ...] = ()
+
+
+def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
+    """A file to write to, opened before the work of minutes."""
+    if name is None:
+        return None
+    try:
+        return stack.enter_context(Path(name).open("wb"))
+    except OSError as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"cannot write {name}: {error.strerror}",
+            then="name a file that you may write",
+        ) from error
+
+
+async def _evaluate(context: Context) -> Exit:
+    # Here, and not above: no other command, `run` least of all, loads what is wrong on purpose.
+    from proxy.evaluate.attacks import Broken  # noqa: PLC0415
+    from proxy.evaluate.book import Book  # noqa: PLC0415
+    from proxy.evaluate.console import show  # noqa: PLC0415
+    from proxy.evaluate.sections import document, evaluate  # noqa: PLC0415
+
+    asked = context.arguments(_Asked)
+    terminal = context.terminal
+    with ExitStack() as stack:
+        out = _written(stack, asked.trials_out)
+        into = _written(stack, asked.json_file)
+        book = Book(trials=asked.trials, seed=asked.seed, progress=terminal.progress, out=out)
+        try:
+            async with working(terminal, "evaluating"):
+                await evaluate(book, asked.only)
+        except Broken as broken:
+            raise CommandFailed(Exit.FAILED, f"the pipeline does not work: {broken}") from broken
+        found: dict[str, Any] = document(book)
+        if into is not None:
+            into.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    show(terminal, book)
+    return Exit.OK if book.sound else Exit.FAILED
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trials", type=int, metavar="N", help="trials of each attack on each system (30)"
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="of everything that is drawn (1)")
+    parser.add_argument(
+        "--json", dest="json_file", metavar="FILE", help="write every figure, with its interval"
+    )
+    parser.add_argument("--trials-out", metavar="FILE", help="write one JSON line for each trial")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=SECTIONS,
+        help="one experiment; may be given again (default: all of them)",
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("evaluate",),
+        summary="measure what the promises are worth on this very system, beside the paper",
+        act=_evaluate,
+        arguments=_arguments,
+        names_json_file=True,
+    ),
+)

@@ -1,0 +1,87 @@
+"""What an evaluation writes down: each trial, each table, each promise, each positive control."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.evaluate.figures import Figure
+
+Rows = dict[str, Any]
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """One sentence that has to be true of this system, and whether it was."""
+
+    name: str
+    held: bool
+    detail: str = ""
+
+
+class Book:
+    """The record of one evaluation. Event loop only."""
+
+    def __init__(
+        self,
+        *,
+        trials: int,
+        seed: int,
+        progress: Callable[[str], Callable[[int, int], None]],
+        out: BinaryIO | None = None,
+    ) -> None:
+        self.trials = trials
+        self.seed = seed
+        self.progress = progress
+        self.tables: Rows = {}
+        self.promises: list[Promise] = []
+        self.controls: list[Promise] = []
+        # What a reader of the report has to be told, by table.
+        self.notes: dict[str, list[str]] = {}
+        self._out = out
+        self._encoder = msgspec.json.Encoder()
+
+    def draws(self, name: str, round_number: int = 0) -> random.Random:
+        """Random numbers of one experiment: the same seed gives the same ones again."""
+        return random.Random(f"{self.seed}/{name}/{round_number}")  # noqa: S311 - no secret
+
+    def trial(self, table: str, **what: object) -> None:
+        """One line of `--trials-out`."""
+        if self._out is not None:
+            self._out.write(self._encoder.encode({"table": table, **what}) + b"\n")
+
+    def promise(self, name: str, figure: Figure, wanted: float, *, at_most: bool = False) -> None:
+        """A promise that is a share: it holds where the figure is what was wanted."""
+        value = figure.value
+        held = value is not None and (value <= wanted if at_most else value == wanted)
+        shown = "nothing" if value is None else f"{value} {figure.unit}"
+        bound = "at most " if at_most else ""
+        self.promises.append(
+            Promise(name=name, held=held, detail=f"{shown} of {figure.n}, wanted {bound}{wanted}")
+        )
+
+    def holds(self, name: str, *, held: bool, detail: str = "") -> None:
+        """A promise that is a yes."""
+        self.promises.append(Promise(name=name, held=held, detail=detail))
+
+    def control(self, name: str, *, fired: bool, detail: str = "") -> None:
+        """A positive control: without it, a zero could be the silence of a blind search."""
+        self.controls.append(Promise(name=name, held=fired, detail=detail))
+
+    def note(self, table: str, text: str) -> None:
+        """Something that the figures of a table do not say."""
+        self.notes.setdefault(table, []).append(text)
+
+    @property
+    def broken(self) -> tuple[Promise, ...]:
+        """What did not hold."""
+        return tuple(one for one in (*self.promises, *self.controls) if not one.held)
+
+    @property
+    def sound(self) -> bool:
+        """Whether every promise held and every control fired, of which there must be some."""
+        return not self.broken and bool(self.promises) and bool(self.controls)

@@ -1,0 +1,97 @@
+"""Looks for a text in every byte of a directory: plain, UTF-16, base64, hex, and compressed.
+
+The same search must find the canary of an admitted memory, or its silence would mean nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+    from random import Random
+
+# zlib headers of every level with the usual window, raw gzip members.
+_COMPRESSED = re.compile(rb"\x78[\x01\x5e\x9c\xda]|\x1f\x8b\x08")
+_INFLATED_LEN_MAX = 1 << 22
+_GZIP_FIRST_BYTE = 0x1F
+
+
+def new_canary(draws: Random | None = None) -> str:
+    """A word that occurs nowhere else: 26 letters and digits."""
+    return "cnry" + (secrets.token_hex(11) if draws is None else f"{draws.getrandbits(88):022x}")
+
+
+def disguises(canary: str) -> dict[str, bytes]:
+    """The byte strings a canary could hide as, without compression."""
+    raw = canary.encode()
+    found = {
+        "plain": raw,
+        "utf-16-le": canary.encode("utf-16-le"),
+        "utf-16-be": canary.encode("utf-16-be"),
+        "hex": raw.hex().encode(),
+        "reversed": raw[::-1],
+    }
+    for shift in range(3):
+        # Base64 of a text depends on where it starts modulo 3; the edges are cut off because
+        # their characters also depend on the neighbours.
+        encoded = base64.b64encode(b"\0" * shift + raw + b"\0" * 3)
+        found[f"base64+{shift}"] = encoded[4 if shift else 0 : 4 * ((shift + len(raw)) // 3)]
+    return found
+
+
+def inflated(data: bytes) -> Iterator[bytes]:
+    """What is compressed somewhere in some bytes."""
+    for match in _COMPRESSED.finditer(data):
+        window = 31 if data[match.start()] == _GZIP_FIRST_BYTE else 15
+        try:
+            yield zlib.decompressobj(window).decompress(data[match.start() :], _INFLATED_LEN_MAX)
+        except zlib.error:
+            continue
+
+
+def traces_in(data: bytes, canary: str) -> list[str]:
+    """The disguises under which a canary occurs in some bytes."""
+    names = [name for name, needle in disguises(canary).items() if needle in data]
+    if any(canary.encode() in inner for inner in inflated(data)):
+        names.append("compressed")
+    return names
+
+
+def traces(directory: Path, canary: str) -> list[str]:
+    """`file: disguise` for every occurrence in every file below a directory."""
+    return [
+        f"{path.relative_to(directory)}: {name}"
+        for path in files_below(directory)
+        for name in traces_in(path.read_bytes(), canary)
+    ]
+
+
+def files_below(directory: Path) -> list[Path]:
+    """Every file, in a fixed order."""
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def found_in(files: Iterable[Path], canaries: Sequence[str]) -> frozenset[str]:
+    """Those canaries of which any byte form is in any of the files; each file is read once."""
+    found: set[str] = set()
+    for path in files:
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        inner = list(inflated(data))
+        for canary in canaries:
+            if canary in found:
+                continue
+            raw = canary.encode()
+            if any(needle in data for needle in disguises(canary).values()) or any(
+                raw in one for one in inner
+            ):
+                found.add(canary)
+    return frozenset(found)

@@ -1,0 +1,136 @@
+"""The tables for a terminal: what we found, and beside it what the paper says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from proxy.evaluate import paper
+from proxy.evaluate.figures import Figure, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from proxy.cli.terminal import Terminal
+    from proxy.evaluate.book import Book, Promise
+
+
+def show(terminal: Terminal, book: Book) -> None:
+    """Every table that there is, then what did not hold."""
+    tables = book.tables
+    if "table2" in tables:
+        _by_system(terminal, "Table 2: Core NFR, %", tables["table2"], paper.TABLE2)
+    for name, title, printed in (
+        ("table3", "Table 3: LateGate on rejected trials, %", paper.TABLE3),
+        ("table4", "Table 4: PRLR, %", paper.TABLE4),
+        ("fpr", "False positives on normal writes, %", paper.FPR),
+        ("appendix_a", "Appendix A, %", paper.APPENDIX_A),
+    ):
+        if name in tables:
+            _list(terminal, title, tables[name], printed)
+    if "table5" in tables:
+        _noise(terminal, tables["table5"])
+    if "semantic_limit" in tables:
+        _list(
+            terminal,
+            "5.6: admissible payloads that land, %",
+            {"committed": tables["semantic_limit"]},
+            {"committed": paper.SEMANTIC_LIMIT},
+        )
+    if "table6" in tables:
+        terminal.say("\nTable 6: trust over repeated violations")
+        terminal.table(
+            ("attempt", "level before", "decision", "paper"),
+            [
+                (str(row["attempt"]), row["level"], row["decision"], printed)
+                for row, printed in zip(tables["table6"]["timeline"], paper.TABLE6, strict=True)
+            ],
+        )
+    _beyond(terminal, tables.get("beyond", {}))
+    for table, notes in book.notes.items():
+        for note in notes:
+            terminal.say(f"note on {table}: {note}")
+    _verdicts(terminal, book)
+
+
+def _by_system(
+    terminal: Terminal,
+    title: str,
+    cells: Mapping[str, Mapping[str, Figure]],
+    printed: Mapping[str, Mapping[str, float]],
+) -> None:
+    attacks = [name for name in next(iter(cells.values())) if name != "all"]
+    terminal.say(f"\n{title} (ours / paper)")
+    terminal.table(
+        ("system", *attacks, "all [95 %]"),
+        [
+            (
+                system,
+                *(f"{text_of(row[name])} / {printed[system][name]:.0f}" for name in attacks),
+                text_of(row["all"], interval=True),
+            )
+            for system, row in cells.items()
+        ],
+    )
+
+
+def _list(
+    terminal: Terminal, title: str, rows: Mapping[str, object], printed: Mapping[str, float]
+) -> None:
+    terminal.say(f"\n{title}")
+    terminal.table(
+        ("", "ours [95 %]", "n", "paper"),
+        [
+            (
+                name,
+                text_of(figure, interval=True),
+                str(figure.n),
+                f"{printed[name]:g}" if name in printed else "",
+            )
+            for name, figure in rows.items()
+            if isinstance(figure, Figure)
+        ],
+    )
+
+
+def _noise(terminal: Terminal, modes: Mapping[str, Mapping[str, Mapping[str, Figure]]]) -> None:
+    terminal.say("\nTable 5: Core NFR under label noise, %")
+    printed: Mapping[str, Mapping[str, float]] = paper.TABLE5
+    rows: list[tuple[str, ...]] = []
+    for mode, rates in modes.items():
+        for rate, row in rates.items():
+            said = printed.get(mode, {}).get(rate)
+            fpr = row.get("fpr")
+            rows.append(
+                (
+                    mode,
+                    f"{rate} %",
+                    text_of(row["nfr"], interval=True),
+                    str(row["nfr"].n),
+                    "" if said is None else f"{said:g}",
+                    "" if fpr is None else text_of(fpr),
+                )
+            )
+    terminal.table(("labels", "rate", "NFR [95 %]", "n", "paper", "FPR"), rows)
+
+
+def _beyond(terminal: Terminal, beyond: Mapping[str, object]) -> None:
+    rows: list[tuple[str, str, str, str]] = []
+    for name, found in beyond.items():
+        figures = cast("dict[str, object]", found) if isinstance(found, dict) else {"": found}
+        for part, figure in figures.items():
+            if isinstance(figure, Figure):
+                value = figure.skipped or text_of(figure, interval=True)
+                rows.append((f"{name} {part}".strip(), value, figure.unit, str(figure.n)))
+    if rows:
+        terminal.say("\nBeyond the paper")
+        terminal.table(("", "value [95 %]", "unit", "n"), rows)
+
+
+def _verdicts(terminal: Terminal, book: Book) -> None:
+    def held(ones: Sequence[Promise]) -> str:
+        return f"{sum(one.held for one in ones)} of {len(ones)}"
+
+    terminal.say(f"\npromises that held:      {held(book.promises)}")
+    terminal.say(f"positive controls fired: {held(book.controls)}")
+    for one in book.broken:
+        terminal.say(f"  NOT: {one.name} ({one.detail})")

@@ -1,0 +1,218 @@
+"""Tables 2 and 3: does a refused candidate ever become state, and what does rolling back leave?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.gate import unsafe_gate_without
+from proxy.evaluate.attacks import ATTACKS, Tamperer, attempted, prepared
+from proxy.evaluate.canary import new_canary
+from proxy.evaluate.figures import share
+from proxy.evaluate.systems import ADMITTED, BY_NAME, SYSTEMS, Extras, running
+
+if TYPE_CHECKING:
+    from proxy.evaluate.attacks import Trial
+    from proxy.evaluate.book import Book
+    from proxy.evaluate.figures import Figure
+    from proxy.evaluate.systems import Bench, System
+    from storage.interfaces import Submission
+
+# The steps without which the same request lands: the smallest sets that show each wall stands.
+WALLS: Final = {
+    "A1": frozenset({1}),
+    "A2": frozenset({1}),
+    "A3": frozenset({6}),
+    "A4": frozenset({5}),
+    "A5": frozenset({4}),
+}
+_CONTROLS: Final = 3
+
+
+class Formed(msgspec.Struct, frozen=True, kw_only=True):
+    """What one attack came to."""
+
+    system: str
+    attack: str
+    number: int
+    status: int
+    reason: str
+    as_expected: bool
+    rows: int
+    vectors: int
+    version_steps: int
+    listed: bool
+    recalled: bool
+    on_disk: bool
+    # Between write and rollback: whether a client's search found it. None: never written first.
+    probed: bool | None
+    problems: tuple[str, ...]
+
+    @property
+    def nothing_formed(self) -> bool:
+        """Core NFR's definition: refused for the expected reason, and nothing of it anywhere."""
+        return (
+            self.as_expected
+            and (self.rows, self.vectors, self.version_steps) == (0, 0, 0)
+            and not (self.listed or self.recalled or self.on_disk or self.problems)
+        )
+
+
+async def core(book: Book) -> None:
+    """Five systems, five attacks, and the controls that give their zeros a meaning."""
+    draw = book.progress("table 2")
+    total, done = len(SYSTEMS) * len(ATTACKS) * book.trials, 0
+    cells: dict[str, dict[str, Figure]] = {}
+    formed: dict[str, list[Formed]] = {}
+    for system in SYSTEMS:
+        tamperer = Tamperer()
+        async with running(system, Extras(failpoint=tamperer)) as bench:
+            tamperer.bench = bench
+            ends: list[Formed] = []
+            for attack in ATTACKS:
+                for number in range(book.trials):
+                    trial = ATTACKS[attack](number, book.draws(f"core/{attack}", number))
+                    end = await tried(bench, trial, tamperer)
+                    ends.append(end)
+                    book.trial("table2", **msgspec.structs.asdict(end))
+                    done += 1
+                    draw(done, total)
+            await _control_search(book, bench)
+        formed[system.name] = ends
+        cells[system.name] = {
+            attack: _nfr([end for end in ends if end.attack == attack]) for attack in ATTACKS
+        }
+        cells[system.name]["all"] = _nfr(ends)
+    book.tables["table2"] = cells
+    book.tables["table3"] = _late(formed["LG"])
+    _promised(book, cells, formed)
+    for attack in ATTACKS:
+        await _control_wall(book, attack)
+
+
+async def tried(bench: Bench, trial: Trial, tamperer: Tamperer) -> Formed:
+    """One attack, and everything that can be found of it afterwards."""
+    key = await prepared(bench, trial)
+    probed: list[bool] = []
+    if bench.late is not None:
+
+        async def probe(_submission: Submission) -> None:
+            """As another client would at this moment: over the wire."""
+            found = await bench.recalled(bench.operator_key, trial.canary, 100)
+            probed.append(any(trial.canary in text for text in found))
+
+        bench.late.between = probe
+    before = bench.observed()
+    answered = await attempted(bench, trial, key, tamperer)
+    after = bench.observed()
+    listed = await bench.listed(key)
+    recalled = await bench.recalled(key, f"vendor {trial.canary}", 100)
+    return Formed(
+        system=bench.system.name,
+        attack=trial.attack,
+        number=trial.number,
+        status=answered.status,
+        reason=str(answered.body.get("reason", "")),
+        as_expected=(
+            answered.status == trial.status
+            and answered.body.get("reason") == trial.reason
+            and answered.body.get("step") == trial.step
+        ),
+        rows=after.rows - before.rows,
+        vectors=after.vectors - before.vectors,
+        version_steps=after.version - before.version,
+        listed=any(trial.canary in text for text in listed),
+        recalled=any(trial.canary in text for text in recalled),
+        on_disk=bool(bench.on_disk([trial.canary])),
+        probed=probed[0] if probed else None,
+        problems=after.problems,
+    )
+
+
+def _nfr(ends: list[Formed]) -> Figure:
+    return share(sum(end.nothing_formed for end in ends), len(ends))
+
+
+def _late(ends: list[Formed]) -> dict[str, Figure]:
+    """LateGate's rejected trials: what is gone afterwards, and what was there meanwhile."""
+    rejected = [end for end in ends if end.as_expected]
+    n = len(rejected)
+
+    def of(hits: int) -> Figure:
+        return share(hits, n)
+
+    return {
+        "rejected": share(n, len(ends)),
+        "row_removed": of(sum(not end.listed and not end.on_disk for end in rejected)),
+        "vector_removed": of(sum(not end.recalled and end.vectors <= 0 for end in rejected)),
+        "version_unchanged": of(sum(end.version_steps == 0 for end in rejected)),
+        "absent_from_probe": of(sum(end.probed is False for end in rejected)),
+        "ever_materialized": of(
+            sum(end.version_steps > 0 and bool(end.probed) for end in rejected)
+        ),
+    }
+
+
+def _promised(
+    book: Book, cells: dict[str, dict[str, Figure]], formed: dict[str, list[Formed]]
+) -> None:
+    for name in ("S3", "S4"):
+        for attack in ATTACKS:
+            book.promise(f"table 2: nothing forms, {name} {attack}", cells[name][attack], 100.0)
+    for name in ("B0", "B1", "LG"):
+        # Zero here is the control of the hundred there: the same counting sees what forms.
+        figure = cells[name]["all"]
+        book.control(
+            f"table 2: attacks form in {name}",
+            fired=figure.value == 0.0,
+            detail=f"{figure.value} % of {figure.n} did not form",
+        )
+    table3 = book.tables["table3"]
+    for row, wanted in (
+        ("rejected", 100.0),
+        ("row_removed", 100.0),
+        ("vector_removed", 100.0),
+        ("version_unchanged", 0.0),
+        ("absent_from_probe", 0.0),
+        ("ever_materialized", 100.0),
+    ):
+        book.promise(f"table 3: {row}", table3[row], wanted)
+    for name in ("S3", "S4"):
+        ends = formed[name]
+        book.tables.setdefault("beyond", {}).setdefault("byte_level_nfr", {})[name] = share(
+            sum(not end.on_disk for end in ends), len(ends)
+        )
+
+
+async def _control_search(book: Book, bench: Bench) -> None:
+    """The same three searches find what was admitted."""
+    canary = new_canary()
+    answered = await bench.write(bench.operator_key, {"text": f"The word of the day is {canary}."})
+    listed = any(canary in text for text in await bench.listed(bench.operator_key))
+    recalled = any(canary in text for text in await bench.recalled(bench.operator_key, canary, 100))
+    on_disk = bool(bench.on_disk([canary]))
+    book.control(
+        f"an admitted canary is found by the same search, {bench.system.name}",
+        fired=answered.status in ADMITTED and listed and recalled and on_disk,
+        detail=f"listed {listed}, recalled {recalled}, on disk {on_disk}",
+    )
+
+
+async def _control_wall(book: Book, attack: str) -> None:
+    """The same requests land where the one wall is left out."""
+    tamperer = Tamperer()
+    gate = unsafe_gate_without(WALLS[attack])
+    landed = 0
+    system: System = BY_NAME["S4"]
+    async with running(system, Extras(failpoint=tamperer, gate=gate)) as bench:
+        tamperer.bench = bench
+        for number in range(_CONTROLS):
+            trial = ATTACKS[attack](number, book.draws(f"wall/{attack}", number))
+            end = await tried(bench, trial, tamperer)
+            landed += end.listed and end.recalled and end.on_disk and end.version_steps == 1
+    book.control(
+        f"{attack} lands without step {min(WALLS[attack])}",
+        fired=landed == _CONTROLS,
+        detail=f"{landed} of {_CONTROLS}",
+    )

@@ -1,0 +1,7 @@
+"""The experiments by name, for a command line that must not load them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SECTIONS: Final = ("core",)

@@ -1,0 +1,47 @@
+"""The experiments in the order in which they are made, and the document that comes of them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from proxy.evaluate.core import core
+from proxy.evaluate.names import SECTIONS
+from proxy.version import version
+
+if TYPE_CHECKING:
+    from proxy.evaluate.book import Book
+
+Experiment = Callable[["Book"], Awaitable[None]]
+
+EXPERIMENTS: Final[dict[str, Experiment]] = {
+    "core": core,
+}
+
+
+async def evaluate(book: Book, only: tuple[str, ...] = ()) -> None:
+    """Make every experiment, or those that were named."""
+    for name in SECTIONS:
+        if not only or name in only:
+            await EXPERIMENTS[name](book)
+
+
+def document(book: Book) -> dict[str, Any]:
+    """Everything that was found, as `--json` writes it."""
+    found: dict[str, Any] = {
+        "mnemogate": version(),
+        "trials": book.trials,
+        "seed": book.seed,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        **book.tables,
+        "notes": book.notes,
+        "promises": book.promises,
+        "controls": book.controls,
+        "sound": book.sound,
+    }
+    plain: dict[str, Any] = msgspec.to_builtins(found)
+    return plain

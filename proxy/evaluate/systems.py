@@ -1,0 +1,229 @@
+"""The five systems of the paper as one pipeline: policy x placement x coupling.
+
+Everything is the real thing: LMDB, FAISS, embedder, HTTP listener, and a client over a socket.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+import msgspec
+
+from policy.gate import GATE
+from policy.model import Channel, Claims, PrincipalId
+from proxy.app import Composition, Sidecar, compose, no_failpoint
+from proxy.auth import bound, mint_key
+from proxy.evaluate.canary import files_below, found_in
+from proxy.evaluate.heuristic import heuristic_objection
+from proxy.evaluate.unsafe import UnsafeLateGate, UnsafeLateWriter, unsafe_gate_that_admits_all
+from proxy.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from policy.gate import Gate
+    from proxy.settings import Address
+    from proxy.writing import Submits
+    from storage.embedded import EmbeddedStore
+    from storage.interfaces import Failpoint
+
+Json = dict[str, Any]
+
+EVALUATOR: Final = PrincipalId("evaluate")
+SERVED: Final = 200
+ADMITTED: Final = frozenset({200, 201})
+_PREFIX: Final = "mnemogate-evaluate-"
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """One column of the paper's tables."""
+
+    name: str
+    policy: str  # none | heuristic | gate
+    placement: str  # post | pre
+    coupled: bool
+    meaning: str
+
+
+SYSTEMS: Final = (
+    System(name="B0", policy="none", placement="post", coupled=False, meaning="direct write"),
+    System(
+        name="B1", policy="heuristic", placement="post", coupled=False, meaning="three-layer filter"
+    ),
+    System(
+        name="LG", policy="gate", placement="post", coupled=False, meaning="write first, verify"
+    ),
+    System(name="S3", policy="gate", placement="pre", coupled=False, meaning="gate, no coupling"),
+    System(name="S4", policy="gate", placement="pre", coupled=True, meaning="full: `run`"),
+)
+BY_NAME: Final = {system.name: system for system in SYSTEMS}
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client was answered."""
+
+    status: int
+    body: Json
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """The store's state, as it tells it when it walks itself."""
+
+    rows: int
+    vectors: int
+    version: int
+    problems: tuple[str, ...]
+
+
+class Bench:
+    """One running system, a client for it, and the files it keeps."""
+
+    def __init__(self, system: System, place: Path) -> None:
+        self.system = system
+        self.place = place
+        self.late: UnsafeLateWriter | None = None
+        self.sidecar: Sidecar
+        self.client: aiohttp.ClientSession
+        self.operator_key = f"operator-{secrets.token_hex(16)}"
+        self.agent_key = f"agent-{secrets.token_hex(16)}"
+
+    @property
+    def url(self) -> str:
+        """Where the data listener is."""
+        return _url(self.sidecar.data)
+
+    @property
+    def admin_url(self) -> str:
+        """Where the operator's API is."""
+        return _url(self.sidecar.admin)
+
+    async def key(
+        self,
+        name: str,
+        *,
+        channel: Channel = Channel.AGENT,
+        claims: Claims = Claims.IGNORED,
+        tenant: str = "default",
+    ) -> str:
+        """A key for a principal of its own."""
+        made = mint_key(bound(name, tenant, channel, claims), 0)
+        await self.sidecar.store.writer.put_key(made.record, EVALUATOR)
+        self.sidecar.keys_changed()
+        return made.plain
+
+    async def call(self, method: str, path: str, key: str, body: Json | None = None) -> Tried:
+        """One request on the data listener."""
+        return await self._asked(method, self.url + path, key, body)
+
+    async def operate(self, method: str, path: str, body: Json | None = None) -> Tried:
+        """One request on the operator's API."""
+        url = f"{self.admin_url}/api/v1{path}"
+        return await self._asked(method, url, self.operator_key, body)
+
+    async def write(self, key: str, body: Json) -> Tried:
+        """POST /v1/memories."""
+        return await self.call("POST", "/v1/memories", key, body)
+
+    async def recalled(self, key: str, query: str, limit: int = 10) -> list[str]:
+        """The texts that a search gives."""
+        asked = {"query": query, "limit": limit}
+        found = await self.call("POST", "/v1/search", key, asked)
+        return [hit["text"] for hit in found.body.get("results", ())]
+
+    async def listed(self, key: str) -> list[str]:
+        """The newest thousand memories of the key's tenant."""
+        found = await self.call("GET", "/v1/memories?limit=1000", key)
+        return [item["text"] for item in found.body.get("memories", ())]
+
+    async def _asked(self, method: str, url: str, key: str, body: Json | None) -> Tried:
+        headers = {"Authorization": f"Bearer {key}"}
+        async with self.client.request(method, url, json=body, headers=headers) as answer:
+            if answer.content_length == 0:
+                return Tried(status=answer.status, body={})
+            return Tried(status=answer.status, body=await answer.json(content_type=None))
+
+    def observed(self) -> Observed:
+        """Walk the whole store."""
+        report = self.sidecar.store.reader.check()
+        return Observed(
+            rows=report.rows,
+            vectors=report.vectors,
+            version=report.version,
+            problems=report.problems,
+        )
+
+    def on_disk(self, canaries: Sequence[str]) -> frozenset[str]:
+        """Those of which any byte is in any file."""
+        return found_in(files_below(self.place), canaries)
+
+
+class Extras(msgspec.Struct, frozen=True, kw_only=True):
+    """What an experiment changes beside the system itself."""
+
+    failpoint: Failpoint = no_failpoint
+    gate: Gate | None = None
+    flags: dict[str, str | bool] = {}
+
+
+PLAIN: Final = Extras()
+
+
+@asynccontextmanager
+async def running(system: System, extras: Extras = PLAIN) -> AsyncGenerator[Bench]:
+    """One system on free ports, in a directory that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as place:
+        async with at(system, Path(place), extras) as bench:
+            yield bench
+
+
+@asynccontextmanager
+async def at(system: System, place: Path, extras: Extras = PLAIN) -> AsyncGenerator[Bench]:
+    """One system on free ports, with its files below `place`."""
+    bench = Bench(system, place)
+    settings = load_settings(
+        {
+            "listen": "127.0.0.1:0",
+            "admin": "127.0.0.1:0",
+            "state": str(place / "state"),
+            "checkpoint": str(place / "checkpoint.txt"),
+            **extras.flags,
+        },
+        environment={
+            "HOME": str(place),
+            "MNEMOGATE_AGENT_KEY": bench.agent_key,
+            "MNEMOGATE_OPERATOR_KEY": bench.operator_key,
+        },
+    )
+    composition = composed(system, bench, extras)
+    timeout = aiohttp.ClientTimeout(total=60)
+    async with (
+        compose(settings, composition) as sidecar,
+        aiohttp.ClientSession(timeout=timeout) as client,
+    ):
+        bench.sidecar, bench.client = sidecar, client
+        yield bench
+
+
+def composed(system: System, bench: Bench, extras: Extras) -> Composition:
+    """The system as a composition; of S4, what `run` uses."""
+    if system.placement == "pre":
+        return Composition(gate=extras.gate or GATE, failpoint=extras.failpoint)
+    if system.policy == "none":
+        return Composition(gate=unsafe_gate_that_admits_all(), failpoint=extras.failpoint)
+    late = UnsafeLateGate()
+    verify = late.verify if system.policy == "gate" else heuristic_objection
+
+    def placing(store: EmbeddedStore) -> Submits:
+        bench.late = UnsafeLateWriter(store, verify)
+        return bench.late
+
+    return Composition(gate=late, placing=placing, failpoint=extras.failpoint)
+
+
+def _url(address: Address | None) -> str:
+    return "" if address is None else f"http://{address.host}:{address.port}"

@@ -1,0 +1,172 @@
+"""Gates and a writer that are wrong on purpose: the paper's B0, B1 and LateGate.
+
+They show what a wall is worth by leaving it out. Nothing but `proxy.evaluate` may import this
+module (an import contract, and a test), and no flag, variable or file composes any of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.canonical import canonical_bytes, digest_of
+from policy.checks import Step, digest_integrity
+from policy.facts import TokenState
+from policy.gate import GATE, Gate
+from policy.labels import NOTHING_READ
+from policy.model import Basis, Candidate, CandidateId, ChangeKind, Provenance, SourceKind
+from policy.verdict import Admit, Hold, Reject
+from storage.interfaces import Decision, Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from policy.checks import Finding
+    from policy.facts import Facts
+    from policy.model import MemoryId
+    from policy.ruleset import Ruleset
+    from policy.verdict import Verdict
+    from storage.embedded import EmbeddedStore
+    from storage.interfaces import Outcome
+
+    Verifier = Callable[[Submission], "Hold | Reject | None"]
+    Between = Callable[[Submission], Awaitable[None]]
+
+
+def _passes(_candidate: Candidate, _facts: Facts, _ruleset: Ruleset) -> Finding:
+    return None
+
+
+def unsafe_gate_that_admits_all() -> Gate:
+    """B0: one step, and it has nothing to object."""
+    return Gate((Step(number=0, name="nothing", check=_passes),))
+
+
+class UnsafeLateGate(Gate):
+    """LateGate's first half: admits, and keeps what it was told for judging after the write."""
+
+    __slots__ = ("_cases",)
+
+    def __init__(self) -> None:
+        super().__init__((Step(number=0, name="nothing", check=_passes),))
+        self._cases: dict[CandidateId, tuple[Candidate, Facts, Ruleset]] = {}
+
+    def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
+        """Admit, and remember."""
+        if candidate.change is not ChangeKind.PURGE:
+            self._cases[facts.candidate_id] = (candidate, facts, ruleset)
+        return super().decide(candidate, facts, ruleset)
+
+    def verify(self, submission: Submission) -> Hold | Reject | None:
+        """What the real gate says to the very facts of the write, once it is durable."""
+        case = self._cases.pop(submission.candidate_id, None)
+        if case is None:
+            return None
+        verdict = GATE.decide(*case)
+        return None if isinstance(verdict, Admit) else verdict
+
+
+class UnsafeMislabelledGate(Gate):
+    """The real steps over labels that noise has changed; integrity is judged as it is.
+
+    `noise` gives the candidate and facts that the steps are shown. It must leave the bytes' own
+    evidence alone: digest, record and nonce.
+    """
+
+    __slots__ = ("_noise", "_true")
+
+    def __init__(
+        self, noise: Callable[[Candidate, Facts], tuple[Candidate, Facts]], steps: tuple[Step, ...]
+    ) -> None:
+        self._true: dict[CandidateId, Candidate] = {}
+        self._noise = noise
+        super().__init__(
+            tuple(
+                msgspec.structs.replace(step, check=self._digest)
+                if step.check is digest_integrity
+                else step
+                for step in steps
+            )
+        )
+
+    def _digest(self, _shown: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+        return digest_integrity(self._true[facts.candidate_id], facts, ruleset)
+
+    def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
+        """Judge what the noise made of it."""
+        self._true[facts.candidate_id] = candidate
+        try:
+            return super().decide(*self._noise(candidate, facts), ruleset)
+        finally:
+            del self._true[facts.candidate_id]
+
+
+async def _nothing(_submission: Submission) -> None:
+    return
+
+
+class UnsafeLateWriter:
+    """Writes first, verifies what is durable then, and rolls back what does not pass.
+
+    Rolling back is the strongest thing the store has: a purge, which erases rows and vectors and
+    rewrites the file. `between` runs after the write and before its verification.
+    """
+
+    def __init__(self, store: EmbeddedStore, verify: Verifier) -> None:
+        self._store = store
+        self._writer = store.writer
+        self._verify = verify
+        self.between: Between = _nothing
+
+    async def submit(self, submission: Submission) -> Outcome:
+        """The outcome, as a client of such a system is told it."""
+        written = await self._writer.submit(submission)
+        if written.decision is not Decision.ADMIT or written.replayed:
+            return written
+        await self.between(submission)
+        objection = self._verify(submission)
+        if objection is None:
+            return written
+        memory = written.memory
+        if memory is not None:
+            await self._writer.submit(self._purge(submission, memory.memory_id))
+        return msgspec.structs.replace(
+            written,
+            decision=Decision.REJECT if isinstance(objection, Reject) else Decision.HOLD,
+            reason=objection.reason,
+            step=objection.step,
+            memory_class=objection.memory_class,
+            passed=objection.passed,
+            structural=isinstance(objection, Reject) and objection.structural,
+            memory=None,
+            version=self._store.reader.status().version,
+        )
+
+    def _purge(self, submission: Submission, memory_id: MemoryId) -> Submission:
+        rejected = submission.candidate
+        candidate = Candidate(
+            change=ChangeKind.PURGE,
+            principal_id=rejected.principal_id,
+            tenant=rejected.tenant,
+            nonce=f"rollback-{submission.candidate_id}",
+            target=rejected.target,
+            memory_id=memory_id,
+        )
+        canonical = canonical_bytes(candidate)
+        return Submission(
+            candidate_id=CandidateId(digest_of(canonical).hex()[:32]),
+            candidate=candidate,
+            canonical=canonical,
+            digest=digest_of(canonical),
+            provenance=Provenance(source=SourceKind.OPERATOR, basis=Basis.CHANNEL),
+            intercepted_at_ms=submission.intercepted_at_ms,
+            reading=NOTHING_READ,
+            token=TokenState.ABSENT,
+            token_key=None,
+            shadow=(),
+            budget=submission.budget,
+            vector=b"",
+            embedder_id=submission.embedder_id,
+            trace_id=submission.trace_id,
+        )
