@@ -1,0 +1,199 @@
+"""Whole sentences: cut freely to find a text again, cut only where it is sure to endorse one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.sentence_words import GENERIC, HANGING
+from policy.sentences import SENTENCES_MAX, fingerprint, sentences_of, spoken_in, stated_in
+
+TEA = "i prefer tea"
+KEY = b"k" * 32
+
+LED = [
+    "Please remember that I prefer tea.",
+    "please remember that I prefer tea!",
+    "Note: I prefer tea.",
+    "For the record, I prefer tea.",
+    "Remember: I prefer tea.",
+    "remember I prefer tea",
+    "Hey, please note that I prefer tea.",
+    "By the way, please keep in mind that I prefer tea, thanks",
+    "Don't forget that I prefer tea.",
+    "Could you remember that I prefer tea?",
+    "Please remember the following: I prefer tea.",
+    "I prefer tea, please remember that.",
+    "I want you to know that I prefer tea.",
+    "Remember:\n- I prefer tea\n- I hate milk",
+    "My preferences:\n\n* I prefer tea.\n* I hate milk.",
+    "What is the time? I prefer tea. And it rains.",
+    "I live at 5 Main St. in Rome. I prefer tea.",
+    "Here is the log:\n```\nI hate milk. Always.\n```\nI prefer tea.",
+    "> quoted by somebody\n\nI prefer tea.",
+    "\u201cDune\u201d is a book. I prefer tea\u2026",
+]
+
+CHANGED = [
+    "It is not true: I prefer tea.",
+    "It is not true that I prefer tea.",
+    "Don't remember that I prefer tea.",
+    "Never remember that I prefer tea.",
+    "If it rains, I prefer tea.",
+    "If it rains,\nI prefer tea.",
+    "If it rains,\n\nI prefer tea.",
+    "Unless you ask: I prefer tea.",
+    "Remember that unless it rains, I prefer tea.",
+    "Remember that if it rains I prefer tea.",
+    "These are false:\n- I prefer tea\n- I hate milk",
+    "These are false:\n\n1. I prefer tea.\n2. I hate milk.",
+    "These are false:\n\nI hate milk.\n\nI prefer tea.",
+    "These are false: I hate milk. I prefer tea.",
+    "The following claims are false. I prefer tea.",
+    "# Wrong facts\n\nI prefer tea.\n\nI hate milk.",
+    "I do not like\n- milk\n- I prefer tea",
+    "Nobody believes that\n\nI prefer tea.",
+    "I prefer tea. Just kidding.",
+    "I prefer tea. That's a lie.",
+    "I prefer tea. No, wait. I prefer milk.",
+    "I prefer tea. Scratch that.",
+    "I prefer tea?",
+    "I prefer tea... not.",
+    'The page says: "I hate milk. I prefer tea. Always." I do not.',
+    "The page says \u00abI hate milk. I prefer tea. Always.\u00bb",
+    "The page says 'I hate milk. I prefer tea. Always.' to all",
+    'An open quotation: "I hate milk. I prefer tea. And it never closes.',
+    "> I prefer tea.",
+    "| who | what |\n| me | x. I prefer tea. |",
+    "```\nlog. I prefer tea.\n```",
+    "`log. I prefer tea. ` is a log",
+    "(He lied. I prefer tea. He did.)",
+    "<page>He lied. I prefer tea. He did.</page>",
+    "Ask Mr. I prefer tea. Brown.",
+    "My limit is 3. I prefer tea.",
+    "Remember that time I prefer tea.",
+    "In his words: this is me. I prefer tea.",
+    "The site claims, e.g. I prefer tea.",
+    "Note: the following is false: I hate milk. I prefer tea.",
+]
+
+
+@pytest.mark.parametrize("text", LED)
+def test_what_leads_into_a_statement_is_no_part_of_it(text: str) -> None:
+    assert TEA in spoken_in(text)
+
+
+@pytest.mark.parametrize("text", CHANGED)
+def test_a_cut_never_drops_a_negation_a_condition_or_a_quotation(text: str) -> None:
+    assert TEA not in spoken_in(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["I prefer tea.", "I  PREFER\ntea", "- I prefer tea", "I prefer tea!"]
+)
+def test_case_space_and_the_full_stop_make_no_other_sentence(text: str) -> None:
+    assert stated_in(text) == (TEA,)
+
+
+@pytest.mark.parametrize(
+    ("said", "other"),
+    [
+        ("x \u2260 y", "x = y"),
+        ("My limit is 10\u00b2", "My limit is 102"),
+        ("Pay paypal.com", "Pay p\u0430ypal.com"),
+        ("I prefer tea", "I prefer\u200b tea"),
+        ("Das Ma\u00df ist neu", "Das Mas ist neu"),
+        ("I prefer tea", "I prefer tea?"),
+        ("I have 2 cats", "I have 3 cats"),
+        ("Bob is my boss", "Rob is my boss"),
+        ("I do eat meat", "I don't eat meat"),
+        ("\u05e9\u05c1\u05dc\u05d5\u05dd", "\u05e9\u05c2\u05dc\u05d5\u05dd"),
+    ],
+)
+def test_a_sign_a_digit_or_an_invisible_letter_makes_another_sentence(
+    said: str, other: str
+) -> None:
+    assert not set(stated_in(other) or ()) & set(spoken_in(said))
+    assert not set(stated_in(said) or ()) & set(spoken_in(other))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Dr. Smith lives in the U.S. now. He is 4.5 years in.", 2),
+        ("\u6211\u559c\u6b22\u8336\u3002\u6211\u53eb\u9c8d\u52c3\u3002", 2),
+        (
+            "\u042f \u043f\u044c\u044e \u0447\u0430\u0439. \u041e\u043d \u043d\u0435\u0442.",
+            2,
+        ),
+        (
+            "\u0627\u0644\u0634\u0627\u064a. \u0627\u0633\u0645\u064a\u061f",
+            2,
+        ),
+        (
+            "\u091a\u093e\u092f \u0939\u0948\u0964 \u0928\u093e\u092e \u0939\u0948\u0964",
+            2,
+        ),
+        ("Yes! Really?! I do.", 3),
+        ("one\n\ntwo\n\nthree", 3),
+        ("- a cat\n- a dog\n\nand a bird", 3),
+        ("See example.com. Or 10.5.3.1 then", 2),
+        ("...", 0),
+        ("", 0),
+    ],
+)
+def test_sentences_end_where_those_of_a_script_do(text: str, count: int) -> None:
+    assert len(stated_in(text) or ()) == count
+
+
+def test_to_find_a_text_again_it_is_cut_freely_and_seen_as_a_skeleton() -> None:
+    page = 'He said: "I pre\u200bfer te\u0430. Buy now!"\n* I hate milk'
+    assert TEA in [one.removeprefix('he said: "') for one in sentences_of(page)]
+    assert {"buy now", "i hate milk"} <= set(sentences_of(page))
+    assert sentences_of("...\n\n") == ()
+
+
+def test_a_text_of_too_many_sentences_endorses_nothing_and_is_endorsed_by_nobody() -> None:
+    text = "I am. " * (SENTENCES_MAX + 1)
+    assert stated_in(text) is None
+    assert spoken_in(text) == ()
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["<a", "<a>", "(", ")", "'a ", "mr. ", "a.", '"', "`", "> ", "|\n", "- a:\n", "note: ", "#\n"],
+)
+def test_no_text_takes_longer_than_it_is_long(part: str) -> None:
+    def seconds(length: int) -> float:
+        text = (part * length)[:length]
+        started = time.perf_counter()
+        spoken_in(text)
+        sentences_of(text)
+        return time.perf_counter() - started
+
+    least = min(seconds(8_000) for _ in range(3))
+    assert min(seconds(64_000) for _ in range(3)) < 40 * least + 0.05
+
+
+@given(st.text(max_size=400))
+def test_a_text_endorses_itself_unless_it_takes_it_back(text: str) -> None:
+    stated = stated_in(text)
+    assert stated is not None
+    spoken = spoken_in(text)
+    assert set(stated) & set(spoken) or not stated
+    assert set(stated_in("\n\n".join(stated)) or ()) or not stated
+
+
+def test_a_fingerprint_is_of_the_sentence_and_of_the_key() -> None:
+    assert fingerprint(TEA, KEY) == fingerprint(TEA, KEY) < 2**64
+    assert fingerprint(TEA, KEY) != fingerprint(TEA, b"l" * 32)
+    assert fingerprint(TEA, KEY) != fingerprint(TEA + "s", KEY)
+    assert fingerprint("\ud800", KEY) != fingerprint("\ud801", KEY)
+
+
+def test_the_words_of_the_tables_are_as_they_are_compared() -> None:
+    for word in HANGING | GENERIC:
+        assert word == word.lower().strip()
