@@ -25,6 +25,7 @@ from proxy.dialects.mcp.results import (
 from proxy.guard import Forwarded, Segment
 from proxy.mcp.calls import join_of
 from proxy.mcp.ground import UNDECIDED, Ground
+from proxy.mcp.naming import call_of, method_of, tool_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -39,7 +40,6 @@ CALL: Final = "tools/call"
 LIST: Final = "tools/list"
 # Answers that hold nothing anybody remembered.
 _NO_MEMORY: Final = frozenset({"initialize", "server/discover", "ping", LIST})
-_TOOL_LEN_MAX: Final = 256
 NOT_SHOWN: Final = (
     "The gate could not tell which of it may be shown, so nothing of it is. Try again later."
 )
@@ -80,7 +80,7 @@ class Answers:
             kept = await self._sifted(pending, found)
         except UNDECIDED:
             return self._withheld(pending)
-        await self._note(pending.tool or pending.method, pending, kept)
+        await self._note(pending, kept)
         if message.kind is Kind.RESULT:
             if not self._ground.server.is_context:
                 kept = uncached(pending.method, kept)
@@ -105,7 +105,7 @@ class Answers:
             except UNDECIDED:
                 return None
         if message.kind is not Kind.NOTIFICATION:
-            await self._saw(message.method or part, "-", kept, join_of({}))
+            await self._saw(method_of(message.method), "-", kept, join_of({}))
         return message if kept is found else made({**message.body, part: kept}, message.era)
 
     async def _sifted(self, pending: Pending, found: JsonValue) -> JsonValue:
@@ -138,8 +138,9 @@ class Answers:
             return result_answer(pending.request_id, result, pending.era)
         return error_answer(pending.request_id, INTERNAL_ERROR, NOT_SHOWN)
 
-    async def _note(self, tool: str, pending: Pending, value: JsonValue) -> None:
-        await self._saw(tool, str(pending.request_id) or "-", value, pending.join)
+    async def _note(self, pending: Pending, value: JsonValue) -> None:
+        tool = tool_of(pending, self._ground.server, self._ground.principal.tenant)
+        await self._saw(tool, call_of(pending.request_id), value, pending.join)
 
     async def _saw(self, tool: str, call_id: str, value: JsonValue, join: Join) -> None:
         ground = self._ground
@@ -149,7 +150,7 @@ class Answers:
             if texts:
                 segment = Segment(
                     server=ground.server.name,
-                    tool=tool[:_TOOL_LEN_MAX],
+                    tool=tool,
                     call_id=call_id,
                     texts=texts,
                     join=join,

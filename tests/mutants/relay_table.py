@@ -13,7 +13,34 @@ _TEST_RELAY: Final = "tests/unit/proxy/mcp/test_relay.py"
 
 _TEST_UNANSWERED: Final = "tests/unit/proxy/mcp/test_unanswered.py"
 
+_NAMING: Final = "proxy/mcp/naming.py"
+_TEST_ORIGINS: Final = "tests/conformance/test_guarded_origins.py"
+
 RELAY: Final = (
+    Mutant(
+        name="a culprit has the name that the model called",
+        file=_NAMING,
+        old="    return pending.tool if known else OTHER\n",
+        new="    return pending.tool\n",
+        invariant="no byte of a refused candidate is in any file: not in its culprit's name",
+        tests=(at(_TEST_ORIGINS, "test_a_refused_candidate_is_in_no_name_of_its_culprit"),),
+    ),
+    Mutant(
+        name="a culprit has the method that the page chose",
+        file=_NAMING,
+        old="    return method if method is not None and method in _METHODS else OTHER\n",
+        new="    return method or OTHER\n",
+        invariant="no byte of a refused candidate is in any file: not in a method's name",
+        tests=(at(_TEST_ORIGINS, "test_a_refused_candidate_is_in_no_name_of_its_culprit"),),
+    ),
+    Mutant(
+        name="a culprit has the id that the client chose",
+        file=_NAMING,
+        old="    return str(request_id) if counted else OTHER\n",
+        new="    return str(request_id)\n",
+        invariant="no byte of a refused candidate is in any file: not in a call's id",
+        tests=(at(_TEST_ORIGINS, "test_a_refused_candidate_is_in_no_name_of_its_culprit"),),
+    ),
     Mutant(
         name="an error that names no request goes on as it came",
         file=_RELAY,
