@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
+from proxy.setting_values import SECRET_LEN_MIN
 from storage.interfaces import KeyRecord
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from proxy.settings import Binding, Secret
 
 CREDENTIAL_LEN_MAX = 256
+KEY_PREFIX = "mg_"
 _KEY_BYTES = 32
 _KEY_ID_BYTES = 5
 _FAILURES_MAX = 20  # per peer address and window, before the answer turns to 429
@@ -73,7 +75,7 @@ def mint_key(principal: Principal, now_ms: int) -> NewKey:
     """A fresh random key `mg_<id>_<43 base64url characters>` for a principal."""
     key_id = base64.b32encode(secrets.token_bytes(_KEY_ID_BYTES)).decode().lower()
     secret = base64.urlsafe_b64encode(secrets.token_bytes(_KEY_BYTES)).decode().rstrip("=")
-    plain = f"mg_{key_id}_{secret}"
+    plain = f"{KEY_PREFIX}{key_id}_{secret}"
     record = KeyRecord(
         key_id=key_id, key_sha256=hash_key(plain), principal=principal, created_at_ms=now_ms
     )
@@ -171,15 +173,24 @@ class Authenticator:
             raise Unauthenticated(throttled=self._throttled(peer.address))
         return principal
 
+    def is_ours(self, text: str) -> bool:
+        """Whether this is a key of ours, a revoked one included: nobody else may be shown it."""
+        if not SECRET_LEN_MIN <= len(text) <= CREDENTIAL_LEN_MAX:
+            return False
+        return text.startswith(KEY_PREFIX) or hash_key(text) in self._records()
+
+    def _records(self) -> dict[bytes, KeyRecord]:
+        if self._by_digest is None:
+            self._by_digest = {record.key_sha256: record for record in self._keys()}
+        return self._by_digest
+
     def _by_key(self, credential: str) -> Principal | None:
         if not 0 < len(credential) <= CREDENTIAL_LEN_MAX:
             return None
-        if self._by_digest is None:
-            self._by_digest = {record.key_sha256: record for record in self._keys()}
         digest = hash_key(credential)
         # The table is keyed by SHA-256 of the key: a peer cannot steer its digest towards a stored
         # one, so the time of the look-up tells it nothing.
-        record = self._by_digest.get(digest)
+        record = self._records().get(digest)
         if record is None or not hmac.compare_digest(record.key_sha256, digest):
             return None
         if record.revoked_at_ms is not None and record.revoked_at_ms <= self._now_ms():

@@ -57,6 +57,8 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     answering: Answering
     read_body: Callable[[], Awaitable[bytes]]
     gone: Departure = msgspec.field(default_factory=Departure)
+    # The same with another cap than the listener's, for a front whose bodies are larger.
+    read_up_to: Callable[[int], Awaitable[bytes]] | None = None
 
     async def complete(self) -> HttpRequest:
         """The request with its body.

@@ -169,6 +169,9 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
         raise MalformedRequest("content-encoding: send the body as it is", status=415)
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise MalformedRequest("expect: only 100-continue is known", status=417)
+    if headers.get("upgrade", "").lower() == "websocket":
+        # The status on which clients of model APIs go on without one.
+        raise MalformedRequest("upgrade: no WebSocket is served here, use HTTP", status=426)
     if "upgrade" in headers:
         raise MalformedRequest("upgrade: no other protocol is spoken here", status=400)
     return headers

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from proxy.dialects.mcp.maps import MapError
 from proxy.secret_files import pairs_from
+from proxy.server_settings import NAME_PATTERN, Text, check_url, headers_from
 from proxy.setting_values import BadValue
 from proxy.tool_maps import load_map
 
@@ -21,18 +20,9 @@ if TYPE_CHECKING:
 
     from proxy.dialects.mcp.maps import ToolMap
 
-NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 # All that a command inherits: no key and no setting of ours is in its environment.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
-_OUR_HEADERS: Final = frozenset(
-    {"accept-encoding", "connection", "content-length", "content-type", "host"}
-    | {"keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-)
-
-Text = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=r"^[^\0]*$")]
 
 
 class McpTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,9 +106,11 @@ def _server(given: McpTable, environment: Mapping[str, str]) -> McpServer:
         raise BadValue("env and env_file belong to a command")
     if given.url is None and given.headers_file is not None:
         raise BadValue("headers_file belongs to a url")
-    headers = _headers(given)
+    headers = headers_from(given.headers_file)
+    if any(name.lower().startswith("mcp-") for name, _ in headers):
+        raise BadValue("headers_file: a header that is made anew for each request")
     if given.url is not None:
-        _check_url(given.url, has_credential=bool(headers))
+        check_url(given.url, has_credential=bool(headers))
     if not Path(given.cwd).is_absolute():
         raise BadValue("cwd: must be an absolute path")
     return McpServer(
@@ -134,44 +126,6 @@ def _server(given: McpTable, environment: Mapping[str, str]) -> McpServer:
         idle_seconds=given.idle_seconds,
         answer_seconds=given.answer_seconds,
     )
-
-
-def _check_url(url: str, *, has_credential: bool) -> None:
-    allowed = "url: must be http:// or https:// with a host, without user, query or fragment"
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        raise BadValue(allowed) from None
-    plain = parts.scheme in ("http", "https") and host and not parts.username
-    if not plain or parts.query or parts.fragment or not url.isascii() or not url.isprintable():
-        raise BadValue(allowed)
-    if has_credential and parts.scheme == "http" and not _is_loopback(str(host)):
-        raise BadValue("headers_file: a credential goes over https, or to a loopback address")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _headers(given: McpTable) -> tuple[tuple[str, str], ...]:
-    if given.headers_file is None:
-        return ()
-    try:
-        headers = pairs_from(Path(given.headers_file).expanduser(), ":")
-    except BadValue as error:
-        raise BadValue(f"headers_file: must be {error}") from None
-    for name, value in headers:
-        if not _TOKEN.fullmatch(name) or not _PRINTABLE.fullmatch(value):
-            raise BadValue("headers_file: a line is not a header")
-        if name.lower() in _OUR_HEADERS or name.lower().startswith("mcp-"):
-            raise BadValue("headers_file: a header that is made anew for each request")
-    return headers
 
 
 def _environment(given: McpTable, environment: Mapping[str, str]) -> dict[str, str]:

@@ -62,11 +62,14 @@ _TITLES: Final[dict[int, str]] = {
     417: "Expectation Failed",
     421: "Misdirected Request",
     422: "Unprocessable Content",
+    426: "Upgrade Required",
     429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     501: "Not Implemented",
+    502: "Bad Gateway",
     503: "Service Unavailable",
+    504: "Gateway Timeout",
     507: "Insufficient Storage",
 }
 

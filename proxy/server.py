@@ -11,6 +11,7 @@ import ssl
 import struct
 from typing import TYPE_CHECKING, Final, cast
 
+import msgspec
 from aiohttp import web
 
 from proxy.auth import Peer
@@ -25,7 +26,7 @@ from telemetry import propagation
 from telemetry.events import RequestServed, TraceContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from proxy.received import Received
@@ -284,12 +285,19 @@ class Listener:
                 route=REFUSED_ROUTE,
                 error_type=head.error_type,
             )
+        limits = self._limits
+
+        def read(bytes_max: int) -> Awaitable[bytes]:
+            within = msgspec.structs.replace(limits, body_bytes_max=bytes_max)
+            return body_of(request, head, within, lambda: _say_continue(request))
+
         incoming = Incoming(
             head=head,
             peer=_peer(request),
             trace=trace,
             answering=answering,
-            read_body=lambda: body_of(request, head, self._limits, lambda: _say_continue(request)),
+            read_body=lambda: body_of(request, head, limits, lambda: _say_continue(request)),
+            read_up_to=read,
             gone=request.connection.departure,
         )
         return await self._front.answer(incoming)
@@ -328,7 +336,7 @@ def _headers(
     answering: Answering,
     always: tuple[tuple[str, str], ...],
 ) -> dict[str, str]:
-    return {
+    headers = {
         **dict(always),
         **dict(reply.headers),
         "Content-Type": reply.content_type,
@@ -336,9 +344,12 @@ def _headers(
         "X-Content-Type-Options": "nosniff",
         "traceparent": propagation.format_traceparent(trace),
         "Mnemogate-Trace-Id": trace.trace_id,
-        "X-Request-ID": answering.request_id,
         "Server": "mnemogate",
     }
+    # A server behind numbers its own answers, and its support asks for that number.
+    if "x-request-id" not in headers:
+        headers["X-Request-ID"] = answering.request_id
+    return headers
 
 
 def _say_continue(request: Received) -> None:

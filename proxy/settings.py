@@ -11,13 +11,13 @@ import stat
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
-from msgspec import Meta
 
-from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
+from proxy.bindings import Binding, bindings_of
 from proxy.mcp_settings import McpServer, mcp_servers
+from proxy.model_settings import ModelUpstream, model_upstreams
 from proxy.secret_files import secret_from
 from proxy.setting_table import ENVIRONMENT_PREFIX, SETTINGS, Setting
 from proxy.setting_values import Address, BadValue, Raw, Secret
@@ -29,23 +29,14 @@ if TYPE_CHECKING:
 
 CONFIG_ENV = "MNEMOGATE_CONFIG"
 OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"
-NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
-SUBJECT_PATTERN = r"^(CN|DNS|URI):[\x21-\x7e][\x20-\x7e]{0,254}$"
 _CONFIG_BYTES_MAX = 1024 * 1024
+_LISTED = ("principals", "mcp", "model")
 
-__all__ = ["SETTINGS", "Address", "Secret", "Settings", "SettingsError", "load_settings"]
+__all__ = ["SETTINGS", "Address", "Binding", "Secret", "Settings", "SettingsError", "load_settings"]
 
 
 class SettingsError(Exception):
     """The configuration cannot be used; the message names the setting and what is allowed."""
-
-
-class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """A principal that the operator bound to a certificate subject or a Unix user id."""
-
-    principal: Principal
-    mtls: str | None = None
-    uid: int | None = None
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     bindings: tuple[Binding, ...]
     mcp: tuple[McpServer, ...] = ()
+    models: tuple[ModelUpstream, ...] = ()
 
     def ruleset_text(self) -> str:
         """The TOML text of the ruleset; read again at each call, for a reload.
@@ -111,17 +103,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise SettingsError(
                 f"ruleset: cannot be read ({type(error).__name__}); give a readable TOML file"
             ) from None
-
-
-class _BoundPrincipal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[principals]]` table."""
-
-    id: Annotated[str, Meta(pattern=NAME_PATTERN)]
-    tenant: Annotated[str, Meta(pattern=NAME_PATTERN)]
-    channel: Channel = Channel.AGENT
-    claims: Claims = Claims.IGNORED
-    mtls: Annotated[str, Meta(pattern=SUBJECT_PATTERN)] | None = None
-    uid: Annotated[int, Meta(ge=0, le=2**32 - 2)] | None = None
 
 
 def load_settings(
@@ -148,7 +129,7 @@ def load_settings(
     for name in sorted(env):
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
             raise SettingsError(f"{name}: no such setting; see `mnemogate run --help`")
-    table, principals, mcp = _read_file(_config_file(env, config))
+    table, listed = _read_file(_config_file(env, config))
     values: dict[str, object] = {}
     for setting in SETTINGS:
         values[setting.name] = _value(setting, dict(flags or {}), env, table)
@@ -156,7 +137,7 @@ def load_settings(
     if unknown:
         raise SettingsError(f"{unknown[0]}: no such setting")
     settings = msgspec.structs.replace(
-        _assemble(values, env, _bindings(principals)), mcp=_mcp(mcp, env)
+        _assemble(values, env, _bindings(listed["principals"])), **_behind(listed, env)
     )
     if settings.agent_key is not None and settings.agent_key == settings.operator_key:
         # Whoever reads the agent's environment would be an operator.
@@ -220,10 +201,11 @@ def _home(env: Mapping[str, str]) -> Path:
         return Path("/nonexistent")
 
 
-def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object], list[object]]:
-    """Settings, `[[principals]]` and `[[mcp]]` of the file."""
+def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object]]]:
+    """Settings of the file, and its tables that may be written more than once."""
+    listed: dict[str, list[object]] = {name: [] for name in _LISTED}
     if file is None:
-        return {}, [], []
+        return {}, listed
     try:
         with file.open("rb") as handle:
             data = handle.read(_CONFIG_BYTES_MAX + 1)
@@ -235,12 +217,11 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object], list[ob
     except (ValueError, RecursionError):
         # Besides syntax and encoding, the reader's own limits: thousands of digits or brackets.
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
-    listed: list[list[object]] = []
-    for name in ("principals", "mcp"):
+    for name in _LISTED:
         tables = table.pop(name, [])
         if not isinstance(tables, list):
             raise SettingsError(f"{file}: {name}: write them as [[{name}]] tables")
-        listed.append(cast("list[object]", tables))
+        listed[name] = cast("list[object]", tables)
     by_name = {setting.name: setting for setting in SETTINGS}
     for name in table:
         if name not in by_name:
@@ -249,7 +230,7 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], list[object], list[ob
             raise SettingsError(
                 f"{file}: {name}: a secret does not belong in a file; set {by_name[name].env}"
             )
-    return cast("dict[str, Raw]", table), listed[0], listed[1]
+    return cast("dict[str, Raw]", table), listed
 
 
 def _value(
@@ -271,38 +252,22 @@ def _value(
         raise SettingsError(f"{where}: must be {error}") from None
 
 
-def _mcp(tables: list[object], env: Mapping[str, str]) -> tuple[McpServer, ...]:
+def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str, object]:
+    """The servers behind, by the name of their field."""
     try:
-        return mcp_servers(tables, env)
+        return {
+            "mcp": mcp_servers(listed["mcp"], env),
+            "models": model_upstreams(listed["model"]),
+        }
     except BadValue as error:
         raise SettingsError(str(error)) from None
 
 
 def _bindings(tables: list[object]) -> tuple[Binding, ...]:
-    bindings: list[Binding] = []
-    seen: set[object] = set()
-    for position, table in enumerate(tables, 1):
-        try:
-            given = msgspec.convert(table, _BoundPrincipal, strict=True)
-        except msgspec.ValidationError as error:
-            raise SettingsError(f"principals, table {position}: {error}") from None
-        if (given.mtls is None) == (given.uid is None):
-            raise SettingsError(
-                f"principals, table {position}: bind it by exactly one of mtls, uid "
-                "(for an API key: `mnemogate key add`)"
-            )
-        bound_by = given.uid if given.mtls is None else given.mtls
-        if bound_by in seen:
-            raise SettingsError(f"principals, table {position}: mtls or uid is bound twice")
-        seen.add(bound_by)
-        principal = Principal(
-            principal_id=PrincipalId(given.id),
-            tenant=Tenant(given.tenant),
-            channel=given.channel,
-            claims=given.claims,
-        )
-        bindings.append(Binding(principal=principal, mtls=given.mtls, uid=given.uid))
-    return tuple(bindings)
+    try:
+        return bindings_of(tables)
+    except BadValue as error:
+        raise SettingsError(str(error)) from None
 
 
 def _assemble(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -137,9 +138,11 @@ class Upstream:
 
     @asynccontextmanager
     async def send(
-        self, method: str, headers: dict[str, str], body: bytes | None = None
+        self, method: str, headers: dict[str, str], body: bytes | None = None, target: str = ""
     ) -> AsyncGenerator[Reply]:
         """One request and its answer; leaving the context early closes the connection.
+
+        `target` is added to the URL as it stands: path and query, encoded.
 
         Raises:
             UpstreamError: No answer, or one that is not passed on. Reading its pieces raises it,
@@ -151,7 +154,11 @@ class Upstream:
         try:
             async with asyncio.timeout(self._limits.head_seconds):
                 response = await self._session.request(
-                    method, self._url, data=body, headers=sent, allow_redirects=False
+                    method,
+                    URL(self._url + target, encoded=True) if target else self._url,
+                    data=body,
+                    headers=sent,
+                    allow_redirects=False,
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise UpstreamError("the server behind cannot be reached", sent=False) from None

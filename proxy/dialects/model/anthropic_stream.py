@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import arguments_of, call_of, list_of, object_of, text_of
-from proxy.dialects.model.stream import Waiting, event_of, payload
+from proxy.dialects.model.anthropic import read_reply
+from proxy.dialects.model.reading import arguments_of, list_of, object_of, text_of
+from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
+from proxy.dialects.model.transcript import ModelCall
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
     from proxy.dialects.model.sse import Event
     from proxy.dialects.model.stream import Decided
+    from proxy.dialects.model.transcript import ModelReply
 
 _CALL: Final = "tool_use"
 # The deltas of a block, and the field of the block each of them adds to.
@@ -33,9 +36,14 @@ class _Block:
     def __init__(self, start: dict[str, Json], *, waits: bool) -> None:
         self.start = start
         self.waits = waits
+        self.done = False
         self.events: list[tuple[Event, dict[str, Json]]] = []
         self.added: dict[str, list[str]] = {}
         self.citations: list[Json] = []
+
+    @property
+    def calls(self) -> bool:
+        return self.start.get("type") == _CALL
 
     def add(self, delta: dict[str, Json]) -> None:
         kind = text_of(delta.get("type")) or ""
@@ -49,13 +57,31 @@ class _Block:
         if isinstance(value, str):
             self.added.setdefault(field, []).append(value)
 
+    def arguments(self) -> dict[str, Json] | None:
+        """The input of a call; None where its pieces make no JSON object."""
+        text = "".join(self.added.get("partial_json", ()))
+        return arguments_of(text) if text else object_of(self.start.get("input"))
+
+    def waiting(self, whole: dict[str, Json], key: int) -> Waiting:
+        """What somebody must decide about."""
+        if not self.calls:
+            return Waiting(key=key, text=text_of(whole.get("text")) or "")
+        return Waiting(
+            key=key,
+            call=ModelCall(
+                call_id=text_of(whole.get("id")) or "",
+                name=text_of(whole.get("name")) or "",
+                arguments=self.arguments(),
+            ),
+        )
+
     def whole(self) -> dict[str, Json]:
         """The block as a reply that did not stream would hold it."""
         block = dict(self.start)
         for field, parts in self.added.items():
             if field == "partial_json":
                 text = "".join(parts)
-                block["input"] = (arguments_of(text) or {}) if text else block.get("input")
+                block["input"] = (self.arguments() or {}) if text else block.get("input")
             else:
                 block[field] = (text_of(block.get(field)) or "") + "".join(parts)
         if self.citations:
@@ -64,48 +90,71 @@ class _Block:
 
 
 class AnthropicEditor:
-    """One reply; after `again()` the stream of the second asking is fed to the same editor."""
+    """See `Editor`."""
 
     def __init__(self) -> None:
+        self.careful = False
         self._blocks: dict[int, _Block] = {}
         self._content: list[Json] = []  # what the model said in this asking, refused calls too
         self._refusals: list[tuple[str, str]] = []
         self._going_on = 0
         self._shift = 0  # blocks that went out before those of this asking
         self._sent = 0
-        self._begun = False
+        self._reply_id: str | None = None
+        self._over = False
         self._spent: dict[str, int] = {}  # tokens of the askings before this one
+        self._last: dict[str, Json] = {}  # the end that the agent was not shown
+
+    @property
+    def over(self) -> bool:
+        """See `Editor`."""
+        return self._over
+
+    @property
+    def holds(self) -> bool:
+        """See `Editor`."""
+        return any(block.waits for block in self._blocks.values())
+
+    def said(self) -> ModelReply:
+        """See `Editor`. Blocks that are not whole count as far as they came."""
+        content: list[Json] = [*self._content]
+        content += [block.whole() for block in self._blocks.values() if not block.done]
+        return read_reply({"id": self._reply_id, "content": content})
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """What goes on now, and the call that is whole now."""
+        """See `Editor`."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
         if body is None or kind is None:
             return event.raw, ()
         if kind == "message_start":
-            first, self._begun = not self._begun, True
+            first = self._reply_id is None
+            if first:
+                self._reply_id = text_of(object_of(body.get("message")).get("id")) or ""
             return (event.raw if first else b""), ()
         if kind.startswith("content_block_"):
             return self._block(event, body, kind)
         if kind == "message_delta":
             return self._delta(event, body), ()
-        if kind == "message_stop" and self.refused_all():
-            return b"", ()
+        if kind == "message_stop":
+            self._over = True
+            return (b"" if self.refused_all() else event.raw), ()
         return event.raw, ()
 
     def decide(self, decided: Decided) -> bytes:
-        """The waiting block itself, or a text in its place."""
+        """See `Editor`."""
         block = self._blocks.pop(decided.key)
         self._sent += 1
         if decided.refusal is None:
-            self._going_on += 1
+            self._going_on += block.calls
             return b"".join(self._moved(*one, decided.key) for one in block.events)
-        self._refusals.append((text_of(block.start.get("id")) or "", decided.refusal))
+        if block.calls:
+            self._refusals.append((text_of(block.start.get("id")) or "", decided.refusal))
         return _text_block(decided.key + self._shift, decided.refusal)
 
     def refused_all(self) -> bool:
-        """Whether there was a call, and none goes on: ask again, the reply is not over."""
-        return bool(self._refusals) and not self._going_on and not self._waiting()
+        """See `Editor`."""
+        return bool(self._refusals) and not self._going_on and not self.holds
 
     def again(self) -> list[Json]:
         """The messages to append: what the model said, and the results of its refused calls."""
@@ -116,26 +165,28 @@ class AnthropicEditor:
         ]
         self._content, self._refusals, self._going_on = [], [], 0
         self._shift = self._sent
+        self._over = False
         return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
 
-    def _waiting(self) -> bool:
-        return any(block.waits for block in self._blocks.values())
+    def close(self) -> bytes:
+        """See `Editor`."""
+        delta: dict[str, Json] = {"stop_reason": "end_turn", "stop_sequence": None}
+        usage: dict[str, Json] = {"output_tokens": 0, **self._spent}
+        ended: dict[str, Json] = {**self._last, "type": "message_delta"}
+        ended |= {"delta": delta, "usage": usage}
+        self._over = True
+        return event_of("message_delta", ended) + event_of("message_stop", {"type": "message_stop"})
 
     def _delta(self, event: Event, body: dict[str, Json]) -> bytes:
         usage = object_of(body.get("usage"))
         if self.refused_all():
             # The agent must not hear that the reply ended: it goes on with the second asking.
-            for key, count in usage.items():
-                if isinstance(count, int):
-                    self._spent[key] = self._spent.get(key, 0) + count
+            self._spent = added(self._spent, usage)
+            self._last = body
             return b""
         if not self._spent:
             return event.raw
-        total: dict[str, Json] = {
-            key: count + self._spent.get(key, 0) if isinstance(count, int) else count
-            for key, count in usage.items()
-        }
-        return event_of(event.name, {**body, "usage": total})
+        return event_of(event.name, {**body, "usage": summed(usage, self._spent)})
 
     def _block(
         self, event: Event, body: dict[str, Json], kind: str
@@ -145,7 +196,7 @@ class AnthropicEditor:
             return event.raw, ()
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
-            self._blocks[index] = _Block(start, waits=start.get("type") == _CALL)
+            self._blocks[index] = _Block(start, waits=self._must_wait(start))
         block = self._blocks.get(index)
         if block is None:
             return event.raw, ()
@@ -158,11 +209,15 @@ class AnthropicEditor:
         whole = block.whole()
         self._content.append(whole)
         if block.waits:
-            call = call_of(whole.get("id"), whole.get("name"), whole.get("input"))
-            return b"", (Waiting(call=call, key=index),)
+            block.done = True
+            return b"", (block.waiting(whole, index),)
         del self._blocks[index]
         self._sent += 1
         return self._moved(event, body, index), ()
+
+    def _must_wait(self, start: dict[str, Json]) -> bool:
+        kind = start.get("type")
+        return kind == _CALL or (self.careful and kind == "text")
 
     def _moved(self, event: Event, body: dict[str, Json], index: int) -> bytes:
         if not self._shift:

@@ -1,22 +1,29 @@
 """The stream of OpenAI's Chat Completions API, edited: calls of tools wait, all else passes.
 
-A chunk may hold text and a piece of a call at once, and nothing says that a call is whole until the
-choice ends: the text goes on, the pieces wait for the end.
+Nothing says that a call is whole until its choice ends. So from the first piece of a call on, the
+chunks of that choice wait, and where nothing is refused they go on as they came.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from proxy.dialects.model.reading import call_of, list_of, object_of, text_of
-from proxy.dialects.model.stream import Waiting, event_of, payload
+from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
+from proxy.dialects.model.transcript import ModelReply
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
     from proxy.dialects.model.sse import Event
     from proxy.dialects.model.stream import Decided
+    from proxy.dialects.model.transcript import ModelCall
 
 DONE: Final = "[DONE]"
+_LEGACY: Final = -1  # the one call of `function_call`
+_TEXT: Final = -2
+_OF_ONE_REPLY: Final = ("id", "created", "model")
 
 
 class _Call:
@@ -24,140 +31,244 @@ class _Call:
 
     def __init__(self) -> None:
         self.call_id = ""
+        self.kind = "function"
         self.name = ""
-        self.arguments: list[str] = []
+        self.given: list[str] = []
 
     def add(self, piece: dict[str, Json]) -> None:
+        custom = object_of(piece.get("custom"))
         function = object_of(piece.get("function"))
+        self.kind = "custom" if custom else self.kind
         self.call_id = text_of(piece.get("id")) or self.call_id
-        self.name += text_of(function.get("name")) or ""
-        self.arguments.append(text_of(function.get("arguments")) or "")
+        self.name += text_of((custom or function).get("name")) or ""
+        self.given.append(text_of(custom.get("input") or function.get("arguments")) or "")
 
     def whole(self) -> dict[str, Json]:
-        return {
-            "id": self.call_id,
-            "type": "function",
-            "function": {"name": self.name, "arguments": "".join(self.arguments)},
-        }
+        field = "input" if self.kind == "custom" else "arguments"
+        inside: dict[str, Json] = {"name": self.name, field: "".join(self.given)}
+        return {"id": self.call_id, "type": self.kind, self.kind: inside}
+
+    def read(self) -> ModelCall:
+        given: Json = "".join(self.given)
+        if self.kind == "custom":
+            # Free text, not JSON.
+            free: dict[str, Json] = {"input": given}
+            given = free
+        return call_of(self.call_id, self.name, given)
+
+
+class _Kept(msgspec.Struct):
+    """A choice's part of a chunk that waits; `raw` where it is the whole chunk."""
+
+    name: str
+    body: dict[str, Json]
+    choice: dict[str, Json]
+    raw: bytes | None
+
+
+class _Choice:
+    """One choice of the reply."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, _Call] = {}
+        self.kept: list[_Kept] = []
+        self.text: list[str] = []
+        self.waiting_text = False
+        self.undecided: set[int] = set()
+        self.refused: dict[int, str] = {}
+
+    def going_on(self) -> list[int]:
+        return [at for at in self.calls if at not in self.refused]
 
 
 class ChatEditor:
-    """One reply of one choice; several choices are edited each by itself."""
+    """See `Editor`. Only a reply of one choice is asked for again."""
 
     def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        self._calls: dict[tuple[int, int], _Call] = {}
-        self._order: list[tuple[int, int]] = []
-        self._going_on: dict[int, list[Json]] = {}
-        self._refusals: list[tuple[dict[str, Json], str]] = []
-        self._text: list[str] = []
-        self._ends: list[tuple[str, dict[str, Json]]] = []  # chunks that end a choice with calls
-        self._waiting = 0
+        self.careful = False
+        self._choices: dict[int, _Choice] = {}
+        self._order: list[tuple[int, int]] = []  # what a key of ours stands for
         self._chunk: dict[str, Json] = {}
+        self._first: dict[str, Json] = {}
+        self._askings = 0
+        self._spent: dict[str, int] = {}
+        self._over = False
+
+    @property
+    def over(self) -> bool:
+        """See `Editor`."""
+        return self._over
+
+    @property
+    def holds(self) -> bool:
+        """See `Editor`."""
+        return any(choice.kept for choice in self._choices.values()) and not self.refused_all()
+
+    def said(self) -> ModelReply:
+        """See `Editor`."""
+        texts = ("".join(choice.text) for choice in self._choices.values())
+        calls = (call for choice in self._choices.values() for call in choice.calls.values())
+        return ModelReply(
+            reply_id=text_of(self._first.get("id")),
+            said=tuple(text for text in texts if text),
+            calls=tuple(call.read() for call in calls),
+        )
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
         """What goes on now; at a choice's end its calls, all at once."""
         body = payload(event)
         if body is None:
-            return (b"" if event.data == DONE and self.refused_all() else event.raw), ()
+            if event.data != DONE:
+                return event.raw, ()
+            self._over = True
+            return (b"" if self.refused_all() else event.raw), ()
         self._chunk = {key: body[key] for key in body if key not in {"choices", "usage"}}
+        if not self._first:
+            self._first = {key: body[key] for key in _OF_ONE_REPLY if key in body}
         choices = [object_of(choice) for choice in list_of(body.get("choices"))]
-        touched = [one for one in choices if list_of(object_of(one.get("delta")).get("tool_calls"))]
-        for choice in choices:
-            self._text.append(text_of(object_of(choice.get("delta")).get("content")) or "")
-        for choice in touched:
-            self._pieces(choice)
-        ending = [one for one in choices if one.get("finish_reason") and self._of(_index(one))]
-        if not touched and not ending:
-            return event.raw, ()
-        passing = [rest for one in choices if (rest := _without_calls(one, ending)) is not None]
-        out = event_of(event.name, {**body, "choices": _as_list(passing)}) if passing else b""
+        if not choices:
+            return self._usage(event, body), ()
+        passing: list[Json] = []
         waiting: list[Waiting] = []
-        for choice in ending:
-            self._ends.append((event.name, choice))
-            waiting += self._whole(_index(choice))
-        self._waiting += len(waiting)
+        for choice in choices:
+            now = self._choice(event, body, choice, alone=len(choices) == 1)
+            if now is not None:
+                passing.append(now)
+            waiting += self._whole(choice)
+        if len(passing) == len(choices) and all(map(_is, passing, choices)):
+            return self._renamed(event.name, body, event.raw), tuple(waiting)
+        out = self._renamed(event.name, {**body, "choices": passing}) if passing else b""
         return out, tuple(waiting)
 
     def decide(self, decided: Decided) -> bytes:
-        """Nothing until the last call is decided; then those that go on, and the end."""
-        place = self._order[decided.key]
-        call = self._calls[place]
-        if decided.refusal is None:
-            self._going_on.setdefault(place[0], []).append(call.whole())
-        else:
-            self._refusals.append((call.whole(), decided.refusal))
-        self._waiting -= 1
-        note = b"" if decided.refusal is None else self._said(place[0], decided.refusal)
-        return note if self._waiting or self.refused_all() else note + self._end()
+        """Nothing of a choice until its last call is decided; then what goes on, and the end."""
+        index, at = self._order[decided.key]
+        choice = self._choices[index]
+        choice.undecided.discard(at)
+        note = b""
+        if decided.refusal is not None:
+            choice.refused[at] = decided.refusal
+            note = self._note(index, decided.refusal)
+        if choice.undecided or self.refused_all():
+            return note
+        kept, choice.kept = choice.kept, []
+        return note + b"".join(self._let_go(choice, one) for one in kept)
 
     def refused_all(self) -> bool:
-        """Whether there was a call, and none goes on: ask again, the reply is not over."""
-        return bool(self._refusals) and not self._going_on and not self._waiting
+        """See `Editor`."""
+        if len(self._choices) != 1:
+            return False
+        (choice,) = self._choices.values()
+        return bool(choice.calls) and not choice.undecided and not choice.going_on()
 
     def again(self) -> list[Json]:
         """The messages to append: what the model said, and the results of its refused calls."""
-        calls: list[Json] = [call for call, _ in self._refusals]
-        results: list[Json] = [
-            {"role": "tool", "tool_call_id": call.get("id"), "content": text}
-            for call, text in self._refusals
-        ]
-        said: dict[str, Json] = {"role": "assistant", "content": "".join(self._text) or None}
-        said["tool_calls"] = calls
-        self._clear()
+        (choice,) = self._choices.values()
+        said: dict[str, Json] = {"role": "assistant", "content": "".join(choice.text) or None}
+        results: list[dict[str, Json]]
+        if _LEGACY in choice.calls:
+            call = choice.calls[_LEGACY]
+            said["function_call"] = call.whole()["function"]
+            text = choice.refused[_LEGACY]
+            results = [{"role": "function", "name": call.name, "content": text}]
+        else:
+            said["tool_calls"] = [call.whole() for call in choice.calls.values()]
+            results = [
+                {"role": "tool", "tool_call_id": call.call_id, "content": choice.refused[at]}
+                for at, call in choice.calls.items()
+            ]
+        self._choices.clear()
+        self._askings += 1
+        self._over = False
         return [said, *results]
 
-    def _of(self, index: int) -> list[tuple[int, int]]:
-        return [place for place in self._calls if place[0] == index]
+    def close(self) -> bytes:
+        """See `Editor`."""
+        self._over = True
+        end: dict[str, Json] = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        self._choices.clear()
+        chunk = self._renamed("", {**self._chunk, "choices": [end]})
+        return chunk + f"data: {DONE}\n\n".encode()
 
-    def _pieces(self, choice: dict[str, Json]) -> None:
-        for part in list_of(object_of(choice.get("delta")).get("tool_calls")):
-            piece = object_of(part)
-            at = piece.get("index")
-            place = (_index(choice), at if isinstance(at, int) else 0)
-            self._calls.setdefault(place, _Call()).add(piece)
+    def _choice(
+        self, event: Event, body: dict[str, Json], choice: dict[str, Json], *, alone: bool
+    ) -> Json:
+        """The part of a choice's chunk that goes on now; the same object where all of it does."""
+        state = self._choices.setdefault(_index(choice), _Choice())
+        delta = object_of(choice.get("delta"))
+        text = text_of(delta.get("content")) or ""
+        state.text.append(text)
+        pieces = _pieces(delta)
+        for at, piece in pieces:
+            state.calls.setdefault(at, _Call()).add(piece)
+        waits_for_text = bool(text) and self.careful
+        state.waiting_text |= waits_for_text
+        ends = choice.get("finish_reason") is not None
+        if not pieces and not waits_for_text and not (ends and (state.calls or state.kept)):
+            return choice
+        if (text and not self.careful) or not alone:
+            # Text beside a piece of a call goes on by itself.
+            rest: dict[str, Json] = {**choice, "delta": delta if self.careful else _calls_of(delta)}
+            state.kept.append(_Kept(event.name, body, rest, None))
+            if not text or self.careful:
+                return None
+            without: dict[str, Json] = {
+                key: value for key, value in delta.items() if key not in _calls_of(delta)
+            }
+            return {**choice, "delta": without, "finish_reason": None}
+        state.kept.append(_Kept(event.name, body, choice, event.raw))
+        return None
 
-    def _whole(self, index: int) -> list[Waiting]:
+    def _whole(self, choice: dict[str, Json]) -> list[Waiting]:
+        """What waits for a decision when a choice ends."""
+        index = _index(choice)
+        state = self._choices[index]
+        if choice.get("finish_reason") is None:
+            return []
         found: list[Waiting] = []
-        for place in self._of(index):
-            whole = self._calls[place].whole()
-            function = object_of(whole.get("function"))
-            call = call_of(whole.get("id"), function.get("name"), function.get("arguments"))
-            found.append(Waiting(call=call, key=len(self._order)))
-            self._order.append(place)
+        for at, call in state.calls.items():
+            found.append(Waiting(key=self._key(index, at), call=call.read()))
+            state.undecided.add(at)
+        if state.waiting_text:
+            found.append(Waiting(key=self._key(index, _TEXT), text="".join(state.text)))
+            state.undecided.add(_TEXT)
         return found
 
-    def _said(self, index: int, text: str) -> bytes:
-        choice: dict[str, Json] = {
-            "index": index,
-            "delta": {"content": text},
-            "finish_reason": None,
-        }
-        return event_of("", {**self._chunk, "choices": [choice]})
+    def _key(self, index: int, at: int) -> int:
+        self._order.append((index, at))
+        return len(self._order) - 1
 
-    def _end(self) -> bytes:
-        out = b""
-        for name, choice in self._ends:
-            index = _index(choice)
-            calls = self._going_on.get(index, [])
-            if calls:
-                pieces: list[Json] = [
-                    {"index": at, **object_of(call)} for at, call in enumerate(calls)
-                ]
-                delta: dict[str, Json] = {"tool_calls": pieces}
-                part: dict[str, Json] = {"index": index, "delta": delta, "finish_reason": None}
-                out += event_of(name, {**self._chunk, "choices": [part]})
-            reason = choice.get("finish_reason") if calls else "stop"
-            end: dict[str, Json] = {**choice, "delta": {}, "finish_reason": reason}
-            out += event_of(name, {**self._chunk, "choices": [end]})
-        self._ends.clear()
-        return out
+    def _let_go(self, choice: _Choice, kept: _Kept) -> bytes:
+        """A chunk that waited, without the calls that were refused."""
+        if not choice.refused and kept.raw is not None:
+            return self._renamed(kept.name, kept.body, kept.raw)
+        part = _without(kept.choice, choice)
+        if part is None:
+            return b""
+        return self._renamed(kept.name, {**kept.body, "choices": [part]})
+
+    def _renamed(self, name: str, body: dict[str, Json], raw: bytes | None = None) -> bytes:
+        """A chunk; in a second asking under the id of the first, which the agent knows."""
+        if not self._askings and raw is not None:
+            return raw
+        return event_of(name, {**body, **self._first} if self._askings else body)
+
+    def _usage(self, event: Event, body: dict[str, Json]) -> bytes:
+        usage = object_of(body.get("usage"))
+        if self.refused_all():
+            self._spent = added(self._spent, usage)
+            return b""
+        if not usage or not self._spent:
+            return self._renamed(event.name, body, event.raw)
+        return self._renamed(event.name, {**body, "usage": summed(usage, self._spent)})
+
+    def _note(self, index: int, text: str) -> bytes:
+        part: dict[str, Json] = {"index": index, "delta": {"content": text}, "finish_reason": None}
+        return self._renamed("", {**self._chunk, "choices": [part]})
 
 
-def _as_list(choices: list[dict[str, Json]]) -> list[Json]:
-    return [*choices]
+def _is(one: Json, other: dict[str, Json]) -> bool:
+    return one is other
 
 
 def _index(choice: dict[str, Json]) -> int:
@@ -165,20 +276,41 @@ def _index(choice: dict[str, Json]) -> int:
     return index if isinstance(index, int) else 0
 
 
-def _without_calls(
-    choice: dict[str, Json], ending: list[dict[str, Json]]
-) -> dict[str, Json] | None:
-    """The rest of a choice's chunk; None where nothing is left that may go on now."""
-    delta = {
-        key: value for key, value in object_of(choice.get("delta")).items() if key != "tool_calls"
-    }
-    over = any(choice is one for one in ending)
-    if over and not any(delta.values()):
+def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
+    """The pieces of calls in a delta, with the place of each."""
+    found: list[tuple[int, dict[str, Json]]] = []
+    for part in list_of(delta.get("tool_calls")):
+        piece = object_of(part)
+        at = piece.get("index")
+        found.append((at if isinstance(at, int) and at >= 0 else 0, piece))
+    legacy = object_of(delta.get("function_call"))
+    if legacy:
+        found.append((_LEGACY, {"function": legacy}))
+    return found
+
+
+def _calls_of(delta: dict[str, Json]) -> dict[str, Json]:
+    return {key: delta[key] for key in ("tool_calls", "function_call") if key in delta}
+
+
+def _without(part: dict[str, Json], choice: _Choice) -> dict[str, Json] | None:
+    """A choice's part without its refused calls and text; None where nothing is left of it."""
+    delta = dict(object_of(part.get("delta")))
+    places = {at: number for number, at in enumerate(choice.going_on())}
+    pieces: list[Json] = [
+        {**piece, "index": places[at]}
+        for at, piece in _pieces({"tool_calls": delta.pop("tool_calls", None)})
+        if at in places
+    ]
+    if pieces:
+        delta["tool_calls"] = pieces
+    if _LEGACY in choice.refused:
+        delta.pop("function_call", None)
+    if _TEXT in choice.refused:
+        delta.pop("content", None)
+    reason = part.get("finish_reason")
+    if reason in ("tool_calls", "function_call") and not places:
+        reason = "stop"
+    if not any(delta.values()) and reason is None:
         return None
-    if not over and not delta and choice.get("finish_reason") is None:
-        return None
-    return {
-        **choice,
-        "delta": delta,
-        "finish_reason": None if over else choice.get("finish_reason"),
-    }
+    return {**part, "delta": delta, "finish_reason": reason}

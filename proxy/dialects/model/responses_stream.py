@@ -9,24 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.reading import object_of, text_of
-from proxy.dialects.model.responses import read_turn
-from proxy.dialects.model.stream import Waiting, event_of, payload
+from proxy.dialects.model.responses import read_reply, read_turn
+from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
     from proxy.dialects.model.sse import Event
     from proxy.dialects.model.stream import Decided
+    from proxy.dialects.model.transcript import ModelReply
 
-_CALLS: Final = frozenset({"function_call", "custom_tool_call"})
+CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _BEGINS: Final = frozenset({"response.created", "response.in_progress", "response.queued"})
 _NOTE_ID: Final = "msg_mnemogate_"
 
 
 class ResponsesEditor:
-    """One reply; after `again()` the stream of the second asking is fed to the same editor."""
+    """See `Editor`."""
 
     def __init__(self) -> None:
+        self.careful = False
         self._held: dict[int, list[tuple[Event, dict[str, Json]]]] = {}
         self._items: dict[int, dict[str, Json]] = {}
         self._output: list[Json] = []  # as the agent sees it, all askings together
@@ -36,17 +38,41 @@ class ResponsesEditor:
         self._next = 0  # number of the next event
         self._shift = 0  # items of the askings before this one
         self._edited = False
-        self._begun = False
+        self._response: dict[str, Json] = {}  # as it began: the agent knows its id
+        self._spent: dict[str, int] = {}
+        self._over = False
+
+    @property
+    def over(self) -> bool:
+        """See `Editor`."""
+        return self._over
+
+    @property
+    def holds(self) -> bool:
+        """See `Editor`."""
+        return bool(self._held)
+
+    @property
+    def output(self) -> tuple[Json, ...]:
+        """The items of the reply as the agent sees them."""
+        return tuple(self._output)
+
+    def said(self) -> ModelReply:
+        """See `Editor`. An item that is not whole is left out."""
+        return read_reply({"id": self._response.get("id"), "output": [*self._said]})
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """What goes on now, and the call that is whole now."""
+        """See `Editor`."""
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
         if body is None or kind is None:
             return event.raw, ()
-        if kind in _BEGINS and self._edited:
-            return b"", ()
+        if kind in _BEGINS:
+            if self._edited:
+                return b"", ()
+            self._response = object_of(body.get("response"))
         if kind in _ENDS:
+            self._over = True
             return self._end(event, body), ()
         index = body.get("output_index")
         if isinstance(index, int):
@@ -54,54 +80,65 @@ class ResponsesEditor:
         return self._numbered(event, body), ()
 
     def decide(self, decided: Decided) -> bytes:
-        """The waiting item itself, or a message in its place."""
+        """See `Editor`."""
         events = self._held.pop(decided.key)
         item = self._items[decided.key]
+        kind = text_of(item.get("type")) or ""
         if decided.refusal is None:
-            self._going_on += 1
+            self._going_on += kind in CALLS
             self._output.append(item)
             return b"".join(self._numbered(*one) for one in events)
-        call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or ""
-        kind = text_of(item.get("type")) or ""
-        self._refusals.append((call_id, kind, decided.refusal))
+        if kind in CALLS:
+            call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or ""
+            self._refusals.append((call_id, kind, decided.refusal))
         self._edited = True
         return self._note(decided.key, decided.refusal)
 
     def refused_all(self) -> bool:
-        """Whether there was a call, and none goes on: ask again, the reply is not over."""
+        """See `Editor`."""
         return bool(self._refusals) and not self._going_on and not self._held
 
     def again(self) -> list[Json]:
         """The input items to append: what the model said, and the outputs of its refused calls."""
-        outputs: list[Json] = [
-            {"type": f"{kind}_output", "call_id": call_id, "output": text}
-            for call_id, kind, text in self._refusals
-        ]
         said = self._said
+        outputs = [refusal_item(*one) for one in self._refusals]
         self._said, self._refusals, self._going_on = [], [], 0
         self._items.clear()
         self._shift = len(self._output)
+        self._over = False
         return [*said, *outputs]
+
+    def close(self) -> bytes:
+        """See `Editor`."""
+        self._over = True
+        kind = "response.completed"
+        response: dict[str, Json] = {**self._response, "status": "completed"}
+        response["output"] = [*self._output]
+        body: dict[str, Json] = {"type": kind, "response": response}
+        return event_of(kind, {**body, "sequence_number": self._take()})
 
     def _item(
         self, event: Event, body: dict[str, Json], kind: str, index: int
     ) -> tuple[bytes, tuple[Waiting, ...]]:
         item = object_of(body.get("item"))
-        if kind == "response.output_item.added" and item.get("type") in _CALLS:
+        if kind == "response.output_item.added" and self._must_wait(item):
             self._held[index] = []
         held = self._held.get(index)
         if held is not None:
             held.append((event, body))
-        if kind == "response.output_item.done":
+        done = kind == "response.output_item.done"
+        if done:
             self._said.append(item)
             self._items[index] = item
             if held is None:
                 self._output.append(item)
-        out = b"" if held is not None else self._numbered(event, body)
-        if held is None or kind != "response.output_item.done":
-            return out, ()
-        calls = read_turn(item).calls
-        return out, tuple(Waiting(call=call, key=index) for call in calls)
+        if held is None:
+            return self._numbered(event, body), ()
+        return b"", (waiting_item(item, index),) if done else ()
+
+    def _must_wait(self, item: dict[str, Json]) -> bool:
+        kind = item.get("type")
+        return kind in CALLS or (self.careful and kind == "message")
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> bytes:
         """The event as it was, or with its numbers moved on."""
@@ -124,29 +161,35 @@ class ResponsesEditor:
         return number
 
     def _end(self, event: Event, body: dict[str, Json]) -> bytes:
+        response = object_of(body.get("response"))
         if self.refused_all():
             # The agent must not hear that the reply ended: it goes on with the second asking.
+            self._spent = added(self._spent, object_of(response.get("usage")))
             return b""
         if not self._edited:
             return event.raw
-        response: dict[str, Json] = {**object_of(body.get("response")), "output": [*self._output]}
-        return event_of(event.name, {**body, "response": response, "sequence_number": self._take()})
+        output: list[Json] = [*self._output]
+        response = {**response, "output": output}
+        if self._response.get("id") is not None:
+            response["id"] = self._response["id"]
+        if self._spent:
+            response["usage"] = summed(object_of(response.get("usage")), self._spent)
+        ended: dict[str, Json] = {**body, "sequence_number": self._take()}
+        ended["response"] = response
+        return event_of(event.name, ended)
 
     def _note(self, index: int, text: str) -> bytes:
         """A message item with one text part, as the API itself streams one."""
         place = index + self._shift
-        item_id = f"{_NOTE_ID}{place}"
+        item = note_item(place, text)
         part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
         empty: dict[str, Json] = {**part, "text": ""}
-        item: dict[str, Json] = {
-            "id": item_id,
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "content": [part],
-        }
         begun: dict[str, Json] = {**item, "status": "in_progress", "content": []}
-        inside: dict[str, Json] = {"item_id": item_id, "output_index": place, "content_index": 0}
+        inside: dict[str, Json] = {
+            "item_id": item.get("id"),
+            "output_index": place,
+            "content_index": 0,
+        }
         self._output.append(item)
         events: tuple[tuple[str, dict[str, Json]], ...] = (
             ("response.output_item.added", {"output_index": place, "item": begun}),
@@ -160,3 +203,28 @@ class ResponsesEditor:
             event_of(kind, {"type": kind, "sequence_number": self._take(), **more})
             for kind, more in events
         )
+
+
+def note_item(place: int, text: str) -> dict[str, Json]:
+    """A message of ours, as an output item."""
+    part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
+    return {
+        "id": f"{_NOTE_ID}{place}",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
+
+
+def refusal_item(call_id: str, kind: str, text: str) -> dict[str, Json]:
+    """What a refused call gave back, as an input item."""
+    return {"type": f"{kind}_output", "call_id": call_id, "output": text}
+
+
+def waiting_item(item: dict[str, Json], key: int) -> Waiting:
+    """A whole item that somebody must decide about."""
+    turn = read_turn(item)
+    if item.get("type") in CALLS and turn.calls:
+        return Waiting(key=key, call=turn.calls[0])
+    return Waiting(key=key, text="\n".join(said.text for said in turn.said))

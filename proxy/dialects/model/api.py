@@ -1,0 +1,71 @@
+"""The three APIs under which a model is asked, each as one value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.model import anthropic, chat, responses
+from proxy.dialects.model.anthropic_stream import AnthropicEditor
+from proxy.dialects.model.chat_stream import ChatEditor
+from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.responses_stream import ResponsesEditor
+from proxy.dialects.model.whole import AnthropicReply, ChatReply, ResponsesReply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.stream import Editor
+    from proxy.dialects.model.transcript import ModelReply, ModelRequest
+    from proxy.dialects.model.whole import WholeReply
+
+
+class ModelApi(msgspec.Struct, frozen=True, kw_only=True):
+    """How one API is read and edited. `turns` is the key of the conversation in a request."""
+
+    name: str  # "anthropic" | "chat" | "responses"
+    turns: str
+    read_request: Callable[[dict[str, Json]], ModelRequest]
+    read_reply: Callable[[dict[str, Json]], ModelReply]
+    editor: Callable[[], Editor]
+    whole: Callable[[], WholeReply]
+
+
+ANTHROPIC: Final = ModelApi(
+    name="anthropic",
+    turns="messages",
+    read_request=anthropic.read_request,
+    read_reply=anthropic.read_reply,
+    editor=AnthropicEditor,
+    whole=AnthropicReply,
+)
+CHAT: Final = ModelApi(
+    name="chat",
+    turns="messages",
+    read_request=chat.read_request,
+    read_reply=chat.read_reply,
+    editor=ChatEditor,
+    whole=ChatReply,
+)
+RESPONSES: Final = ModelApi(
+    name="responses",
+    turns="input",
+    read_request=responses.read_request,
+    read_reply=responses.read_reply,
+    editor=ResponsesEditor,
+    whole=ResponsesReply,
+)
+APIS: Final = (ANTHROPIC, CHAT, RESPONSES)
+
+
+def continued(api: ModelApi, body: dict[str, Json], more: list[Json]) -> dict[str, Json]:
+    """A request with more at the end of its conversation."""
+    given = body.get(api.turns)
+    turns = list_of(given)
+    if isinstance(given, str):
+        message: dict[str, Json] = {"type": "message", "role": "user", "content": given}
+        turns = [message]
+    longer: list[Json] = [*turns, *more]
+    return {**body, api.turns: longer}

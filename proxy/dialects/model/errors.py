@@ -1,0 +1,72 @@
+"""Refusals of our own in the shape of each API's errors: its SDK raises what its user knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.body import write_body
+from proxy.dialects.operation import HttpReply
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.operation import Answering, Refusal
+
+_TYPES: Final = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+_FAULT: Final = 500
+
+
+def refused(refusal: Refusal, answering: Answering, *, anthropic: bool) -> HttpReply:
+    """A refusal as one API spells errors. It holds nothing that the peer sent."""
+    status = refusal.status
+    kind = _TYPES.get(status, "invalid_request_error" if status < _FAULT else "api_error")
+    message = f"Mnemogate: {refusal.detail}"
+    if anthropic:
+        error: dict[str, Json] = {"type": kind, "message": message}
+        body: dict[str, Json] = {
+            "type": "error",
+            "error": error,
+            "request_id": answering.request_id,
+        }
+    else:
+        code = refusal.title.lower().replace(" ", "_")
+        kind = kind if status >= _FAULT else "invalid_request_error"
+        body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    headers: list[tuple[str, str]] = []
+    if refusal.retry_after_s is not None:
+        headers.append(("Retry-After", str(refusal.retry_after_s)))
+    return HttpReply(status=status, body=write_body(body), headers=tuple(headers))
+
+
+def no_threads(answering: Answering) -> HttpReply:
+    """A message thread: the SDK then sends the whole history, as it does where there are none."""
+    details: dict[str, Json] = {
+        "error_code": "thread_unsupported_request",
+        "unsupported": ["thread"],
+    }
+    error: dict[str, Json] = {
+        "type": "invalid_request_error",
+        "message": "Mnemogate: message threads are not served here; send the whole history",
+        "details": details,
+    }
+    body: dict[str, Json] = {"type": "error", "error": error, "request_id": answering.request_id}
+    return HttpReply(status=400, body=write_body(body))
+
+
+def no_previous(param: str) -> HttpReply:
+    """A response to go on from that is not known here: a client then sends the whole history."""
+    error: dict[str, Json] = {
+        "message": "Mnemogate: what came before is not known here; send the whole history",
+        "type": "invalid_request_error",
+        "param": param,
+        "code": "previous_response_not_found",
+    }
+    return HttpReply(status=400, body=write_body({"error": error}))

@@ -1,0 +1,1 @@
+"""The model front behind its door: routes, credentials, one model request from end to end."""

@@ -1,0 +1,105 @@
+"""What the model front asks of memory about one model request: the seam of loop coupling.
+
+The front carries bytes and edits them; what entered a context, what is withheld from it and which
+call may write is decided behind this seam.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.dialects.model.api import ModelApi
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
+    from telemetry.events import TraceContext
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One model request of a principal, as it came."""
+
+    principal: Principal
+    api: ModelApi
+    body: dict[str, Json]
+    # The client's own names of its session, each prefixed by its kind (`header:session-id=...`).
+    names: tuple[str, ...]
+    trace: TraceContext
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """The same request as it may go upstream."""
+
+    asked: Asked
+    request: ModelRequest
+    body: dict[str, Json]
+    session: str
+
+
+class Undecided(Exception):  # noqa: N818 - a state of the principal, not a fault
+    """A candidate of this principal is still undecided: nothing may go upstream yet."""
+
+
+class Coupling(Protocol):
+    """Event loop only; any number of requests at once."""
+
+    async def prepare(self, asked: Asked) -> Prepared:
+        """Wait for candidates in flight, note what enters, and take out what is withheld.
+
+        Raises:
+            Undecided: A candidate was not decided in time.
+            StorageError: What entered could not be made durable.
+        """
+        ...
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        """For each whole call: None, or the text that the agent gets instead of it."""
+        ...
+
+    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        """Note what the model said and called: before the agent can act on it."""
+        ...
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """Whether this text holds what was refused."""
+        ...
+
+    def sieved(self, principal: Principal, value: Json) -> Json:
+        """JSON of a route that is no conversation, without what was refused."""
+        ...
+
+
+class UnsafeUncoupled:
+    """Passes everything: the control of tests that show the attack landing."""
+
+    async def prepare(self, asked: Asked) -> Prepared:
+        """The request as it came."""
+        request = asked.api.read_request(asked.body)
+        return Prepared(asked=asked, request=request, body=asked.body, session="")
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        """Every call goes on."""
+        del prepared
+        return (None,) * len(calls)
+
+    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        """Nobody listens."""
+        del prepared, reply
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """Nothing is withheld."""
+        del principal, text
+        return False
+
+    def sieved(self, principal: Principal, value: Json) -> Json:
+        """Nothing is withheld."""
+        del principal
+        return value

@@ -1,0 +1,58 @@
+"""What a path below a model API's prefix asks for. Pure."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlencode
+
+from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.api import ModelApi
+    from proxy.dialects.operation import HttpRequest
+
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+# Collections that keep text on the provider's side and bring it back into a context later.
+_HOSTED: Final = frozenset(
+    {
+        *("assistants", "conversations", "memory_stores", "skills", "threads", "vector_stores"),
+    }
+)
+_TURNS: Final = {("messages",): ANTHROPIC, ("chat", "completions"): CHAT, ("responses",): RESPONSES}
+# Asking a model to shorten a conversation is asking a model.
+_COMPACT: Final = ("responses", "compact")
+_PATH_SAFE: Final = "/:@!$&'()*+,;=~-._"
+
+
+class Purpose(enum.Enum):
+    """What the front does with a request."""
+
+    TURN = "turn"  # asks a model
+    RESULT = "result"  # brings the reply of an earlier asking
+    HOSTED = "hosted"  # would write memory on the provider's side
+    OTHER = "other"
+
+
+def purpose_of(method: str, rest: str) -> tuple[Purpose, ModelApi | None]:
+    """The purpose of a request to a path below the prefix, and the API that it is read with."""
+    parts = tuple(part for part in rest.lower().split("/") if part)
+    if method not in _SAFE and any(part in _HOSTED for part in parts):
+        return Purpose.HOSTED, None
+    if method == "POST":
+        for tail, api in _TURNS.items():
+            if parts[-len(tail) :] == tail:
+                return Purpose.TURN, api
+        if parts[-2:] == _COMPACT:
+            return Purpose.TURN, RESPONSES
+    if method == "GET":
+        for tail, api in ((("responses",), RESPONSES), (("chat", "completions"), CHAT)):
+            if len(parts) > len(tail) and parts[-len(tail) - 1 : -1] == tail:
+                return Purpose.RESULT, api
+    return Purpose.OTHER, None
+
+
+def target_of(head: HttpRequest, rest: str) -> str:
+    """Path below the upstream's URL, with the query, encoded again."""
+    path = quote(rest, safe=_PATH_SAFE)
+    return f"{path}?{urlencode(head.query)}" if head.query else path

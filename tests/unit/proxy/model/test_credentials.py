@@ -1,0 +1,105 @@
+"""Whose request it is, and that no key of ours goes upstream in any place."""
+
+from __future__ import annotations
+
+import pytest
+
+from policy.model import PrincipalId
+from proxy.auth import Authenticator, Peer, Unauthenticated, bound, hash_key, mint_key
+from proxy.bindings import Binding
+from proxy.dialects.operation import HttpRequest, MalformedRequest
+from proxy.model.credentials import Admitted, admit
+from storage.interfaces import KeyRecord
+
+AGENT = bound("agent", "default")
+OTHER = bound("other", "default")
+SOCKET = bound("socket", "default")
+MINTED = mint_key(AGENT, 0)
+CHOSEN = "a-key-that-the-operator-chose"
+REVOKED = "a-key-that-was-revoked-since"
+CONFIGURED = (("X-Api-Key", "provider-secret"), ("OpenAI-Organization", "org"))
+TCP = Peer(address="10.0.0.1")
+UNIX = Peer(address="uid:7", uid=7)
+
+
+def _keys() -> tuple[KeyRecord, ...]:
+    def record(key: str, principal: str, revoked: int | None = None) -> KeyRecord:
+        return KeyRecord(
+            key_id=key[:4],
+            key_sha256=hash_key(key),
+            principal=bound(principal, "default"),
+            created_at_ms=0,
+            revoked_at_ms=revoked,
+        )
+
+    return (MINTED.record, record(CHOSEN, "other"), record(REVOKED, "agent", 1))
+
+
+def asked(peer: Peer = TCP, query: tuple[tuple[str, str], ...] = (), **headers: str) -> Admitted:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    authenticator = Authenticator(_keys, (Binding(principal=SOCKET, uid=7),), lambda: 1_000)
+    head = HttpRequest(method="POST", path="/openai/v1/responses", query=query, headers=named)
+    return admit(head, peer, authenticator, CONFIGURED)
+
+
+@pytest.mark.parametrize("name", ["x_api_key", "authorization", "api_key"])
+def test_a_key_of_ours_in_the_apis_own_header_gets_the_configured_credential(name: str) -> None:
+    value = f"Bearer {MINTED.plain}" if name == "authorization" else MINTED.plain
+    got = asked(**{name: value, "anthropic_beta": "x", "accept": "*/*"})
+    assert got.principal == AGENT
+    assert got.headers == {
+        "anthropic-beta": "x",
+        "accept": "*/*",
+        "x-api-key": "provider-secret",
+        "openai-organization": "org",
+    }
+
+
+def test_a_key_in_its_own_header_leaves_the_agent_its_credential() -> None:
+    got = asked(mnemogate_key=CHOSEN, authorization="Bearer sk-mine", mnemogate_nonce="n")
+    assert got.principal.principal_id == PrincipalId("other")
+    assert got.headers == {"authorization": "Bearer sk-mine", "openai-organization": "org"}
+    without = asked(mnemogate_key=CHOSEN)
+    assert without.headers["x-api-key"] == "provider-secret"
+
+
+def test_a_peer_of_the_socket_needs_no_key() -> None:
+    assert asked(UNIX).principal == SOCKET
+    assert asked(UNIX).headers["x-api-key"] == "provider-secret"
+    own = asked(UNIX, x_api_key="sk-of-the-provider-itself")
+    assert (own.principal, own.headers["x-api-key"]) == (SOCKET, "sk-of-the-provider-itself")
+
+
+@pytest.mark.parametrize("key", [MINTED.plain, CHOSEN, REVOKED, "mg_abcdefgh_" + "x" * 43])
+def test_no_key_of_ours_goes_upstream_from_any_place(key: str) -> None:
+    own = {"mnemogate_key": MINTED.plain}
+    for name in ("x_api_key", "authorization", "x_forwarded_key", "api_key", "user_agent"):
+        for value in (key, f"Bearer {key}", f"Token   {key}"):
+            assert key not in str(asked(**own, **{name: value}).headers)
+    for pair in (("key", key), (key, "")):
+        with pytest.raises(MalformedRequest, match="query"):
+            asked(query=(pair,), **own)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x_api_key": "sk-of-the-provider-itself"},
+        {"authorization": "Bearer sk-of-the-provider-itself"},
+        {"x_api_key": REVOKED},
+        {"mnemogate_key": "wrong-key-but-long-enough"},
+        {"mnemogate_key": "wrong-key-but-long-enough", "x_api_key": CHOSEN},
+        {"x_api_key": MINTED.plain, "authorization": f"Bearer {CHOSEN}"},
+    ],
+)
+def test_nobody_is_refused_and_two_that_disagree_are_nobody(headers: dict[str, str]) -> None:
+    with pytest.raises(Unauthenticated):
+        asked(**headers)
+
+
+def test_the_sockets_uid_does_not_rescue_a_wrong_key_of_ours() -> None:
+    with pytest.raises(Unauthenticated):
+        asked(UNIX, x_api_key=REVOKED)
+    with pytest.raises(Unauthenticated):
+        asked(UNIX, mnemogate_key="wrong-key-but-long-enough")

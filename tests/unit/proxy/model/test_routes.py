@@ -1,0 +1,55 @@
+"""Which routes ask a model, which would write hosted memory, and what is sent on unchanged."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.dialects.operation import HttpRequest
+from proxy.model.routes import Purpose, purpose_of, target_of
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "purpose", "api"),
+    [
+        ("POST", "/v1/messages", Purpose.TURN, "anthropic"),
+        ("POST", "/v1/messages/", Purpose.TURN, "anthropic"),
+        ("POST", "/V1/Messages", Purpose.TURN, "anthropic"),
+        ("POST", "/messages", Purpose.TURN, "anthropic"),
+        ("POST", "/v1/messages/count_tokens", Purpose.OTHER, None),
+        ("POST", "/v1/messages/batches", Purpose.OTHER, None),
+        ("POST", "/v1/chat/completions", Purpose.TURN, "chat"),
+        ("POST", "/openai/deployments/m/chat/completions", Purpose.TURN, "chat"),
+        ("GET", "/v1/chat/completions", Purpose.OTHER, None),
+        ("GET", "/v1/chat/completions/cmpl_1", Purpose.RESULT, "chat"),
+        ("POST", "/v1/completions", Purpose.OTHER, None),
+        ("POST", "/v1/responses", Purpose.TURN, "responses"),
+        ("POST", "/v1/responses/compact", Purpose.TURN, "responses"),
+        ("GET", "/v1/responses/resp_1", Purpose.RESULT, "responses"),
+        ("DELETE", "/v1/responses/resp_1", Purpose.OTHER, None),
+        ("POST", "/v1/embeddings", Purpose.OTHER, None),
+        ("HEAD", "/", Purpose.OTHER, None),
+        ("GET", "/v1/models", Purpose.OTHER, None),
+        ("POST", "/v1/threads/t_1/messages", Purpose.HOSTED, None),
+        ("POST", "/v1/conversations", Purpose.HOSTED, None),
+        ("POST", "/v1/conversations/c/items", Purpose.HOSTED, None),
+        ("DELETE", "/v1/conversations/c", Purpose.HOSTED, None),
+        ("GET", "/v1/conversations/c", Purpose.OTHER, None),
+        ("POST", "/v1/memory_stores/m/memories", Purpose.HOSTED, None),
+        ("POST", "/v1/vector_stores/v/files", Purpose.HOSTED, None),
+        ("POST", "/v1/Vector_Stores/v/search", Purpose.HOSTED, None),
+        ("PATCH", "/v1/assistants/a", Purpose.HOSTED, None),
+    ],
+)
+def test_the_purpose_of_a_route(method: str, path: str, purpose: Purpose, api: str | None) -> None:
+    found, read = purpose_of(method, path)
+    assert found is purpose
+    assert (None if read is None else read.name) == api
+
+
+def test_path_and_query_are_encoded_again() -> None:
+    query = (("beta", "true"), ("q", "a b&c"), ("empty", ""))
+    head = HttpRequest(method="GET", path="/x", query=query)
+    assert target_of(head, "/v1/models/ft:gpt é") == (
+        "/v1/models/ft:gpt%20%C3%A9?beta=true&q=a+b%26c&empty="
+    )
+    assert target_of(HttpRequest(method="GET", path="/x"), "/v1/models") == "/v1/models"
