@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Self
 
 import aiohttp
 import msgspec
-from yarl import URL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -155,7 +154,7 @@ class Upstream:
             async with asyncio.timeout(self._limits.head_seconds):
                 response = await self._session.request(
                     method,
-                    URL(self._url + target, encoded=True) if target else self._url,
+                    self._url + target,
                     data=body,
                     headers=sent,
                     allow_redirects=False,

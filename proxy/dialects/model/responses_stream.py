@@ -169,7 +169,8 @@ class ResponsesEditor:
         if not self._edited:
             return event.raw
         output: list[Json] = [*self._output]
-        response = {**response, "output": output}
+        response = dict(response)
+        response["output"] = output
         if self._response.get("id") is not None:
             response["id"] = self._response["id"]
         if self._spent:

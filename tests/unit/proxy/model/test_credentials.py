@@ -35,7 +35,9 @@ def _keys() -> tuple[KeyRecord, ...]:
     return (MINTED.record, record(CHOSEN, "other"), record(REVOKED, "agent", 1))
 
 
-def asked(peer: Peer = TCP, query: tuple[tuple[str, str], ...] = (), **headers: str) -> Admitted:
+def asked(
+    headers: dict[str, str], peer: Peer = TCP, query: tuple[tuple[str, str], ...] = ()
+) -> Admitted:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     authenticator = Authenticator(_keys, (Binding(principal=SOCKET, uid=7),), lambda: 1_000)
     head = HttpRequest(method="POST", path="/openai/v1/responses", query=query, headers=named)
@@ -45,7 +47,7 @@ def asked(peer: Peer = TCP, query: tuple[tuple[str, str], ...] = (), **headers: 
 @pytest.mark.parametrize("name", ["x_api_key", "authorization", "api_key"])
 def test_a_key_of_ours_in_the_apis_own_header_gets_the_configured_credential(name: str) -> None:
     value = f"Bearer {MINTED.plain}" if name == "authorization" else MINTED.plain
-    got = asked(**{name: value, "anthropic_beta": "x", "accept": "*/*"})
+    got = asked({name: value, "anthropic_beta": "x", "accept": "*/*"})
     assert got.principal == AGENT
     assert got.headers == {
         "anthropic-beta": "x",
@@ -56,17 +58,19 @@ def test_a_key_of_ours_in_the_apis_own_header_gets_the_configured_credential(nam
 
 
 def test_a_key_in_its_own_header_leaves_the_agent_its_credential() -> None:
-    got = asked(mnemogate_key=CHOSEN, authorization="Bearer sk-mine", mnemogate_nonce="n")
+    got = asked(
+        {"mnemogate_key": CHOSEN, "authorization": "Bearer sk-mine", "mnemogate_nonce": "n"}
+    )
     assert got.principal.principal_id == PrincipalId("other")
     assert got.headers == {"authorization": "Bearer sk-mine", "openai-organization": "org"}
-    without = asked(mnemogate_key=CHOSEN)
+    without = asked({"mnemogate_key": CHOSEN})
     assert without.headers["x-api-key"] == "provider-secret"
 
 
 def test_a_peer_of_the_socket_needs_no_key() -> None:
-    assert asked(UNIX).principal == SOCKET
-    assert asked(UNIX).headers["x-api-key"] == "provider-secret"
-    own = asked(UNIX, x_api_key="sk-of-the-provider-itself")
+    assert asked({}, UNIX).principal == SOCKET
+    assert asked({}, UNIX).headers["x-api-key"] == "provider-secret"
+    own = asked({"x_api_key": "sk-of-the-provider-itself"}, UNIX)
     assert (own.principal, own.headers["x-api-key"]) == (SOCKET, "sk-of-the-provider-itself")
 
 
@@ -75,10 +79,10 @@ def test_no_key_of_ours_goes_upstream_from_any_place(key: str) -> None:
     own = {"mnemogate_key": MINTED.plain}
     for name in ("x_api_key", "authorization", "x_forwarded_key", "api_key", "user_agent"):
         for value in (key, f"Bearer {key}", f"Token   {key}"):
-            assert key not in str(asked(**own, **{name: value}).headers)
+            assert key not in str(asked({**own, name: value}).headers)
     for pair in (("key", key), (key, "")):
         with pytest.raises(MalformedRequest, match="query"):
-            asked(query=(pair,), **own)
+            asked(own, query=(pair,))
 
 
 @pytest.mark.parametrize(
@@ -95,11 +99,11 @@ def test_no_key_of_ours_goes_upstream_from_any_place(key: str) -> None:
 )
 def test_nobody_is_refused_and_two_that_disagree_are_nobody(headers: dict[str, str]) -> None:
     with pytest.raises(Unauthenticated):
-        asked(**headers)
+        asked(headers)
 
 
 def test_the_sockets_uid_does_not_rescue_a_wrong_key_of_ours() -> None:
     with pytest.raises(Unauthenticated):
-        asked(UNIX, x_api_key=REVOKED)
+        asked({"x_api_key": REVOKED}, UNIX)
     with pytest.raises(Unauthenticated):
-        asked(UNIX, mnemogate_key="wrong-key-but-long-enough")
+        asked({"mnemogate_key": "wrong-key-but-long-enough"}, UNIX)

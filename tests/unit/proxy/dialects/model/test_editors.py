@@ -57,6 +57,7 @@ def edited(editor: Editor, chunks: list[bytes], refused: frozenset[str]) -> byte
 
 
 def _decided(one: Waiting, refused: frozenset[str]) -> Decided:
+    assert one.call is not None
     return Decided(key=one.key, refusal=REFUSED if one.call.call_id in refused else None)
 
 
@@ -106,7 +107,7 @@ def test_when_every_call_is_refused_the_reply_goes_on_with_a_second_asking(api: 
     # The agent was not told that the reply ended.
     for end in (b"message_stop", b"[DONE]", b"response.completed", b'"finish_reason":"'):
         assert end not in first
-    asked = msgspec.json.encode(editor.again())  # type: ignore[attr-defined]
+    asked = msgspec.json.encode(editor.again())
     assert b"CANARY" in asked, "the model is shown its own call"
     assert REFUSED.encode() in asked
     second = edited(editor, [api.stream("I will do without it.")], frozenset())
