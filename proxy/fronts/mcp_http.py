@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.mcp.heads import SESSION, check_head, era_of_head
+from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, check_head, era_of_head
 from proxy.dialects.mcp.message import Era, Kind, Message, NotRelayed, error_answer, parse
 from proxy.dialects.operation import HttpReply, MalformedRequest
 from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
@@ -140,6 +140,8 @@ class McpFront:
     # POST
 
     async def _post(self, asked: _Asked) -> tuple[HttpReply, Exchange | None]:
+        # A message is no way to ask for the rest of a stream: that is what GET is for.
+        asked.headers.pop(LAST_EVENT, None)
         request = await asked.incoming.complete()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
@@ -233,6 +235,9 @@ class McpFront:
             return _session_gone(None), None
         if line.listeners >= LISTENING_MAX:
             return _refused(409, None, -32600, "too many streams of one session"), None
+        last = asked.headers.get(LAST_EVENT)
+        if last is not None and isinstance(line, UrlLine) and not line.sent_event(last):
+            return _refused(400, None, -32600, "last-event-id: no event of this session"), None
         exchange = Exchange(None, asked.headers)
         try:
             asked.hub.keep_open(asked.principal, exchange)

@@ -18,6 +18,19 @@ _TEST_ORIGINS: Final = "tests/conformance/test_guarded_origins.py"
 
 RELAY: Final = (
     Mutant(
+        name="any event may be resumed from",
+        file="proxy/mcp/http/behind_url.py",
+        old="        return event_id in self._events_seen\n",
+        new="        return bool(event_id)\n",
+        invariant="a session's events are its own principal's",
+        tests=(
+            at(
+                "tests/integration/test_mcp_http_resuming.py",
+                "test_the_events_of_another_session_are_not_replayed",
+            ),
+        ),
+    ),
+    Mutant(
         name="a culprit has the name that the model called",
         file=_NAMING,
         old="    return pending.tool if known else OTHER\n",

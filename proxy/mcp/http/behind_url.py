@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, headers_for, is_session_id
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 TELL_SECONDS: Final = 10.0
 # After the answer a stream mostly ends by itself, and its connection can be used again.
 GRACE_SECONDS: Final = 1.0
+# Behind a client that asks to resume from further back than so many events, nothing is resumed.
+EVENTS_SEEN_MAX: Final = 16_384
 # Headers of an answer that are this hop's own business, or say something of a body we may rewrite.
 _OURS: Final = frozenset(
     {
@@ -54,6 +57,27 @@ _OURS: Final = frozenset(
 _BODYLESS: Final = frozenset({202, 204})
 
 
+class _EventsSeen:
+    """The ids of the latest events of one line, as prints: a server may choose long ones."""
+
+    def __init__(self) -> None:
+        self._prints: dict[bytes, None] = {}
+
+    def add(self, event_id: str) -> None:
+        one = _print(event_id)
+        self._prints.pop(one, None)
+        self._prints[one] = None
+        if len(self._prints) > EVENTS_SEEN_MAX:
+            del self._prints[next(iter(self._prints))]
+
+    def __contains__(self, event_id: str) -> bool:
+        return _print(event_id) in self._prints
+
+
+def _print(event_id: str) -> bytes:
+    return blake2b(event_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 class UrlLine(Line):
     """A line to a URL. In the handshake era the server behind names the session."""
 
@@ -69,6 +93,7 @@ class UrlLine(Line):
         self._adopt = adopt
         self._headers: dict[str, str] = {}
         self._stops: dict[RequestId, Stop] = {}
+        self._events_seen = _EventsSeen()
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
         """Post one message. Answers are read beside; other messages wait to be accepted."""
@@ -90,6 +115,13 @@ class UrlLine(Line):
         except (UpstreamError, TimeoutError):
             # The call that it belongs to, if any, is answered or lost on its own stream.
             return
+
+    def sent_event(self, event_id: str) -> bool:
+        """Whether an event of this id came on this line lately: its client may ask what followed.
+
+        A server may replay by an event's id alone, and so the events of another session.
+        """
+        return event_id in self._events_seen
 
     async def open_stream(self, exchange: Exchange) -> None:
         """Listen to what the server sends of its own accord, or to the rest of a lost stream."""
@@ -122,9 +154,7 @@ class UrlLine(Line):
 
     def _head(self, message: Message, exchange: Exchange | None) -> dict[str, str]:
         if exchange is not None:
-            self._headers = {
-                name: value for name, value in exchange.headers.items() if name != LAST_EVENT
-            }
+            self._headers = exchange.headers
         sent = self._sent(exchange)
         if message.era is Era.STATELESS and message.method is not None:
             kept = {name: value for name, value in sent.items() if not name.startswith("mcp-")}
@@ -258,6 +288,7 @@ class UrlLine(Line):
 
     async def _event(self, event: Event, exchange: Exchange | None) -> None:
         if event.event_id and exchange is not None:
+            self._events_seen.add(event.event_id)
             exchange.resumable = True
             if exchange.left:
                 raise UpstreamError("its client left, and may ask for the rest elsewhere")
