@@ -68,6 +68,8 @@ class GuardClient:
         self._session: aiohttp.ClientSession | None = None
         self._staying: asyncio.TaskGroup | None = None
         self._leave: asyncio.Task[None] | None = None
+        # Said again when the gate is another one: it must know whose calls come this way.
+        self._pinned: dict[str, wire.ToolList] = {}
 
     async def __aenter__(self) -> Self:
         """Open the connections' pool, and be present at the gate until the end."""
@@ -170,7 +172,8 @@ class GuardClient:
             StorageError: Nobody knows; refuse its tools.
         """
         del principal
-        return await self._ask("pin", wire.ToolList(server=server, tools=tools), wire.PIN_STATE)
+        body = self._pinned[server] = wire.ToolList(server=server, tools=tools)
+        return await self._ask("pin", body, wire.PIN_STATE)
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
         """Items to send or to look up.
@@ -258,6 +261,8 @@ class GuardClient:
             return
         forever = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout.total)
         async with self._session.get(f"{_ORIGIN}{wire.API}/presence", timeout=forever) as response:
+            for body in tuple(self._pinned.values()):
+                await self._exchange("pin", wire.ENCODER.encode(body))
             async for _ in response.content.iter_any():
                 pass
 

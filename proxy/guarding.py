@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from proxy.dialects.operation import WrittenItem
     from proxy.guard import GuardedCall, Item, PinnedTool, Segment
     from proxy.ledger import Ledger
+    from proxy.relays import Relays
     from proxy.sifting import Sieve
     from proxy.surroundings import Surroundings
     from proxy.writing import Writing
@@ -80,6 +81,7 @@ class GuardParts(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     surroundings: Surroundings
     confirms: Confirms
+    relays: Relays
     monotonic_s: Callable[[], float] = time.monotonic
 
 
@@ -222,10 +224,28 @@ class Guarding:
             MalformedRequest: Two tools share a name.
             StorageError: Nobody knows; refuse its tools.
         """
+        return await self.pin_for(None, principal, server, tools)
+
+    async def pin_for(
+        self,
+        relay: str | None,
+        principal: Principal,
+        server: str,
+        tools: tuple[PinnedTool, ...],
+    ) -> PinState:
+        """`pin` for a relay of another process, by its own name.
+
+        Raises:
+            MalformedRequest: Two tools share a name.
+            StorageError: Nobody knows; refuse its tools.
+        """
         if len({tool.name for tool in tools}) < len(tools):
             raise MalformedRequest("tools: a name is given twice")
         pairs = tuple((tool.name, tool.digest) for tool in tools)
         pinned = await self._parts.pins.see(principal.tenant, server, pairs)
+        # Approved or not, their calls come there and are judged or refused there.
+        names = (tool.name for tool in tools)
+        self._parts.relays.pinned(principal.tenant, server, names, relay)
         return PinState(approved=not pinned.changed, changed=pinned.changed)
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:

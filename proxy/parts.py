@@ -18,6 +18,7 @@ from proxy.fronts.guard_socket import GuardFront, GuardSocketParts
 from proxy.guarding import Guarding, GuardParts
 from proxy.ledger import Ledger
 from proxy.operate import Operate, OperateParts
+from proxy.relays import Relays
 from proxy.retention import Retaining
 from proxy.session import Session
 from proxy.sifting import Sieve
@@ -85,7 +86,8 @@ class Parts:
         )
         self._store = store
         writing = Writing(ground.writer, store.reader, gatherers, surroundings)
-        self.guard = _guarding(store, writing, self.confirming, surroundings)
+        self.relays = Relays()
+        self.guard = _guarding(store, writing, (self.confirming, self.relays), surroundings)
         self.session = Session(
             reader=store.reader,
             writing=writing,
@@ -135,6 +137,7 @@ class Parts:
         return GuardFront(
             GuardSocketParts(
                 guard=self.guard,
+                relays=self.relays,
                 session=self.session,
                 authenticator=self.authenticator,
                 surroundings=self.operate.surroundings,
@@ -144,8 +147,12 @@ class Parts:
 
 
 def _guarding(
-    store: EmbeddedStore, writing: Writing, confirming: Confirming, surroundings: Surroundings
+    store: EmbeddedStore,
+    writing: Writing,
+    beside: tuple[Confirming, Relays],
+    surroundings: Surroundings,
 ) -> Guarding:
+    confirming, relays = beside
     sieve = Sieve(store.followed.since)
     # What waits may be refused before anybody reads, and then its prints cannot be taken any more.
     sieve.take(store.followed.held())
@@ -160,6 +167,7 @@ def _guarding(
             ledger=Ledger(),
             surroundings=surroundings,
             confirms=confirming,
+            relays=relays,
         )
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, ToolMap, parse_map
+from proxy.dialects.model.memory_tools import Maps
 
 CONTEXT_MAP: Final = "context"
 # Whose tools store mode has, and so whose classes.
@@ -29,6 +30,18 @@ def shipped_map(name: str) -> ToolMap | None:
 def map_for_server(server_name: str) -> ToolMap | None:
     """The shipped map for a server that says so of itself in `serverInfo.name`."""
     return next((found for found in _shipped().values() if server_name in found.server_names), None)
+
+
+def maps_of_models(names: tuple[str, ...] | None) -> Maps:
+    """The maps to find memory tools with among those of a model; named ones, or all that are known.
+
+    Raises:
+        MapError: As `load_map`.
+    """
+    if names is not None:
+        return Maps(maps=tuple(load_map(name) for name in names), named=True)
+    known = (_shipped()[name] for name in shipped())
+    return Maps(maps=tuple(one for one in known if one.tools and not one.model.named_only))
 
 
 def load_map(given: str) -> ToolMap:

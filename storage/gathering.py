@@ -143,7 +143,8 @@ class Gatherer:
         Many rows may speak of it: it is as trusted as the most trusted of them, and can do what the
         most powerful can.
         """
-        if candidate.change is ChangeKind.CREATE:
+        # Whatever was stored without a key is not what a change without one is aimed at.
+        if candidate.change is ChangeKind.CREATE or not key:
             return None
         rows = guarded_rows(change.draft, self._names, (candidate.tenant, candidate.target, key))
         found = [

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
     from proxy.auth import Authenticator, Peer
     from proxy.fronts.memory import Performs
-    from proxy.guard import Judged
+    from proxy.guard import Judged, PinState
     from proxy.guarding import Guarding
+    from proxy.relays import Relays
     from proxy.surroundings import Surroundings
     from telemetry.events import TraceContext
 
@@ -56,6 +57,7 @@ class GuardSocketParts(msgspec.Struct, frozen=True, kw_only=True):
     """What the front speaks for."""
 
     guard: Guarding
+    relays: Relays
     session: Performs
     authenticator: Authenticator
     surroundings: Surroundings
@@ -133,7 +135,7 @@ class GuardFront:
             case wire.Strings():
                 return await self._guard.sift(principal, asked.server, asked.strings)
             case wire.ToolList():
-                return await self._guard.pin(principal, asked.server, asked.tools)
+                return await self._pin(asked, principal, incoming)
             case wire.OneCandidate():
                 return await self._guard.decided(principal, CandidateId(asked.candidate_id))
             case _:
@@ -178,6 +180,16 @@ class GuardFront:
         waiting = self._sending.get(incoming.head.headers.get(wire.RELAY_HEADER.lower(), ""))
         if waiting is not None:
             waiting.update(admitted)
+
+    async def _pin(
+        self, asked: wire.ToolList, principal: Principal, incoming: Incoming
+    ) -> PinState:
+        relay = incoming.head.headers.get(wire.RELAY_HEADER.lower(), "")
+        state = await self._guard.pin_for(relay, principal, asked.server, asked.tools)
+        if relay not in self._present:
+            # Nobody would hear that it left: its tools count as served by nobody.
+            self._parts.relays.left(relay)
+        return state
 
     async def _perform(
         self, asked: wire.Performance, principal: Principal, incoming: Incoming
@@ -226,6 +238,7 @@ class GuardFront:
         if self._present[relay] > 0:
             return  # it was back before its old connection was seen to end
         del self._present[relay]
+        self._parts.relays.left(relay)
         waiting = self._sending.get(relay, set())
         self._guard.abandon(tuple(waiting))
         # Kept for its return; whoever does not return is forgotten with the oldest.

@@ -8,6 +8,7 @@ is left out.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -42,6 +43,7 @@ KEY_LEN_MAX: Final = 1_024
 # The candidate's metadata holds the arguments, the key and lengths beside them.
 ARGUMENTS_LEN_MAX: Final = METADATA_LEN_MAX - 8 * 1_024
 _MATCHED_LEN_MAX: Final = 256
+_KEY_TEXT_LEN_MAX: Final = 256
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NO_WORD = re.compile(r"[\W_]+")
@@ -152,6 +154,9 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
 def _change(rule: Tool, arguments: dict[str, JsonValue]) -> ChangeKind:
     if rule.kind is ToolKind.DELETE:
         return ChangeKind.DELETE
+    for text, words in rule.delete_if.items():
+        if any(value in words for _, value in _places(arguments, path(text))):
+            return ChangeKind.DELETE
     if any(value for text in rule.update_if for _, value in _places(arguments, path(text))):
         return ChangeKind.UPDATE
     return rule.change or ChangeKind.CREATE
@@ -192,12 +197,19 @@ def _check_shape(rule: Tool, arguments: dict[str, JsonValue]) -> None:
                 raise MalformedRequest(f"arguments: {text}: not of the expected type")
             if parent.get(last) is None:
                 raise MalformedRequest(f"arguments: {text}: missing")
+    _check_absent(rule, arguments)
     for text in (*rule.texts, *rule.labels, *rule.plain, *key_paths(rule), *_user_path(rule)):
         for _, value in _places(arguments, path(text)):
             if value is not None and not isinstance(value, str):
                 raise MalformedRequest(f"arguments: {text}: must be a string")
     for text in rule.items:
         _places(arguments, path(text))
+
+
+def _check_absent(rule: Tool, arguments: dict[str, JsonValue]) -> None:
+    for text in rule.absent:
+        if any(value not in (None, "", [], {}) for _, value in _places(arguments, path(text))):
+            raise MalformedRequest(f"arguments: {text}: not together with these")
 
 
 def _user_path(rule: Tool) -> tuple[str, ...]:
@@ -244,15 +256,7 @@ def _first(arguments: dict[str, JsonValue], text: str) -> str:
 
 
 def _key(rule: Tool, arguments: dict[str, JsonValue]) -> str:
-    parts = [
-        _formed(
-            _first(arguments, part)
-            if isinstance(part, str)
-            else "/".join(filter(None, (_first(arguments, text) for text in part))),
-            rule.key_form,
-        )
-        for part in rule.key
-    ]
+    parts = [_key_part(rule, part, arguments) for part in rule.key]
     if not any(parts):
         return ""
     # Several parts as an array: joined by a mark, an agent could spell another's key.
@@ -260,6 +264,17 @@ def _key(rule: Tool, arguments: dict[str, JsonValue]) -> str:
     if len(key) > KEY_LEN_MAX:
         raise MalformedRequest("arguments: the name of the memory is too long", status=413)
     return key
+
+
+def _key_part(rule: Tool, part: str | tuple[str, ...], arguments: dict[str, JsonValue]) -> str:
+    names = (part,) if isinstance(part, str) else part
+    given = [name for name in (_first(arguments, text) for text in names) if name]
+    if rule.key_form is KeyForm.FIRST:
+        first = given[0] if given else ""
+        if len(first) > _KEY_TEXT_LEN_MAX:
+            return hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()
+        return first
+    return _formed("/".join(given), rule.key_form)
 
 
 def _formed(text: str, form: KeyForm) -> str:

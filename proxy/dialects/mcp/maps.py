@@ -28,7 +28,8 @@ _PATTERN_LEN_MAX: Final = 256
 
 # What only a tool that changes something has.
 _OF_A_CHANGE: Final = (
-    *("change", "update_if", "aliases", "items", "required", "texts", "labels", "plain"),
+    *("change", "update_if", "delete_if", "aliases", "items", "required", "absent", "texts"),
+    *("labels", "plain"),
     *("joined", "key", "user", "memory_class", "class_rules", "reconcile"),
 )
 
@@ -63,6 +64,7 @@ class KeyForm(enum.Enum):
 
     PLAIN = "plain"
     PERMALINK = "permalink"  # lower case, hyphens for spaces, no `memory://`, no `.md`
+    FIRST = "first"  # of several names the first that is given; by its digest where it is long
 
 
 class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,12 +147,16 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     change: ChangeKind | None = None
     # The change is an update where one of these arguments is there and neither false nor empty.
     update_if: Paths = ()
+    # An item is a deletion where one of these arguments is one of the words given for it.
+    delete_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
     # Other names under which the server takes an argument. A call with two of them is refused.
     aliases: dict[Word, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]] = {}
     # Arrays of which each element is an item of its own; several are columns of the same items.
     items: Paths = ()
     # Must be there, and not null.
     required: Paths = ()
+    # Must not be there, or be null or empty: with it the tool would do something else.
+    absent: Paths = ()
     # Strings, or absent. A value of another type is refused.
     texts: Paths = ()
     # Strings that name something shared (an entity, a type, a tag) and are short.
@@ -178,6 +184,16 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     absent: Word | None = None
 
 
+class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How these tools are found among those that a model may call (`proxy.dialects.model`)."""
+
+    # A tool of this type, which its API defines, is that tool of the map, whatever its name.
+    types: Annotated[dict[Word, Word], Meta(max_length=16)] = {}
+    # Looked for only where an operator names the map: what these tools write is judged elsewhere
+    # as a rule.
+    named_only: bool = False
+
+
 class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything known of one server's tools."""
 
@@ -191,6 +207,7 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     memory_class: MemoryClass = MemoryClass.L3
     class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
     shown: Shown = Shown()
+    model: InModel = InModel()
     tools: Annotated[dict[Word, Tool], Meta(max_length=1_024)] = {}
 
     def tool(self, name: str) -> Tool | None:
@@ -222,6 +239,9 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
         raise MapError(f"{where}: tools: a context server's tools all pass; remove them")
     _check_rules(found.class_rules, f"{where}: class_rules")
     _check_shown(found.shown, f"{where}: shown")
+    for name in found.model.types.values():
+        if name not in found.tools:
+            raise MapError(f"{where}: model.types: {name!r} is not a tool of this map")
     for name, tool in found.tools.items():
         _check_tool(tool, f"{where}: tools.{name}", found.tools)
     return found
@@ -256,6 +276,8 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
         ("plain", tool.plain),
         ("joined", tool.joined),
         ("update_if", tool.update_if),
+        ("delete_if", tool.delete_if),
+        ("absent", tool.absent),
         ("key", key_paths(tool)),
         ("user", (tool.user,) if tool.user else ()),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy.dialects.model.body import read_body
@@ -65,15 +66,29 @@ def list_of(value: Json) -> list[Json]:
 
 
 def arguments_of(value: Json) -> dict[str, Json] | None:
-    """A call's arguments, which one API sends as an object and another as its JSON text."""
+    """A call's arguments, which one API sends as an object and another as its JSON text.
+
+    That text reaches the agent as it is: with a name twice, the agent may read the other one.
+    """
     if isinstance(value, dict):
         return value
     if not isinstance(value, str):
         return None
     try:
+        _UNIQUE.decode(value)
         return read_body(value.encode("utf-8", "surrogatepass"))
-    except MalformedRequest:
+    except (MalformedRequest, ValueError, RecursionError):
         return None
+
+
+def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+_UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> ModelCall:

@@ -10,6 +10,7 @@ from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
 from proxy.guard import GuardedCall, Item
 from proxy.guarding import Guarding, GuardParts, NoPage
 from proxy.ledger import Ledger
+from proxy.relays import Relays
 from proxy.sifting import Sieve
 from tests.unit.proxy.wired import Wired, wired
 
@@ -62,6 +63,7 @@ def guard_of(parts: Wired, clock: Clock) -> Guarding:
             ledger=Ledger(),
             surroundings=parts.surroundings,
             confirms=NoPage(),
+            relays=Relays(),
             monotonic_s=clock,
         )
     )

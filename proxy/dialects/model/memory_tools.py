@@ -1,0 +1,218 @@
+"""Which of the tools that a model may call write memory, and what map says how.
+
+A tool is known by its API's own type, or by its name and the names of its arguments. Hosts put a
+server's name before a tool's; which letters they replace differs, so names are compared without
+them. A tool that fits no map is no memory tool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.maps import Tool, ToolKind, ToolMap, path
+from proxy.dialects.mcp.pieces import declared as declared_paths
+from proxy.dialects.model.tools import Declared
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.dialects.model.transcript import ModelCall
+
+_FOLDED: Final = re.compile(r"[^a-z0-9]+")
+_NAMESPACE: Final = "mcp__"
+# Claude Code and Codex: `mcp__SERVER__TOOL`. Hermes: `mcp_SERVER_TOOL`. Either name may hold the
+# mark itself, so every cut is tried.
+_MARKS: Final = ((_NAMESPACE, "__"), ("mcp_", "_"))
+# A type of this kind that no map lists is a memory tool of a version that nobody has read yet.
+_MEMORY_TYPE: Final = "memory_"
+_WRITES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
+_CHANGES: Final = _WRITES | {ToolKind.ADMIN}
+
+
+class Maps(msgspec.Struct, frozen=True, kw_only=True):
+    """The maps to look with. `named`: an operator chose them, so a tool's name is enough."""
+
+    maps: tuple[ToolMap, ...]
+    named: bool = False
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory tool: how its map calls it, and its server as the host calls it.
+
+    Without a `tool` it belongs to memory, and no map says how: it is not called.
+    """
+
+    tool_map: ToolMap | None
+    tool: str | None
+    server: str = ""
+
+
+class _Option(msgspec.Struct, frozen=True, kw_only=True):
+    found: Found
+    place: tuple[str, str]  # the server and the map
+    fitting: int  # arguments that tool and map have in common
+
+
+class Catalogue:
+    """The memory tools among those that one request offers. `tools` None: it does not say."""
+
+    def __init__(self, tools: tuple[Declared, ...] | None, maps: Maps) -> None:
+        self._maps = maps
+        self._tools = tools
+        self._found: dict[tuple[str | None, str], Found] = {}
+        if tools:
+            self._look(tools)
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is a tool that changes memory."""
+        return any(_changes(found, _CHANGES) for found in self._found.values())
+
+    def find(self, call: ModelCall) -> Found | None:
+        """The memory tool that is called; None where it is none."""
+        if self._tools is None:
+            return self._by_shape(call)
+        if any((tool.server, tool.name) == (call.server, call.name) for tool in self._tools):
+            return self._found.get((call.server, call.name))
+        # Agents repair the name of a tool that is not there (Hermes: case, suffixes, likeness), and
+        # call what they take it for.
+        return Found(tool_map=None, tool=None) if self.writes else None
+
+    def _look(self, tools: tuple[Declared, ...]) -> None:
+        options = {(tool.server, tool.name): [*self._options(tool)] for tool in tools}
+        every = [one for given in options.values() for one in given]
+        # Reads alone make no memory: another server may search and fetch under the same names.
+        writing = {one.place for one in every if _changes(one.found, _WRITES)}
+        # The map that fits most tools of a server is that server's.
+        score = Counter(
+            place for given in options.values() for place in {one.place for one in given} & writing
+        )
+        for tool in tools:
+            key = (tool.server, tool.name)
+            given = [one for one in options[key] if one.place in writing]
+            if given:
+                best = max(given, key=lambda one: (score[one.place], one.fitting, one.place))
+                self._found[key] = best.found
+            elif tool.type.startswith(_MEMORY_TYPE):
+                self._found[key] = Found(tool_map=None, tool=None)
+        self._close(tools, score)
+
+    def _close(self, tools: tuple[Declared, ...], score: Counter[tuple[str, str]]) -> None:
+        """A server most of whose tools a map names is that server: what it adds is not called."""
+        for (server, name), count in score.items():
+            mine = [tool for tool in tools if server and server in _servers(tool)]
+            known = next(found for found in self._maps.maps if found.name == name)
+            if not mine or 2 * count <= len(mine):
+                continue
+            for tool in mine:
+                key = (tool.server, tool.name)
+                self._found.setdefault(key, Found(tool_map=known, tool=None, server=server))
+
+    def _options(self, tool: Declared) -> Iterator[_Option]:
+        for tool_map in self._maps.maps:
+            typed = tool_map.model.types.get(tool.type)
+            if typed is not None:
+                found = Found(tool_map=tool_map, tool=typed)
+                yield _Option(found=found, place=("", tool_map.name), fitting=0)
+                continue
+            for name, rule in tool_map.tools.items():
+                for server in _cuts(tool, name):
+                    if self._maps.named or _fits(rule, tool):
+                        found = Found(tool_map=tool_map, tool=name, server=server)
+                        place = (server, tool_map.name)
+                        yield _Option(found=found, place=place, fitting=_common(rule, tool))
+
+    def _by_shape(self, call: ModelCall) -> Found | None:
+        """Nobody knows which tools there are: what reads as a change by any map is one."""
+        for tool_map in self._maps.maps:
+            typed = set(tool_map.model.types.values())
+            for name in tool_map.tools:
+                named = Declared(name=call.name, server=call.server)
+                if name not in typed and not [*_cuts(named, name)]:
+                    continue
+                if call.arguments is None and name in typed:
+                    continue
+                if call.arguments is None or _would_change(tool_map, name, call):
+                    return Found(tool_map=tool_map, tool=name)
+        return None
+
+
+def _would_change(tool_map: ToolMap, name: str, call: ModelCall) -> bool:
+    try:
+        read = read_call(tool_map, {"name": name, "arguments": call.arguments})
+    except MalformedRequest:
+        return False
+    return read.kind in _CHANGES
+
+
+def _changes(found: Found, kinds: frozenset[ToolKind]) -> bool:
+    rule = None if found.tool_map is None else found.tool_map.tools.get(found.tool or "")
+    if rule is None:
+        return True
+    cases = [rule] if rule.switch is None else [*rule.switch.cases.values()]
+    return any(case.kind in kinds for case in cases)
+
+
+def folded(name: str) -> str:
+    """A name without case and without the characters that hosts replace."""
+    return _FOLDED.sub("_", name.casefold()).strip("_")
+
+
+def _servers(tool: Declared) -> set[str]:
+    """Every server that a tool may belong to, by its name."""
+    if tool.server is not None:
+        return {folded(tool.server.removeprefix(_NAMESPACE))}
+    return {folded(before) for before, _ in _split(tool.name)}
+
+
+def _split(name: str) -> Iterator[tuple[str, str]]:
+    for start, mark in _MARKS:
+        if not name.startswith(start):
+            continue
+        rest = name.removeprefix(start)
+        at = rest.find(mark, 1)
+        while at > 0:
+            yield rest[:at], rest[at + len(mark) :]
+            at = rest.find(mark, at + 1)
+        return
+
+
+def _cuts(tool: Declared, name: str) -> Iterator[str]:
+    """The servers by which a host's name for a tool would be this name of a map."""
+    wanted = folded(name)
+    if tool.server is not None:
+        if folded(tool.name) == wanted:
+            yield folded(tool.server.removeprefix(_NAMESPACE))
+        return
+    if folded(tool.name) == wanted:
+        yield ""
+    for before, after in _split(tool.name):
+        if folded(after) == wanted:
+            yield folded(before)
+            return
+
+
+def _fits(rule: Tool, tool: Declared) -> bool:
+    given = tool.arguments
+    if given is None:
+        return True
+    if rule.switch is not None:
+        return path(rule.switch.path)[0] in given
+    for text in rule.required:
+        name = path(text)[0]
+        if given.isdisjoint({name, *rule.aliases.get(name, ())}):
+            return False
+    return True
+
+
+def _common(rule: Tool, tool: Declared) -> int:
+    cases = [rule] if rule.switch is None else [*rule.switch.cases.values()]
+    known = {path(text)[0] for case in cases for text in declared_paths(case)}
+    known |= {path(rule.switch.path)[0]} if rule.switch is not None else set()
+    return len(known & (tool.arguments or frozenset()))

@@ -1,0 +1,135 @@
+"""The tools that a request offers its model, and what came of calls of them.
+
+One reader for all three APIs: their shapes do not collide. What is not understood is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.model.body import read_body
+from proxy.dialects.model.reading import list_of, object_of, strings_in, text_of
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from proxy.dialects.model.body import Json
+
+# Items of a Responses request that bring tools of their own.
+_BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})
+_RESULT_LEN_MAX: Final = 1024 * 1024
+# How agents begin a result that says that nothing was done.
+_FAILED: Final = ("error", "an error", "failed", "traceback", "exception", "toolexception")
+_FAILED_STATUS: Final = frozenset({"failed", "error", "failure"})
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool. `arguments` are the names that its schema declares; None where it says none."""
+
+    name: str
+    server: str | None = None  # the namespace it is declared in
+    type: str = ""
+    arguments: frozenset[str] | None = None
+
+
+def tools_of(body: dict[str, Json]) -> tuple[Declared, ...] | None:
+    """The tools of a request; None where it names none, as a continued thread does."""
+    given = [*list_of(body.get("tools")), *list_of(body.get("functions"))]
+    for item in list_of(body.get("input")):
+        if text_of(object_of(item).get("type")) in _BRING_TOOLS:
+            given += list_of(object_of(item).get("tools"))
+    if not given:
+        return None
+    return tuple(tool for part in given for tool in _declared(object_of(part), None))
+
+
+def outcomes_of(body: dict[str, Json], call_ids: Collection[str]) -> dict[str, bool]:
+    """Which of these calls have a result in a request, and whether it says that nothing was done.
+
+    Of two results the later counts.
+    """
+    found: dict[str, Json] = {}
+    told: dict[str, Json] = {}
+    for message in (*list_of(body.get("messages")), *list_of(body.get("input"))):
+        for given, content, is_error in _results(object_of(message)):
+            call_id = text_of(given) or ""
+            if call_id in call_ids:
+                found[call_id], told[call_id] = content, is_error
+    return {
+        call_id: told[call_id] is True or (told[call_id] is None and _says_failed(content))
+        for call_id, content in found.items()
+    }
+
+
+def _declared(tool: dict[str, Json], server: str | None) -> Iterator[Declared]:
+    kind = text_of(tool.get("type")) or ""
+    if kind == "namespace" and server is None:
+        for inner in list_of(tool.get("tools")):
+            yield from _declared(object_of(inner), text_of(tool.get("name")) or "")
+        return
+    named = object_of(tool.get("function")) or object_of(tool.get("custom")) or tool
+    schema = named.get("parameters", named.get("input_schema"))
+    yield Declared(
+        name=text_of(named.get("name")) or "",
+        server=server,
+        type=kind,
+        arguments=_arguments(object_of(schema)) if isinstance(schema, dict) else None,
+    )
+
+
+def _arguments(schema: dict[str, Json]) -> frozenset[str] | None:
+    """The names of a schema's properties, through its alternatives and its own definitions."""
+    names: set[str] = set()
+    pending, followed = [schema], set[str]()
+    for part in pending:  # it grows while it is read; each reference is followed once
+        names |= object_of(part.get("properties")).keys()
+        for several in ("allOf", "anyOf", "oneOf"):
+            pending += [object_of(one) for one in list_of(part.get(several))]
+        reference = text_of(part.get("$ref"))
+        if reference is not None and reference not in followed:
+            followed.add(reference)
+            pending.append(_target(schema, reference))
+    return frozenset(names) if names or "properties" in schema else None
+
+
+def _target(schema: dict[str, Json], reference: str) -> dict[str, Json]:
+    part: Json = schema if reference.startswith("#/") else None
+    for step in reference[2:].split("/"):
+        part = object_of(part).get(step)
+    return object_of(part)
+
+
+def _results(message: dict[str, Json]) -> Iterator[tuple[Json, Json, Json]]:
+    """Call id, content, and what the API itself says of it."""
+    kind = text_of(message.get("type")) or ""
+    if text_of(message.get("role")) in {"tool", "function"}:
+        yield message.get("tool_call_id"), message.get("content"), None
+    elif kind.endswith("_output"):
+        yield message.get("call_id"), message.get("output"), None
+    for part in list_of(message.get("content")):
+        block = object_of(part)
+        if block.get("type") == "tool_result":
+            yield block.get("tool_use_id"), block.get("content"), block.get("is_error")
+
+
+def _says_failed(content: Json) -> bool:
+    text = "\n".join(part for _, part in strings_in(content, ()))
+    if text.lstrip().casefold().startswith(_FAILED):
+        return True
+    if len(text) > _RESULT_LEN_MAX or not text.lstrip().startswith("{"):
+        return False
+    try:
+        said = read_body(text.encode("utf-8", "surrogatepass"))
+    except MalformedRequest:
+        return False
+    status = text_of(said.get("status")) or ""
+    return (
+        said.get("success") is False
+        or said.get("isError") is True
+        or said.get("is_error") is True
+        or bool(said.get("error"))
+        or status.casefold() in _FAILED_STATUS
+    )
