@@ -17,6 +17,7 @@ from proxy.dialects.mcp.message import (
 from proxy.dialects.mcp.results import (
     PLAIN,
     filtering,
+    filtering_words,
     partly_done,
     refused,
     texts_of,
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 CALL: Final = "tools/call"
 LIST: Final = "tools/list"
-# Answers that hold nothing anybody remembered.
-_NO_MEMORY: Final = frozenset({"initialize", "server/discover", "ping", LIST})
+# What a server says of itself and of its tools.
+_LISTINGS: Final = frozenset({"initialize", "server/discover", LIST})
 NOT_SHOWN: Final = (
     "The gate could not tell which of it may be shown, so nothing of it is. Try again later."
 )
@@ -77,7 +78,7 @@ class Answers:
         part = "result" if message.kind is Kind.RESULT else "error"
         found = message.body.get(part)
         try:
-            kept = await self._sifted(pending, found)
+            kept = await self._sifted(pending, part, found)
         except UNDECIDED:
             return self._withheld(pending)
         await self._note(pending, kept)
@@ -108,9 +109,11 @@ class Answers:
             await self._saw(method_of(message.method), "-", kept, join_of({}))
         return message if kept is found else made({**message.body, part: kept}, message.era)
 
-    async def _sifted(self, pending: Pending, found: JsonValue) -> JsonValue:
-        if self._ground.server.is_context or pending.method in _NO_MEMORY:
+    async def _sifted(self, pending: Pending, part: str, found: JsonValue) -> JsonValue:
+        if self._ground.server.is_context:
             return found
+        if part == "result" and pending.method in _LISTINGS:
+            return await self._plan(filtering_words(found))
         return await self._plan(filtering(found, self._shown_of(pending)))
 
     def _shown_of(self, pending: Pending) -> Shown:

@@ -190,6 +190,41 @@ async def test_a_refusal_for_a_credential_of_the_server_reaches_the_client() -> 
         assert b"secret" not in answer.body
 
 
+@pytest.mark.parametrize("status", [200, 400])
+async def test_headers_of_the_server_are_no_way_to_read(status: int) -> None:
+    server = Server()
+
+    async def tell(_request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        said = {
+            "X-Memory": "a quiet secret",
+            "Link": "<memory:a quiet secret>",
+            "WWW-Authenticate": 'Bearer error="a quiet secret"',
+            "Retry-After": "a quiet secret",
+            "MCP-Protocol-Version": "a quiet secret",
+            "Mcp-Session-Id": "aquietsecret",
+        }
+        return web.json_response(result(body["id"]), headers=said, status=status)
+
+    server.script = tell
+    async with serving(server), bench(server.url, remembers=True) as front:
+        front.guard.withheld.add("quiet secret")
+        answer = await front.stateless(modern(request(1, "resources/list")))
+        assert answer.status == status
+        assert "quiet" not in str(answer.headers)
+
+
+async def test_when_to_come_back_is_passed_on() -> None:
+    server = Server()
+
+    async def later(_request: web.Request, _body: dict[str, Any]) -> web.StreamResponse:
+        return web.Response(status=429, headers={"Retry-After": "7"})
+
+    server.script = later
+    async with serving(server), bench(server.url) as front:
+        answer = await front.stateless(GOOD)
+        assert (answer.status, answer.headers["retry-after"]) == (429, "7")
+
+
 async def _redirect(_request: web.Request, _body: dict[str, Any]) -> web.StreamResponse:
     raise web.HTTPTemporaryRedirect("/elsewhere")
 

@@ -16,7 +16,36 @@ _TEST_UNANSWERED: Final = "tests/unit/proxy/mcp/test_unanswered.py"
 _NAMING: Final = "proxy/mcp/naming.py"
 _TEST_ORIGINS: Final = "tests/conformance/test_guarded_origins.py"
 
+_TEST_LISTINGS: Final = "tests/unit/proxy/mcp/test_listings.py"
+
 RELAY: Final = (
+    Mutant(
+        name="an error in place of a listing is not sifted",
+        file="proxy/mcp/answers.py",
+        old='        if part == "result" and pending.method in _LISTINGS:\n',
+        new="        if pending.method in _LISTINGS:\n",
+        invariant="what a server says in place of an answer is filtered",
+        tests=(
+            at(
+                _TEST_LISTINGS,
+                "test_an_error_in_place_of_a_listing_passes_the_whole_filter",
+            ),
+        ),
+    ),
+    Mutant(
+        name="the words of tools and instructions are not sifted",
+        file="proxy/mcp/answers.py",
+        old="            return await self._plan(filtering_words(found))\n",
+        new="            return found\n",
+        invariant="what a server says of itself is a read",
+        tests=(
+            at(_TEST_LISTINGS, "test_instructions_pass_the_filter_and_the_rest_stays"),
+            at(
+                _TEST_LISTINGS,
+                "test_a_tool_whose_words_hold_what_is_withheld_is_not_listed",
+            ),
+        ),
+    ),
     Mutant(
         name="any event may be resumed from",
         file="proxy/mcp/http/behind_url.py",

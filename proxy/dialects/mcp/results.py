@@ -32,6 +32,7 @@ _PROTOCOL: Final = frozenset(
 _FIXED_IN_BLOCK: Final = frozenset({"type", "mimeType", "size", "annotations"})
 _FIXED_IN_ANNOTATIONS: Final = frozenset({"audience", "priority", "lastModified"})
 _BLOCKS: Final = frozenset({"content", "contents", "messages"})
+_PROSE: Final = frozenset({"title", "description"})
 _CACHED: Final = frozenset(
     {"resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 )
@@ -61,6 +62,60 @@ def filtering(
         result = left
     # What remains after so many cuts is put together to get through.
     raise MalformedRequest("result: cannot be shown without what is withheld")
+
+
+def filtering_words(
+    result: JsonValue,
+) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
+    """The same plan for what a server says of itself and of its tools: its prose alone.
+
+    Of the rest, names and schemas, nothing can be taken out without taking the tool.
+
+    Raises:
+        MalformedRequest: See `filtering`.
+    """
+    if not isinstance(result, dict):
+        return result
+    prose: dict[str, JsonValue] = {}
+    if isinstance(result.get("instructions"), str):
+        prose["instructions"] = result["instructions"]
+    tools = result.get("tools")
+    if isinstance(tools, list):
+        prose["tools"] = [{"at": index, **_prose(tool)} for index, tool in enumerate(tools)]
+    left = yield from filtering(prose)
+    if left is prose or not isinstance(left, dict):
+        return result
+    kept = dict(result)
+    if "instructions" in prose:
+        kept["instructions"] = left.get("instructions", WITHHELD)
+    if isinstance(tools, list):
+        shown = left.get("tools")
+        there = {
+            at
+            for tool in (shown if isinstance(shown, list) else [])
+            if isinstance(tool, dict) and isinstance(at := tool.get("at"), int)
+        }
+        kept["tools"] = [tool for index, tool in enumerate(tools) if index in there]
+    return kept
+
+
+def _prose(tool: JsonValue) -> dict[str, JsonValue]:
+    """Titles and descriptions at any depth, under names of their own."""
+    found: dict[str, JsonValue] = {}
+    level: list[JsonValue] = [tool]
+    while level:
+        below: list[JsonValue] = []
+        for value in level:
+            if isinstance(value, list):
+                below.extend(value)
+            elif isinstance(value, dict):
+                for name, item in value.items():
+                    if name in _PROSE and isinstance(item, str):
+                        found[f"said{len(found)}"] = item
+                    else:
+                        below.append(item)
+        level = below
+    return found
 
 
 def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, headers_for, is_session_id
+from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, VERSION, headers_for, is_session_id
 from proxy.dialects.mcp.message import (
     SERVER_GONE,
     Era,
@@ -36,24 +37,14 @@ TELL_SECONDS: Final = 10.0
 GRACE_SECONDS: Final = 1.0
 # Behind a client that asks to resume from further back than so many events, nothing is resumed.
 EVENTS_SEEN_MAX: Final = 16_384
-# Headers of an answer that are this hop's own business, or say something of a body we may rewrite.
-_OURS: Final = frozenset(
-    {
-        "alt-svc",
-        "cache-control",
-        "content-digest",
-        "content-type",
-        "date",
-        "digest",
-        "etag",
-        "last-modified",
-        "server",
-        "strict-transport-security",
-        "traceparent",
-        "x-content-type-options",
-        "x-request-id",
-    }
-)
+# All that a client is told of the head: whatever else stands there is read by no filter.
+_PASSED: Final = {
+    VERSION: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    "retry-after": re.compile(r"[0-9]{1,9}|[A-Z][a-z]{2}, [0-9A-Za-z: ]{20,22} GMT"),
+}
+# How to get a credential for the server: asked for before anything is shown.
+_CHALLENGE: Final = "www-authenticate"
+_UNAUTHORIZED: Final = frozenset({401, 403})
 _BODYLESS: Final = frozenset({202, 204})
 
 
@@ -220,9 +211,16 @@ class UrlLine(Line):
 
     def _passed(self, reply: Reply) -> dict[str, str]:
         """What the client is told of the head; a session only where it is this one."""
-        passed = {name: value for name, value in reply.headers.items() if name not in _OURS}
-        if passed.get(SESSION) != self.session_id:
-            passed.pop(SESSION, None)
+        said = reply.headers
+        passed = {
+            name: said[name]
+            for name, shape in _PASSED.items()
+            if name in said and shape.fullmatch(said[name])
+        }
+        if reply.status in _UNAUTHORIZED and _CHALLENGE in said:
+            passed[_CHALLENGE] = said[_CHALLENGE]
+        if self.session_id is not None and said.get(SESSION) == self.session_id:
+            passed[SESSION] = self.session_id
         return passed
 
     def _end_if_gone(self, reply: Reply) -> None:
