@@ -7,7 +7,6 @@ object: a check that cannot run is a check that failed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from typing import Final
 
 import msgspec
@@ -24,7 +23,6 @@ from policy.model import (
     MemoryStatus,
     Provenance,
     SourceKind,
-    meet,
 )
 from policy.ruleset import Answer, Cell, Ruleset
 from policy.trust import TrustLevel, soft_score
@@ -219,8 +217,8 @@ def _matrix_finding(
         return None
     names = candidate.class_named and candidate.change not in _REMOVALS
     if names and ruleset.cell(source, candidate.memory_class) is Cell.REFUSE:
-        # An honest client cannot know how its sources are labelled: what only they forbid does
-        # not move the ladder.
+        # An honest client cannot know how its sources are labelled, nor what else is in its
+        # context: what only they forbid does not move the ladder.
         own = ruleset.cell(_own_source(facts, provenance), candidate.memory_class) is Cell.REFUSE
         own = own and provenance.basis is not Basis.CONTAINMENT
         return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=own)
@@ -230,11 +228,9 @@ def _matrix_finding(
 
 
 def _own_source(facts: Facts, lowered: Provenance) -> SourceKind:
-    """The label of the channel or the harness itself, before lineage lowered it."""
+    """The label of the channel itself, before the session or lineage lowered it."""
     own = facts.provenance or lowered
-    if own.basis is not Basis.LINEAGE or not own.culprits:
-        return own.source
-    return reduce(meet, [culprit.kind for culprit in own.culprits])
+    return own.culprits[-1].kind if own.culprits else own.source
 
 
 def _flagged(reading: Reading) -> bool:

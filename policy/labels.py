@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -29,6 +29,10 @@ from policy.model import (
     meet,
 )
 from policy.skeleton import skeleton
+from policy.taint import Joined, LabelRule, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
 """A label of these rests on the operator's word; any other rests on taint, and may be wrong."""
@@ -156,29 +160,76 @@ def derive_provenance(
     candidate: Candidate,
     lineage: SourceKind | None,
     culprits: tuple[Origin, ...] = (),
+    seen: Seen | None = None,
+    rule: LabelRule = LabelRule.TAINT,
 ) -> Provenance:
-    """The label of a candidate, from the channel it came on.
+    """The label of a candidate, from the channel it came on and from what was seen of its session.
 
     What the client claims counts only where the operator vouches for the harness, and even there it
     cannot climb above a channel that is bound lower, or above a segment that its text is found in.
+    `seen` is None where no model front stands before the model; `rule` is that of the judged class.
+
+    The last culprit is the channel itself, with the label that it has before anything lowered it.
     """
+    own, basis = _of_channel(principal, candidate)
+    source = own
+    found = (*culprits, *(seen.contained if seen is not None else ()))
+    if seen is not None and seen.endorsed and seen.joined is not Joined.NONE:
+        # A page that says the same afterwards takes nothing from who said it first.
+        found = ()
+        if basis is Basis.UNJOINED:
+            own = source = SourceKind.USER_INPUT
+            basis = Basis.ENDORSEMENT
+    elif seen is not None and basis is Basis.UNJOINED:
+        own, source, basis = _of_session(seen, rule)
+    for origin in found:
+        if origin.kind.trust < source.trust:
+            source, basis = origin.kind, Basis.CONTAINMENT
+    named = (*found, Origin(kind=own))
+    provenance = Provenance(source=source, basis=basis, culprits=named)
+    return with_lineage(provenance, candidate, lineage)
+
+
+def _of_channel(principal: Principal, candidate: Candidate) -> tuple[SourceKind, Basis]:
     bound = _BOUND.get(principal.channel)
     claimed = candidate.claimed_source if principal.claims is Claims.TRUSTED else None
     if claimed is not None:
-        source = claimed if bound is None else meet(bound, claimed)
-        basis = Basis.VOUCHED
-    elif bound is not None:
-        source, basis = bound, Basis.CHANNEL
-    elif principal.claims is Claims.TRUSTED:
-        source, basis = SourceKind.UNKNOWN, Basis.VOUCHED
-    else:
-        source, basis = SourceKind.UNKNOWN, Basis.UNJOINED
-    for culprit in culprits:
-        if culprit.kind.trust < source.trust:
-            source, basis = culprit.kind, Basis.CONTAINMENT
-    named = culprits or (Origin(kind=source),)
-    provenance = Provenance(source=source, basis=basis, culprits=named)
-    return with_lineage(provenance, candidate, lineage)
+        return claimed if bound is None else meet(bound, claimed), Basis.VOUCHED
+    if bound is not None:
+        return bound, Basis.CHANNEL
+    if principal.claims is Claims.TRUSTED:
+        return SourceKind.UNKNOWN, Basis.VOUCHED
+    return SourceKind.UNKNOWN, Basis.UNJOINED
+
+
+def _of_session(seen: Seen, rule: LabelRule) -> tuple[SourceKind, SourceKind, Basis]:
+    """The label of what a model wrote, before and after its session lowered it, and the basis."""
+    written = SourceKind.MODEL_INFERENCE
+    tainted = meet(written, seen.taint)
+    if seen.joined is Joined.NONE:
+        return tainted, tainted, Basis.UNJOINED
+    if rule is LabelRule.CONTAINMENT and seen.whole:
+        return written, written, Basis.CONTAINMENT
+    # Where something that entered is not there any more, not to be found proves nothing.
+    return written, tainted, Basis.TAINT
+
+
+def label_rule(
+    candidate: Candidate,
+    reading: Reading,
+    stored: MemoryClass | None,
+    rules: Mapping[MemoryClass, LabelRule],
+) -> LabelRule:
+    """The rule of the class that a candidate is judged as; taint where no rule is given.
+
+    Containment needs a text to look for, and a class that is known: whatever steers a removal is
+    not in its text, and what a change replaces on a server behind us only the store can say.
+    """
+    if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
+        return LabelRule.TAINT
+    if candidate.change is not ChangeKind.CREATE and is_forwarded(candidate):
+        return LabelRule.TAINT
+    return rules.get(judged_class(candidate, reading, stored), LabelRule.TAINT)
 
 
 def with_lineage(

@@ -118,7 +118,7 @@ class Basis(enum.Enum):
     VOUCHED = "vouched"  # claims = "trusted": the operator vouches for the harness's labels
     UNJOINED = "unjoined"  # an agent's channel, and no model front saw where the text came from
     TAINT = "taint"  # the meet of everything in the session's context
-    CONTAINMENT = "containment"  # lowered to the segment the text is contained in
+    CONTAINMENT = "containment"  # what the text is contained in: the lowest segment, or none
     ENDORSEMENT = "endorsement"  # a person said or confirmed every sentence of it
     LINEAGE = "lineage"  # the minimum of the memories it derives from
 
@@ -185,7 +185,10 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """The attested origin of a candidate. What the client said stays in `Candidate.claimed_*`."""
+    """The attested origin of a candidate. What the client said stays in `Candidate.claimed_*`.
+
+    `culprits` are the segments that its text was found in, and last the channel it came on.
+    """
 
     source: SourceKind
     basis: Basis

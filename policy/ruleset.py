@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import MemoryClass, SourceKind
+from policy.taint import LabelRule
 from policy.trust import SoftScoring  # noqa: TC001 - msgspec reads the annotation
 
 
@@ -146,15 +147,17 @@ Matrix = dict[SourceKind, dict[MemoryClass, Cell]]
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The TOML document, every key required but those of `retention`."""
+    """The TOML document, every key required but those of `retention` and `labels`."""
 
     matrix: Matrix
     budgets: Budgets
     trust: TrustRules
     anchors: AnchorRules
     classes: dict[Word, ClassMap]
-    # The one section that may be left out: silence about erasing must not erase.
+    # These may be left out: silence about erasing must not erase, and where nothing is said of a
+    # class, everything in the context counts.
     retention: Retention = Retention()
+    labels: dict[MemoryClass, LabelRule] = {}
 
 
 class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,11 +171,16 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     epoch: int = 0
     retention: Retention = Retention()
+    labels: dict[MemoryClass, LabelRule] = {}
 
     def cell(self, source: SourceKind, memory_class: MemoryClass) -> Cell:
         """What the matrix says to a pair; refused where it says nothing."""
         row = self.matrix.get(source)
         return Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)
+
+    def label_rule(self, memory_class: MemoryClass) -> LabelRule:
+        """What lowers a text that a model wrote; taint where nothing is said."""
+        return self.labels.get(memory_class, LabelRule.TAINT)
 
 
 _SECTIONS: Final = ("matrix", "budgets", "trust", "anchors", "classes")
@@ -207,6 +215,7 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
         anchors=document.anchors,
         classes=document.classes,
         retention=document.retention,
+        labels=document.labels,
         digest=digest,
         epoch=epoch,
     )

@@ -93,7 +93,7 @@ class Labels(NamedTuple):
     approval: str | None = None
     lineage: SourceKind | None = None
     guarded: bool = False
-    # What the channel said before lineage lowered it; None where it is not known.
+    # What the channel said before anything lowered it; None where it is not known.
     culprit: SourceKind | None = None
 
 

@@ -116,10 +116,8 @@ def look(candidate: Candidate, facts: Facts) -> View:
     if facts.provenance is not None:
         source, basis = facts.provenance.source.value, facts.provenance.basis.value
         own_source = source
-        if basis == "lineage":  # it was lowered before; its culprits say from what
-            for culprit in facts.provenance.culprits:
-                if own_source == source or RANK[culprit.kind.value] < RANK[own_source]:
-                    own_source = culprit.kind.value
+        for culprit in facts.provenance.culprits:  # the last one is the channel it came on
+            own_source = culprit.kind.value
         if candidate.derived_from or facts.lineage is not None:
             least = "unknown" if facts.lineage is None else facts.lineage.value
             if RANK[least] < RANK[source]:

@@ -9,6 +9,7 @@ import pytest
 
 from policy.model import MemoryClass, SourceKind
 from policy.ruleset import Cell, ClassChoice, RulesetError, parse_ruleset
+from policy.taint import LabelRule
 from tests.property.gate_cases import DEFAULT_TOML, RULESET
 
 
@@ -44,6 +45,8 @@ def line_of(text: str, part: str) -> int:
         ("bad_weight = 5.0", "bad_wait = 5.0", "bad_wait", "bad_wait"),
         ("[anchors]\noutrank_margin = 0.0", "", "anchors", ""),
         ('default = "L3"', 'default = "L9"', "L9", "L9"),
+        ('L2 = "taint"', 'L2 = "none"', "none", 'L2 = "none"'),
+        ('L2 = "taint"', 'L5 = "taint"', "L5", 'L5 = "taint"'),
         ("[budgets]", "[budgets", "not TOML", ""),
     ],
 )
@@ -70,7 +73,7 @@ def test_every_missing_line_of_the_default_is_noticed_or_changes_nothing_but_nam
             continue
         text = "\n".join([*lines[:at], *lines[at + 1 :]])
         section = _section_of(lines, at)
-        if section in {"classes.mem0.memory_type", "classes.mem0.names"}:
+        if section in {"classes.mem0.memory_type", "classes.mem0.names", "labels"}:
             assert parse_ruleset(text).matrix == RULESET.matrix
             continue
         with pytest.raises(RulesetError):
@@ -79,6 +82,19 @@ def test_every_missing_line_of_the_default_is_noticed_or_changes_nothing_but_nam
 
 def _section_of(lines: list[str], at: int) -> str:
     return next(line.strip("[]") for line in reversed(lines[:at]) if line.startswith("["))
+
+
+def test_everything_in_the_context_counts_where_the_ruleset_says_nothing_of_a_class() -> None:
+    rules = {one: RULESET.label_rule(one) for one in MemoryClass}
+    assert rules == {
+        MemoryClass.L1: LabelRule.TAINT,
+        MemoryClass.L2: LabelRule.TAINT,
+        MemoryClass.L3: LabelRule.CONTAINMENT,
+        MemoryClass.L4: LabelRule.CONTAINMENT,
+    }
+    start, end = DEFAULT_TOML.index("[labels]"), DEFAULT_TOML.index("[budgets]")
+    silent = parse_ruleset(DEFAULT_TOML[:start] + DEFAULT_TOML[end:])
+    assert {silent.label_rule(one) for one in MemoryClass} == {LabelRule.TAINT}
 
 
 def test_a_pair_that_is_nowhere_is_refused() -> None:
