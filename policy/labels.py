@@ -185,8 +185,12 @@ def derive_provenance(
     for origin in found:
         if origin.kind.trust < source.trust:
             source, basis = origin.kind, Basis.CONTAINMENT
-    named = (*found, Origin(kind=own))
-    provenance = Provenance(source=source, basis=basis, culprits=named)
+    provenance = Provenance(
+        source=source,
+        basis=basis,
+        culprits=(*found, Origin(kind=own)),
+        session=None if seen is None else seen.session,
+    )
     return with_lineage(provenance, candidate, lineage)
 
 

@@ -193,6 +193,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind
     basis: Basis
     culprits: tuple[Origin, ...] = ()
+    # Our own id of the session that it was joined to (32 hex digits).
+    session: str | None = None
 
 
 class MemoryStatus(enum.Enum):

@@ -151,6 +151,8 @@ class Guarding:
             memory_class=item.memory_class,
             class_named=item.class_named,
             guarded_key=item.key,
+            labels=item.labels,
+            join=call.join,
             # What a deletion names was read before, by whoever wants it gone.
             culprits=()
             if item.change is ChangeKind.DELETE

@@ -82,6 +82,8 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
         record["mnemogate.observed"] = leaf.objection
     elif leaf.approved_by is not None:
         record["mnemogate.approved_by"] = leaf.approved_by
+    if leaf.session is not None:
+        record["mnemogate.session"] = leaf.session
     if leaf.culprit is not None:
         record |= {
             "mnemogate.culprit.source.kind": leaf.culprit.kind.value,

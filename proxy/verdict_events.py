@@ -52,6 +52,7 @@ def undecided_event(submission: Submission, failure: StorageError, span: Span) -
         source_kind=submission.provenance.source.value,
         claimed_source_kind=claimed.value if claimed else "",
         basis=submission.provenance.basis.value,
+        session=submission.provenance.session or "",
         principal=candidate.principal_id,
         tenant=candidate.tenant,
         candidate_id=submission.candidate_id,
@@ -91,6 +92,7 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Span) -> Verdi
         source_kind=outcome.source.value,
         claimed_source_kind=claimed.value if claimed else "",
         basis=outcome.basis.value,
+        session=submission.provenance.session or "",
         principal=candidate.principal_id,
         tenant=candidate.tenant,
         # A retry names the candidate that was judged, not the one that repeated it.

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.labels import derive_provenance, read_candidate
+from policy.labels import derive_provenance, label_rule, read_candidate
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
 from policy.ruleset import Answer
 from policy.verdict import Reason
 from proxy.dialects.operation import MalformedRequest, Proposal, WrittenItem
 from proxy.evidence import shown_of
 from proxy.responses import observation_for
+from proxy.seeing import NoSessions, Sees, seen_of
 from proxy.tokens import stored_of
 from proxy.vectors import takes_client_vectors, unit_vector
 from proxy.verdict_events import Span, undecided_event, verdict_event
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from policy.model import Principal, SourceKind, Tenant
     from policy.ruleset import Ruleset
+    from policy.taint import Seen
     from proxy.budgets import Budgets
     from proxy.evidence import Shadow
     from proxy.surroundings import Surroundings
@@ -61,10 +63,13 @@ class Gatherers(msgspec.Struct, frozen=True, kw_only=True):
     budgets: Budgets
     tokens: TokenVerifier
     ruleset: Callable[[], Ruleset]
+    # What entered each agent's context, where a model front sees it.
+    sessions: Sees = NoSessions()
 
 
 class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
     submission: Submission
+    seen: Seen | None
     trace: TraceContext
     started_ns: int
 
@@ -170,7 +175,7 @@ class Writing:
         *,
         alone: bool,
     ) -> _Intercepted | WrittenItem:
-        proposal, vector, lineage = prepared
+        proposal, vector = prepared.proposal, prepared.vector
         started_ns = self._out.clock_ns()
         if self._absent(principal, proposal):
             return _missing(proposal)
@@ -182,12 +187,17 @@ class Writing:
         # Read once: the gate is told which version all this is about, and looks again.
         stored = stored_of(self._reader, candidate)
         token = self._gather.tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
+        seen = seen_of(self._gather.sessions, candidate, proposal)
+        stored_class = None if stored is None else stored.memory_class
+        rule = label_rule(candidate, reading, stored_class, rules.labels)
         submission = Submission(
             candidate_id=CandidateId(self._out.random_hex(16)),
             candidate=candidate,
             canonical=canonical,
             digest=digest_of(canonical),
-            provenance=derive_provenance(principal, candidate, lineage, proposal.culprits),
+            provenance=derive_provenance(
+                principal, candidate, prepared.lineage, proposal.culprits, seen, rule
+            ),
             intercepted_at_ms=now_ms,
             reading=reading,
             token=token.state,
@@ -203,7 +213,7 @@ class Writing:
             guarded_key=proposal.guarded_key,
         )
         context = trace if alone else self._sibling(trace)
-        return _Intercepted(submission=submission, trace=context, started_ns=started_ns)
+        return _Intercepted(submission=submission, seen=seen, trace=context, started_ns=started_ns)
 
     def _absent(self, principal: Principal, proposal: Proposal) -> bool:
         """Whether there is nothing to change.
@@ -277,6 +287,9 @@ class Writing:
             self._out.record(undecided_event(submission, result, span))
             return result
         self._out.record(verdict_event(submission, result, span))
+        if intercepted.seen is not None:
+            principal_id = submission.candidate.principal_id
+            self._gather.sessions.wrote(principal_id, intercepted.seen, result)
         return _written(submission.candidate, result, self._shown(submission.candidate, result))
 
     def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:

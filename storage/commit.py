@@ -57,6 +57,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     guarded_key: str | None = None
     sent: bool = True
     culprit: Culprit | None = None
+    session: str | None = None
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,6 +177,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 structural=isinstance(judged.objection, Reject) and judged.objection.structural,
                 trust_level=judged.trust_level,
                 culprit=judged.culprit,
+                session=judged.session,
             )
         )
 

@@ -37,7 +37,15 @@ def _from_1(draft: Draft) -> None:
     del draft
 
 
-STEPS: Final[dict[int, Step]] = {0: _from_0, 1: _from_1}
+def _from_2(draft: Draft) -> None:
+    """Leaves stay as they are; from now on one may name a session.
+
+    The number keeps a version away that would take such a leaf for a damaged one.
+    """
+    del draft
+
+
+STEPS: Final[dict[int, Step]] = {0: _from_0, 1: _from_1, 2: _from_2}
 """By the format each one starts from; it leads to the next one."""
 
 

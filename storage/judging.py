@@ -213,6 +213,7 @@ class Judge:
             # Whoever waits for this verdict sends it; what a person releases waits to be sent.
             sent=docket.case.held is None,
             culprit=culprit_of(provenance.culprits),
+            session=provenance.session,
         )
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)
         if submission.token is TokenState.VALID and submission.token_key is not None:
@@ -298,6 +299,7 @@ class Judge:
                 structural=structural,
                 trust_level=docket.trust.level.value,
                 culprit=culprit_of(submission.provenance.culprits),
+                session=submission.provenance.session,
             )
         )
         return FirstOutcome(

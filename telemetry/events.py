@@ -65,6 +65,8 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     culprit_server: str = ""
     culprit_tool: str = ""
     culprit_call_id: str = ""
+    # Our own id of the session that it was joined to; "" without one.
+    session: str = ""
     # 0 where it was not noted: then the gate is taken to have ended when the commit began.
     gate_started_ns: int = 0
 

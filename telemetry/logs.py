@@ -227,6 +227,7 @@ def _verdict_fields(event: VerdictRecorded) -> dict[str, Field]:
         "source_kind": vocabulary.known(event.source_kind, vocabulary.SOURCE_KINDS),
         "claimed_source_kind": vocabulary.known(event.claimed_source_kind, vocabulary.SOURCE_KINDS),
         "basis": vocabulary.known(event.basis, vocabulary.BASES),
+        "session": vocabulary.hex_id(event.session) if event.session else "",
         "principal": event.principal,
         "tenant": event.tenant,
         "dialect": vocabulary.name(event.dialect),

@@ -26,6 +26,7 @@ from policy.model import (
 )
 from policy.query import EVERYTHING, Filter
 from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
+from proxy.guard import Join  # noqa: TC001 - msgspec reads the annotation
 
 BATCH_LEN_MAX = 1_000
 PAGE_LEN_MAX = 1_000
@@ -93,6 +94,10 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     guarded_key: str | None = None
     # Segments that the text was found in; only the guard names any.
     culprits: tuple[Origin, ...] = ()
+    # Guard mode: which pieces of the text only name something.
+    labels: tuple[int, ...] = ()
+    # Ids by which the session ledger may recognise the call that this came from; claims until then.
+    join: Join | None = None
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, tag="write"):

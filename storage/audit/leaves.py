@@ -89,6 +89,8 @@ class VerdictLeaf(
     # Where the text was seen before: kind, server, tool and call of that segment. Left out where
     # nothing is named, as in every leaf of format 1.
     culprit: Culprit | None = None
+    # The session that it was joined to, by our own id (32 hex digits); left out in the same way.
+    session: Annotated[str, Meta(max_length=64)] | None = None
 
     @property
     def objection(self) -> str | None:
@@ -138,12 +140,12 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 # Ids are hex text in memory and raw bytes on disk: half the size, and most of a leaf is ids.
 # Position 0 is the tag.
-_HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1,), 3: (), 4: (1,)}
+_HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1, 17), 3: (), 4: (1,)}
 _RAW: Final = (bytes,)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{0,64}")
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
 _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: ()}
-# Appended fields, by tag: where the last one is None, it is not written.
+# Where appended fields begin, by tag: as many as are None at the end are not written.
 _APPENDED: Final[dict[int, int]] = {2: 16}
 
 
@@ -195,10 +197,11 @@ def encode_leaf(leaf: Leaf) -> bytes:
     """
     fields: list[Any] = msgspec.to_builtins(leaf, builtin_types=_RAW)
     tag = fields[0]
-    if len(fields) - 1 == _APPENDED.get(tag) and fields[-1] is None:
+    while len(fields) > _APPENDED.get(tag, len(fields)) and fields[-1] is None:
         fields.pop()
     for at in _HEX_AT[tag]:
-        fields[at] = _packed_hex(fields[at])
+        if at < len(fields):
+            fields[at] = _packed_hex(fields[at])
     for at in _UUID_AT[tag]:
         fields[at] = _packed_uuid(fields[at])
     data = _FORMAT_BYTE + _ENCODER.encode(fields)
@@ -219,7 +222,8 @@ def decode_leaf(data: bytes) -> Leaf:
         fields = _DECODER.decode(memoryview(data)[1:])
         tag: Any = fields[0] if fields else None
         for at in _HEX_AT.get(tag, ()):
-            fields[at] = _unpacked_hex(fields[at])
+            if at < len(fields) or at < _APPENDED.get(tag, at + 1):
+                fields[at] = _unpacked_hex(fields[at])
         for at in _UUID_AT.get(tag, ()):
             fields[at] = _unpacked_uuid(fields[at])
         leaf: Leaf = msgspec.convert(fields, Leaf, builtin_types=(bytes,))

@@ -186,6 +186,8 @@ def test_the_segments_are_named_and_last_the_channel_itself() -> None:
         AGENT, candidate(), None, (), joined(SourceKind.TOOL_RESULT, PAGE, endorsed=True)
     )
     assert said.culprits == (Origin(kind=SourceKind.USER_INPUT),)
+    assert said.session == provenance.session == "0" * 32
+    assert derive_provenance(AGENT, candidate(), None, (), NOTHING_SEEN).session is None
 
 
 @pytest.mark.parametrize(

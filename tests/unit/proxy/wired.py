@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from proxy.budgets import Budgets, Topics
 from proxy.evidence import Shadow
+from proxy.seeing import NoSessions
 from proxy.surroundings import Surroundings
 from proxy.tokens import TokenVerifier
 from proxy.writing import Gatherers, Writing
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.gate import Gate
+    from proxy.seeing import Sees
     from storage.interfaces import Embedder
 
 NOW_MS = 1_750_000_000_000
@@ -40,7 +42,9 @@ class Wired(NamedTuple):
 
 
 @contextmanager
-def wired(root: Path, gate: Gate, embedder: str = "static") -> Generator[Wired]:
+def wired(
+    root: Path, gate: Gate, embedder: str = "static", sessions: Sees | None = None
+) -> Generator[Wired]:
     """An interceptor in front of an open store."""
     bench = Bench(root)
     model = resolve_embedder(embedder)
@@ -67,6 +71,7 @@ def wired(root: Path, gate: Gate, embedder: str = "static") -> Generator[Wired]:
         budgets=Budgets(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000),
         tokens=TokenVerifier(public),
         ruleset=lambda: store.ruleset,
+        sessions=sessions or NoSessions(),
     )
     writing = Writing(store.writer, store.reader, gatherers, surroundings)
     yield Wired(store, model, surroundings, writing, events)

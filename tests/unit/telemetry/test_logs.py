@@ -55,6 +55,7 @@ def test_a_refusal_is_one_warning_with_stable_keys_and_no_traceback(stream: io.S
         "source_kind",
         "claimed_source_kind",
         "basis",
+        "session",
         "principal",
         "tenant",
         "dialect",

@@ -36,7 +36,7 @@ WORDS = {
     "method",
     "outcome",
 }
-MINTED = {"trace_id", "span_id", "parent_span_id", "candidate_id", "memory_id"}
+MINTED = {"trace_id", "span_id", "parent_span_id", "candidate_id", "memory_id", "session"}
 OUR_NAMES = {"name", "dialect", "route", "error_type"}
 # What servers call their tools, and hosts their calls: one short word each, or "other".
 THEIR_NAMES = {"culprit_server", "culprit_tool", "culprit_call_id"}

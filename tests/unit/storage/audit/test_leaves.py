@@ -80,6 +80,8 @@ ADMITTED = msgspec.structs.replace(
 BLAMED = msgspec.structs.replace(
     REJECTED, culprit=Culprit(SourceKind.TOOL_RESULT, "web", "search", "toolu_01")
 )
+JOINED = msgspec.structs.replace(REJECTED, session="00ff" * 8)
+JOINED_AND_BLAMED = msgspec.structs.replace(BLAMED, session="00ff" * 8)
 RESULT = ResultLeaf(
     candidate_id=CandidateId("0123456789abcdef" * 2),
     at_ms=1_790_000_000_002,
@@ -90,7 +92,13 @@ RESULT = ResultLeaf(
 OPERATOR = OperatorLeaf(at_ms=1, action="key.add", subject="k1", by=PrincipalId("op"))
 
 
-@pytest.mark.parametrize("leaf", [INTERCEPTED, REJECTED, ADMITTED, OPERATOR, BLAMED, RESULT])
+LEAVES = [
+    *(INTERCEPTED, REJECTED, ADMITTED, OPERATOR, BLAMED, RESULT),
+    *(JOINED, JOINED_AND_BLAMED),
+]
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
 def test_a_leaf_comes_back_as_it_was(leaf: Leaf) -> None:
     assert decode_leaf(encode_leaf(leaf)) == leaf
 
@@ -118,7 +126,7 @@ def test_every_other_spelling_of_a_leaf_is_refused() -> None:
 
 
 def test_damaged_bytes_are_corruption_or_another_leaf_but_never_a_crash() -> None:
-    for leaf in (INTERCEPTED, REJECTED, OPERATOR):
+    for leaf in (INTERCEPTED, REJECTED, OPERATOR, JOINED, JOINED_AND_BLAMED):
         data = encode_leaf(leaf)
         damaged = [data[:at] for at in range(len(data))]
         damaged += [
@@ -164,10 +172,20 @@ def test_a_veiled_target_says_nothing_of_the_target() -> None:
 
 def test_a_verdict_without_a_culprit_is_spelled_as_before_there_were_any() -> None:
     fields = msgspec.msgpack.decode(encode_leaf(REJECTED)[1:])
-    assert len(fields) == len(VerdictLeaf.__struct_fields__)
+    assert len(fields) == 1 + VerdictLeaf.__struct_fields__.index("culprit")
     padded = encode_leaf(REJECTED)[:1] + msgspec.msgpack.encode([*fields, None])
     with pytest.raises(StoreCorrupt, match="spelling"):
         decode_leaf(padded)
+
+
+def test_a_session_is_left_out_of_a_leaf_like_a_culprit_and_takes_no_more_than_its_bytes() -> None:
+    assert len(msgspec.msgpack.decode(encode_leaf(BLAMED)[1:])) == 17
+    assert msgspec.msgpack.decode(encode_leaf(JOINED)[1:])[16:] == [None, bytes.fromhex("00ff" * 8)]
+    assert len(encode_leaf(JOINED)) <= len(encode_leaf(REJECTED)) + 21
+    fields = msgspec.msgpack.decode(encode_leaf(BLAMED)[1:])
+    longer = encode_leaf(BLAMED)[:1] + msgspec.msgpack.encode([*fields, None])
+    with pytest.raises(StoreCorrupt, match="spelling"):
+        decode_leaf(longer)
 
 
 def test_a_culprit_is_named_in_words_that_spell_nothing() -> None:
