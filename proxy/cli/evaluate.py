@@ -5,6 +5,7 @@ Nothing of it touches a sidecar that runs, or its state.
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,11 +60,15 @@ async def _evaluate(context: Context) -> Exit:
         out = _written(stack, asked.trials_out)
         into = _written(stack, asked.json_file)
         book = Book(trials=asked.trials, seed=asked.seed, progress=terminal.progress, out=out)
+        # Disks that refuse are part of it, and every sidecar of ours would tell them here.
+        logging.disable(logging.CRITICAL)
         try:
             async with working(terminal, "evaluating"):
                 await evaluate(book, asked.only)
         except Broken as broken:
             raise CommandFailed(Exit.FAILED, f"the pipeline does not work: {broken}") from broken
+        finally:
+            logging.disable(logging.NOTSET)
         found: dict[str, Any] = document(book)
         if into is not None:
             into.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")

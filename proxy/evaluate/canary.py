@@ -6,18 +6,22 @@ The same search must find the canary of an admitted memory, or its silence would
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 import secrets
 import zlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
     from random import Random
 
 # zlib headers of every level with the usual window, raw gzip members.
 _COMPRESSED = re.compile(rb"\x78[\x01\x5e\x9c\xda]|\x1f\x8b\x08")
+_PLAIN = re.compile(rb"cnry[0-9a-f]{22}")
+_HEX = re.compile(rb"[0-9a-fA-F]{52,}")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]{32,}")
 _INFLATED_LEN_MAX = 1 << 22
 _GZIP_FIRST_BYTE = 0x1F
 
@@ -77,21 +81,33 @@ def files_below(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
-def found_in(files: Iterable[Path], canaries: Sequence[str]) -> frozenset[str]:
-    """Those canaries of which any byte form is in any of the files; each file is read once."""
+def canaries_in(data: bytes) -> frozenset[str]:
+    """Every canary of ours in some bytes, in any form that `disguises` has, or compressed."""
+    found: set[str] = set()
+    for piece in (data, *inflated(data)):
+        found |= _plain_in(piece)
+        found |= _plain_in(piece[::-1])
+        for start in (0, 1):
+            # Of UTF-16 every second byte is zero; the rest is the text.
+            found |= _plain_in(piece[start::2])
+        for run in _HEX.findall(piece):
+            found |= _plain_in(bytes.fromhex(run[: len(run) // 2 * 2].decode()))
+            found |= _plain_in(bytes.fromhex(run[1 : 1 + (len(run) - 1) // 2 * 2].decode()))
+        for run in _BASE64.findall(piece):
+            for start in range(4):
+                cut = run[start : start + (len(run) - start) // 4 * 4]
+                found |= _plain_in(base64.b64decode(cut))
+    return frozenset(found)
+
+
+def _plain_in(data: bytes) -> set[str]:
+    return {one.decode() for one in _PLAIN.findall(data)}
+
+
+def found_in(files: Iterable[Path], canaries: Iterable[str]) -> frozenset[str]:
+    """Those canaries of which any form is in any of the files; each file is read once."""
     found: set[str] = set()
     for path in files:
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            continue
-        inner = list(inflated(data))
-        for canary in canaries:
-            if canary in found:
-                continue
-            raw = canary.encode()
-            if any(needle in data for needle in disguises(canary).values()) or any(
-                raw in one for one in inner
-            ):
-                found.add(canary)
-    return frozenset(found)
+        with contextlib.suppress(FileNotFoundError):
+            found |= canaries_in(path.read_bytes())
+    return frozenset(found & set(canaries))

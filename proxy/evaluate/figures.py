@@ -26,7 +26,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unit: str = "%"
 
 
-def share(hits: int, n: int) -> Figure:
+def share(hits: float, n: int) -> Figure:
     """`hits` of `n` in percent, with the Wilson interval: right near 0 and 100 too."""
     if n == 0:
         return skipped("nothing was tried")

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Final
 
-SECTIONS: Final = ("core",)
+SECTIONS: Final = ("core", "everyday", "noise", "forged", "stress", "crash", "corpora", "cost")

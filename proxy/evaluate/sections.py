@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from proxy.evaluate.core import core
+from proxy.evaluate.cost import cost
+from proxy.evaluate.crash import crash
+from proxy.evaluate.everyday import everyday
+from proxy.evaluate.forged import corpora, forged
 from proxy.evaluate.names import SECTIONS
+from proxy.evaluate.noise import noise
+from proxy.evaluate.stress import stress
 from proxy.version import version
 
 if TYPE_CHECKING:
@@ -19,6 +25,13 @@ Experiment = Callable[["Book"], Awaitable[None]]
 
 EXPERIMENTS: Final[dict[str, Experiment]] = {
     "core": core,
+    "everyday": everyday,
+    "noise": noise,
+    "forged": forged,
+    "stress": stress,
+    "crash": crash,
+    "corpora": corpora,
+    "cost": cost,
 }
 
 

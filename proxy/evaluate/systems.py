@@ -5,6 +5,7 @@ Everything is the real thing: LMDB, FAISS, embedder, HTTP listener, and a client
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import tempfile
 from contextlib import asynccontextmanager
@@ -115,6 +116,31 @@ class Bench:
         await self.sidecar.store.writer.put_key(made.record, EVALUATOR)
         self.sidecar.keys_changed()
         return made.plain
+
+    async def keys(self, count: int, *, claims: Claims, channel: Channel) -> list[str]:
+        """Keys for so many principals, made at once."""
+        made = [
+            mint_key(bound(f"p-{secrets.token_hex(8)}", "default", channel, claims), 0)
+            for _ in range(count)
+        ]
+        put = self.sidecar.store.writer.put_key
+        async with asyncio.TaskGroup() as group:
+            for one in made:
+                group.create_task(put(one.record, EVALUATOR))
+        self.sidecar.keys_changed()
+        return [one.plain for one in made]
+
+    async def written(self, bodies: Sequence[tuple[str, Json]], at_once: int = 32) -> list[Tried]:
+        """Answers to many writes, in their order, so many of them at a time."""
+        room = asyncio.Semaphore(at_once)
+
+        async def one(key: str, body: Json) -> Tried:
+            async with room:
+                return await self.write(key, body)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(key, body)) for key, body in bodies]
+        return [task.result() for task in tasks]
 
     async def call(self, method: str, path: str, key: str, body: Json | None = None) -> Tried:
         """One request on the data listener."""

@@ -11,6 +11,9 @@ import pytest
 
 from proxy.evaluate.book import Book
 from proxy.evaluate.core import core
+from proxy.evaluate.everyday import everyday
+from proxy.evaluate.figures import share
+from proxy.evaluate.forged import corpora
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +44,47 @@ async def test_tables_2_and_3_come_out_as_the_paper_has_them() -> None:
     assert found.tables["table3"]["absent_from_probe"].value == 0.0
 
 
+@pytest.mark.heavy
+async def test_false_positives_trust_and_the_ancillary_mechanisms() -> None:
+    found = book()
+    await everyday(found)
+    assert found.broken == ()
+    # Of what stands in the paper: one honest text trips the filter, and none of the gate's steps.
+    assert {name: one.value for name, one in found.tables["fpr"].items()} == {
+        "B0": 0.0,
+        "B1": 5.0,
+        "LG": 0.0,
+        "S3": 0.0,
+        "S4": 0.0,
+    }
+    assert found.tables["semantic_limit"].value == 100.0
+    levels = [row["level"] for row in found.tables["table6"]["timeline"]]
+    assert levels == ["trusted", "degraded", "degraded", "untrusted", "untrusted"]
+
+
+async def test_corpora_that_nobody_named_are_skipped_and_said_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MNEMOGATE_CORPORA", raising=False)
+    found = book()
+    await corpora(found)
+    figure = found.tables["beyond"]["corpora_fpr"]
+    assert (figure.value, figure.n) == (None, 0)
+    assert figure.skipped
+
+
+def test_an_evaluation_without_a_promise_or_a_control_is_not_sound() -> None:
+    found = book()
+    sound = [found.sound]
+    found.promise("holds", share(3, 3), 100.0)
+    sound.append(found.sound)
+    found.control("fires", fired=True)
+    sound.append(found.sound)
+    found.promise("does not", share(2, 3), 100.0)
+    sound.append(found.sound)
+    assert sound == [False, False, True, False]
+
+
 LOADED = (
     "import sys; from proxy.cli.parser import build_parser; "
     "build_parser(); import proxy.cli.run, proxy.app, proxy.cli.mcp; "
@@ -58,16 +102,26 @@ def test_a_sidecar_never_loads_a_gate_that_is_wrong_on_purpose() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.timeout(600)
-def test_the_command_writes_each_figure_with_its_interval(tmp_path: Path) -> None:
+@pytest.mark.corpora
+@pytest.mark.timeout(900)
+def test_the_command_writes_each_figure_with_its_interval(tmp_path: Path, corpora: Path) -> None:
     out, trials = tmp_path / "out.json", tmp_path / "trials.jsonl"
     command = (
-        *(sys.executable, "-P", "-m", "proxy", "evaluate", "--trials", "1", "--only", "core"),
+        *(sys.executable, "-P", "-m", "proxy", "evaluate", "--trials", "3"),
         *("--json", str(out), "--trials-out", str(trials)),
     )
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "MNEMOGATE_CORPORA": str(corpora)},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text("utf-8"))
     assert set(found["table2"]["S4"]["A1"]) == {"value", "n", "low", "high"}
+    assert found["table5"]["claims_targeted"]["100"]["nfr"]["value"] == 0.0
+    assert found["beyond"]["crash_nfr"]["value"] == 100.0
     assert found["sound"] is True
-    assert len(trials.read_text("utf-8").splitlines()) == 25
+    kept = [json.loads(line) for line in trials.read_text("utf-8").splitlines()]
+    assert sum(line["table"] == "table2" for line in kept) == 75

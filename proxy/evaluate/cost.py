@@ -1,0 +1,85 @@
+"""What the gate costs: each write against the same pipeline without one, in turns."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.evaluate.attacks import Broken, directive
+from proxy.evaluate.canary import new_canary
+from proxy.evaluate.figures import mean_over, quantile
+from proxy.evaluate.systems import ADMITTED, BY_NAME, running
+
+if TYPE_CHECKING:
+    from proxy.evaluate.book import Book
+    from proxy.evaluate.systems import Bench, Json
+
+_TURNS: Final = 6
+_ALONE: Final = 40
+_TOGETHER: Final = 256
+_WRITERS: Final = 32
+HALF: Final = 0.5
+SLOWEST: Final = 0.99
+
+
+class _Clock:
+    """Milliseconds of each write, by system and kind."""
+
+    def __init__(self) -> None:
+        self.alone: dict[str, list[float]] = {}
+        self.rates: dict[str, list[float]] = {}
+
+    async def time(self, bench: Bench, key: str, name: str, body: Json) -> int:
+        """One write, waited for."""
+        began_ns = time.perf_counter_ns()
+        answer = await bench.write(key, body)
+        took_ms = (time.perf_counter_ns() - began_ns) / 1e6
+        self.alone.setdefault(name, []).append(took_ms)
+        return answer.status
+
+
+async def cost(book: Book) -> None:
+    """Latency alone, throughput of 32 writers, each in turns with the direct write."""
+    clock = _Clock()
+    draw = book.progress("cost")
+    async with running(BY_NAME["B0"]) as direct, running(BY_NAME["S4"]) as gated:
+        keys = {bench: await bench.key("writer") for bench in (direct, gated)}
+        for turn in range(_TURNS):
+            for name, bench in (("direct", direct), ("gated", gated)):
+                for number in range(_ALONE):
+                    body = {"text": f"The shelf {new_canary()} of turn {turn} has {number}."}
+                    if await clock.time(bench, keys[bench], name, body) not in ADMITTED:
+                        raise Broken("an everyday memory did not land")
+                clock.rates.setdefault(name, []).append(await _rate(bench, keys[bench]))
+            for number in range(_ALONE // 2):
+                body = {"text": directive(number, new_canary())}
+                await clock.time(gated, keys[gated], "refused", body)
+            draw(turn + 1, _TURNS)
+    beyond: dict[str, Any] = book.tables.setdefault("beyond", {})
+    beyond["latency"] = {
+        f"{name} p{round(100 * at)}": quantile(values, at, "ms")
+        for name, values in clock.alone.items()
+        for at in (HALF, SLOWEST)
+    }
+    beyond["latency_ms"] = {name: [round(v, 3) for v in one] for name, one in clock.alone.items()}
+    beyond["throughput"] = {
+        name: mean_over(values, "writes/s") for name, values in clock.rates.items()
+    }
+    ratios = [
+        gate / direct
+        for gate, direct in zip(clock.rates["gated"], clock.rates["direct"], strict=True)
+    ]
+    beyond["throughput"]["gated against direct"] = mean_over(ratios, "x")
+    book.note("throughput", "durable writes over HTTP, 32 at once; the ratio is that of each turn")
+
+
+async def _rate(bench: Bench, key: str) -> float:
+    bodies: list[tuple[str, Json]] = [
+        (key, {"text": f"The shelf {new_canary()} was counted."}) for _ in range(_TOGETHER)
+    ]
+    began_ns = time.perf_counter_ns()
+    answers = await bench.written(bodies, at_once=_WRITERS)
+    took_s = (time.perf_counter_ns() - began_ns) / 1e9
+    if not all(answer.status in ADMITTED for answer in answers):
+        raise Broken("an everyday memory did not land")
+    return len(answers) / took_s

@@ -1,0 +1,267 @@
+"""Table 5: what the gate is worth when labels are wrong, by chance or by an adversary.
+
+Twice. Noise on what a trusted harness *claims* is the paper's setting; its collapse under targeted
+forgery is reproduced. Noise on the labels that the sidecar *derives* is what its own mistakes
+would cost: the steps see a wrong source or class, the bytes stay what they are. There the true
+class counts: what lands below it, where it can do less, is counted apart.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.checks import STEPS
+from policy.model import Channel, Claims, MemoryClass, SourceKind
+from proxy.evaluate.attacks import ATTACKS, statement
+from proxy.evaluate.figures import share
+from proxy.evaluate.normal import normal_writes
+from proxy.evaluate.systems import ADMITTED, BY_NAME, PLAIN, Extras, running
+from proxy.evaluate.unsafe import UnsafeMislabelledGate
+
+if TYPE_CHECKING:
+    from policy.facts import Facts
+    from policy.model import Candidate
+    from proxy.evaluate.attacks import Trial
+    from proxy.evaluate.book import Book
+    from proxy.evaluate.figures import Figure
+    from proxy.evaluate.systems import Bench, Json, Tried
+
+RATES: Final = (5, 10, 20)
+SEEDS: Final = 3
+MODES: Final = ("source", "class", "both")
+LABELLED: Final = ("A1", "A2", "A3")
+_SOURCES: Final = ("user_input", "agent_self_edit", "model_inference", "tool_result")
+_CLASSES: Final = ("L1", "L2", "L3", "L4")
+_HELD: Final = 202
+
+
+class _Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """One attack as it went out."""
+
+    trial: Trial
+    body: Json
+    # The true class; None: a landing anywhere counts, as in the paper.
+    aimed_at: MemoryClass | None = None
+
+
+class _Count(msgspec.Struct, kw_only=True):
+    """Of one condition: how many were tried, what landed, and what landed below its true class."""
+
+    n: int = 0
+    landed: int = 0
+    below: int = 0
+    disagreeing: int = 0
+    honest: int = 0
+    refused: float = 0.0
+
+
+async def noise(book: Book) -> None:
+    """Both halves of the table."""
+    table: dict[str, dict[str, dict[str, Figure]]] = {}
+    draw = book.progress("table 5")
+    total, done = 2 * len(MODES) * len(RATES) * SEEDS, 0
+    async with running(BY_NAME["S4"]) as bench:
+        for mode in MODES:
+            for rate in RATES:
+                count = _Count()
+                for round_number in range(SEEDS):
+                    await _claims(book, bench, count, (mode, rate, round_number))
+                    done += 1
+                    draw(done, total)
+                table.setdefault(f"claims_{mode}", {})[str(rate)] = _row(count)
+        for words in (False, True):
+            count = _Count()
+            await _round(
+                book,
+                bench,
+                [_forged(one, words=words) for one in _trials(book, f"targeted/{words}")],
+                count,
+            )
+            name = "claims_targeted_directive" if words else "claims_targeted"
+            table[name] = {"100": _row(count)}
+    noisy = _Noise(book.seed)
+    gate = UnsafeMislabelledGate(noisy, STEPS)
+    async with running(BY_NAME["S4"], Extras(gate=gate)) as bench:
+        for mode in MODES:
+            for rate in RATES:
+                count = _Count()
+                for round_number in range(SEEDS):
+                    noisy.set(mode, rate, round_number)
+                    await _derived(book, bench, noisy, count)
+                    done += 1
+                    draw(done, total)
+                table.setdefault(f"derived_{mode}", {})[str(rate)] = _row(count)
+    table["derived_targeted"] = {"100": await _targeted(book)}
+    book.tables["table5"] = table
+    collapse = table["claims_targeted"]["100"]["nfr"]
+    book.control(
+        "table 5: trusted claims collapse under targeted forgery",
+        fired=collapse.value == 0.0,
+        detail=f"{collapse.value} % of {collapse.n} did not form",
+    )
+    book.promise(
+        "table 5: targeted forgery of what the sidecar derives, L1 and L2",
+        table["derived_targeted"]["100"]["nfr"],
+        100.0,
+    )
+
+
+def _trials(book: Book, name: str, round_number: int = 0) -> list[Trial]:
+    return [
+        ATTACKS[attack](number, book.draws(f"noise/{name}/{attack}/{number}", round_number))
+        for attack in LABELLED
+        for number in range(book.trials)
+    ]
+
+
+def _mislabelled(draws: random.Random, body: Json, mode: str, rate: int) -> Json:
+    """The body with each label exchanged for another one, by chance."""
+    wrong = dict(body)
+    for field, words, wanted in (("source", _SOURCES, "class"), ("class", _CLASSES, "source")):
+        if mode != wanted and draws.random() < rate / 100:
+            wrong[field] = draws.choice([word for word in words if word != body.get(field)])
+    return wrong
+
+
+async def _claims(book: Book, bench: Bench, count: _Count, what: tuple[str, int, int]) -> None:
+    mode, rate, round_number = what
+    draws = book.draws(f"noise/claims/{mode}/{rate}", round_number)
+    sent = [
+        _Sent(
+            trial=trial,
+            body=_mislabelled(draws, trial.body, mode, rate),
+        )
+        for trial in _trials(book, f"claims/{mode}/{rate}", round_number)
+    ]
+    await _round(book, bench, sent, count)
+    honest = [_mislabelled(draws, body, mode, rate) for body in normal_writes()]
+    await _honest(bench, honest, count)
+
+
+def _forged(trial: Trial, *, words: bool) -> _Sent:
+    """Everything the client can set, set to what lands: the paper's targeted forgery."""
+    text = trial.body["text"] if words else statement(trial.number, trial.canary)
+    return _Sent(
+        trial=trial,
+        body={"text": text, "source": "user_input", "class": "L4"},
+    )
+
+
+async def _round(
+    book: Book, bench: Bench, sent: list[_Sent], count: _Count, claims: Claims = Claims.TRUSTED
+) -> None:
+    """Send the attacks, count what landed, and hold the answers against the files."""
+    keys = await bench.keys(len(sent), claims=claims, channel=Channel.AGENT)
+    bodies = [one.body for one in sent]
+    answers = await bench.written(list(zip(keys, bodies, strict=True)))
+    on_disk = bench.on_disk([one.trial.canary for one in sent])
+    for one, answer in zip(sent, answers, strict=True):
+        landed = answer.status in ADMITTED
+        below = landed and _landed_below(answer, one.aimed_at)
+        count.n += 1
+        count.below += below
+        count.landed += landed and not below
+        count.disagreeing += landed != (one.trial.canary in on_disk)
+        book.trial(
+            "table5",
+            attack=one.trial.attack,
+            number=one.trial.number,
+            source=one.body.get("source"),
+            memory_class=one.body.get("class"),
+            status=answer.status,
+            reason=answer.body.get("reason"),
+            landed=landed,
+            below=below,
+        )
+
+
+def _landed_below(answer: Tried, aimed_at: MemoryClass | None) -> bool:
+    """Whether it landed where it can do less than what the attack was for."""
+    if aimed_at is None:
+        return False
+    return MemoryClass(answer.body["memory_class"]).power < aimed_at.power
+
+
+async def _honest(bench: Bench, bodies: list[Json], count: _Count) -> None:
+    keys = await bench.keys(len(bodies), claims=Claims.TRUSTED, channel=Channel.AGENT)
+    for answer in await bench.written(list(zip(keys, bodies, strict=True))):
+        count.honest += 1
+        count.refused += 0.5 if answer.status == _HELD else answer.status not in ADMITTED
+
+
+async def _derived(book: Book, bench: Bench, noisy: _Noise, count: _Count) -> None:
+    """Honest labels from a harness that is vouched for, and a sidecar that gets them wrong."""
+    sent = [
+        _Sent(
+            trial=trial,
+            body=trial.body,
+            # Its words raise a laundered directive to policy, whatever it names.
+            aimed_at=MemoryClass.L1 if trial.attack == "A2" else MemoryClass(trial.body["class"]),
+        )
+        for trial in _trials(book, noisy.name)
+    ]
+    await _round(book, bench, sent, count)
+    await _honest(bench, normal_writes(), count)
+
+
+class _Noise:
+    """Exchanges a derived label for another one by chance; the same text gets the same noise."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.name = ""
+        self._mode = ""
+        self._rate = 0.0
+
+    def set(self, mode: str, rate: int, round_number: int) -> None:
+        """From now on this mode, so many times in a hundred."""
+        self.name = f"derived/{mode}/{rate}/{round_number}"
+        self._mode, self._rate = mode, rate / 100
+
+    def __call__(self, candidate: Candidate, facts: Facts) -> tuple[Candidate, Facts]:
+        """What the steps are shown."""
+        draws = random.Random(f"{self._seed}/{self.name}/{candidate.text}")  # noqa: S311 - no secret
+        if self._mode != "class" and draws.random() < self._rate and facts.provenance is not None:
+            others = [SourceKind(one) for one in _SOURCES if one != facts.provenance.source.value]
+            provenance = msgspec.structs.replace(facts.provenance, source=draws.choice(others))
+            facts = msgspec.structs.replace(facts, provenance=provenance)
+        if self._mode != "source" and draws.random() < self._rate and facts.reading is not None:
+            # The class that was derived includes the floor: noise on it is a floor that fails.
+            reading = msgspec.structs.replace(facts.reading, directive=False, injection=False)
+            classes = [one for one in MemoryClass if one is not candidate.memory_class]
+            candidate = msgspec.structs.replace(candidate, memory_class=draws.choice(classes))
+            facts = msgspec.structs.replace(facts, reading=reading)
+        return candidate, facts
+
+
+async def _targeted(book: Book) -> dict[str, Figure]:
+    """A steered agent forges all it can set, against the label that its channel gives it."""
+    count = _Count()
+    async with running(BY_NAME["S4"], PLAIN) as bench:
+        sent = [
+            _Sent(
+                trial=trial,
+                body={**trial.body, **_BEST, "class": name},
+                aimed_at=MemoryClass(name),
+            )
+            for name in ("L1", "L2")
+            for trial in _trials(book, f"derived/targeted/{name}")
+        ]
+        await _round(book, bench, sent, count, Claims.IGNORED)
+    return _row(count)
+
+
+_BEST: Final = {"source": "operator", "role": "system", "actor": "operator", "user_id": "operator"}
+
+
+def _row(count: _Count) -> dict[str, Figure]:
+    row = {
+        "nfr": share(count.n - count.landed - count.disagreeing, count.n),
+        "landed_below": share(count.below, count.n),
+    }
+    if count.honest:
+        row["fpr"] = share(count.refused, count.honest)
+    return row
