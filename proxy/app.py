@@ -20,9 +20,11 @@ from proxy.fronts.guard_socket import guard_routes
 from proxy.fronts.health import Health
 from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
 from proxy.fronts.memory import MemoryFront, routes_of
+from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.mcp.relay import limits_of
 from proxy.mcp_serving import McpServing, ServingParts
+from proxy.model_serving import open_model_front
 from proxy.observing import warned
 from proxy.parts import Ground, Parts, Scrape
 from proxy.rules import MEM0, Rules, parse_rules
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from policy.ruleset import ClassMap, Ruleset
     from proxy.dialects.operation import Dialect
     from proxy.guarding import Guarding
+    from proxy.model.coupling import Coupling
     from proxy.settings import Address, Settings
     from proxy.writing import Submits
     from storage.interfaces import Embedder, Failpoint, StoreStatus
@@ -71,6 +74,8 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
     # False: no port, and no socket but the operator's: for commands on a stopped state directory.
     listen: bool = True
+    # What the model front asks about memory; a control takes it away.
+    couple: Callable[[Coupling], Coupling] = lambda coupling: coupling
     # The gate's own socket, and a free loopback port for the admin listener alone: a wrapper that
     # was elected to be the gate.
     guards: bool = False
@@ -142,8 +147,13 @@ async def compose(
         health = Health(lambda: _told(store, clock), Scrape(store, telemetry))
         mcp = _mcp(settings, composition, parts, surroundings, halted)
         memory = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
+        model = await open_model_front(
+            settings.models if composition.listen else (),
+            parts.model(composition.couple, halted.set),
+            stack,
+        )
         fronts = Fronts(
-            data=await mcp.open(stack, memory),
+            data=await mcp.open(stack, memory, model),
             admin=parts.admin_front(health, halted.set),
             guard=parts.guard_front(halted.set),
         )
@@ -215,7 +225,7 @@ def _mcp(
 
 def _routes(dialects: tuple[Dialect, ...]) -> frozenset[str]:
     """Every route that telemetry may name."""
-    return routes_of(dialects) | admin_routes() | guard_routes() | MCP_ROUTES
+    return routes_of(dialects) | admin_routes() | guard_routes() | MCP_ROUTES | MODEL_ROUTES
 
 
 class _Opening:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.auth import Authenticator
     from proxy.exchange import Answered, Front, Incoming
+    from proxy.fronts.model import ModelFront
     from proxy.guard import Guard
     from proxy.mcp.relay import Deliver
     from proxy.mcp_settings import McpServer
@@ -44,15 +45,20 @@ class DataFront:
 
     name = "data"
 
-    def __init__(self, memory: Front, mcp: McpFront) -> None:
+    def __init__(self, memory: Front, mcp: McpFront, model: ModelFront) -> None:
         self._memory = memory
         self._mcp = mcp
-        self.routes = memory.routes | mcp.routes
+        self._model = model
+        self.routes = memory.routes | mcp.routes | model.routes
 
     async def answer(self, incoming: Incoming) -> Answered:
         """The answer of the front that the path belongs to."""
-        front: Front = self._mcp if incoming.head.path.startswith(PREFIX) else self._memory
-        return await front.answer(incoming)
+        return await self._front(incoming.head.path).answer(incoming)
+
+    def _front(self, path: str) -> Front:
+        if path.startswith(PREFIX):
+            return self._mcp
+        return self._model if self._model.serves(path) else self._memory
 
 
 class McpServing:
@@ -63,14 +69,14 @@ class McpServing:
         self._parts = parts
         self._beside = Beside()
 
-    async def open(self, stack: AsyncExitStack, memory: Front) -> DataFront:
+    async def open(self, stack: AsyncExitStack, memory: Front, model: ModelFront) -> DataFront:
         """The front of the data listener; until `running` it refuses what needs a server."""
         served: dict[str, Served] = {}
         for server in self._servers:
             hub = await self._hub(server, stack)
             served[server.name] = Served(hub=hub, principals=server.principals)
         self._front = McpFront(served, self._parts.authenticator, self._parts.halt)
-        return DataFront(memory, self._front)
+        return DataFront(memory, self._front, model)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

@@ -15,8 +15,10 @@ from proxy.explain import Explainer
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage, ConfirmParts
 from proxy.fronts.guard_socket import GuardFront, GuardSocketParts
+from proxy.fronts.model import ModelParts
 from proxy.guarding import Guarding, GuardParts
 from proxy.ledger import Ledger
+from proxy.model.coupling import UnsafeUncoupled
 from proxy.operate import Operate, OperateParts
 from proxy.relays import Relays
 from proxy.retention import Retaining
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from policy.gate import Gate
     from policy.model import Tenant
     from proxy.fronts.health import Health
+    from proxy.model.coupling import Coupling
     from proxy.rules import Rules
     from proxy.settings import Settings
     from proxy.surroundings import Surroundings
@@ -131,6 +134,11 @@ class Parts:
         )
         operate = Operate(self.operate)
         return AdminFront(operate, self.authenticator, health, confirm_page, halt)
+
+    def model(self, couple: Callable[[Coupling], Coupling], halt: Callable[[], None]) -> ModelParts:
+        """What the model front stands on."""
+        coupling = couple(UnsafeUncoupled())
+        return ModelParts(authenticator=self.authenticator, coupling=coupling, halt=halt)
 
     def guard_front(self, halt: Callable[[], None]) -> GuardFront:
         """What the gate's own socket serves."""

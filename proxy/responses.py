@@ -18,6 +18,7 @@ from proxy.dialects.operation import MalformedRequest, Refusal, UnknownWrite
 from proxy.dialects.problem import PROBLEM_TYPE, problem
 from proxy.observations import observation_for
 from proxy.rules import RulesetRefused
+from proxy.upstream import UpstreamError
 from storage.errors import (
     OutcomeUnknown,
     QuotaReached,
@@ -151,6 +152,10 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
                 "outcome_unknown: ask again with the same nonce to learn what became of it",
                 retry_after_s=RETRY_S,
             )
+        case UpstreamError(sent=False):
+            return refuse(503, f"upstream: {error.detail}", retry_after_s=RETRY_S)
+        case UpstreamError():
+            return refuse(502, f"upstream: {error.detail}")
         case StorageError():
             return refuse(503, "cannot_decide: the store failed; nothing was admitted")
         case _:

@@ -56,3 +56,19 @@ def target_of(head: HttpRequest, rest: str) -> str:
     """Path below the upstream's URL, with the query, encoded again."""
     path = quote(rest, safe=_PATH_SAFE)
     return f"{path}?{urlencode(head.query)}" if head.query else path
+
+
+# Headers in which agents name their own sessions, and the kind of name.
+_NAMES: Final = {
+    "session-id": "session",
+    "x-claude-code-session-id": "session",
+    "x-session-id": "session",
+    "thread-id": "thread",
+    "conversation-id": "session",
+}
+
+
+def names_of(headers: dict[str, str]) -> tuple[str, ...]:
+    """The client's own names of its session, each behind its kind."""
+    found = (f"{kind}:{headers[name]}" for name, kind in _NAMES.items() if headers.get(name))
+    return tuple(dict.fromkeys(found))

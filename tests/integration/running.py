@@ -91,9 +91,15 @@ async def running(
     base: Path,
     composition: Composition | None = None,
     flags: Mapping[str, Raw] | None = None,
+    tables: str = "",
 ) -> AsyncGenerator[Running]:
-    """Compose and serve on free ports, with the state below `base`."""
+    """Compose and serve on free ports, with the state below `base`.
+
+    `tables` is the text of a settings file: `[[mcp]]`, `[[model]]`, `[[principals]]`.
+    """
     state = base / "state"
+    config = base / "mnemogate.toml"
+    config.write_text(tables)
     environment = {
         "HOME": str(base),
         "MNEMOGATE_AGENT_KEY": AGENT_KEY,
@@ -106,7 +112,7 @@ async def running(
         "checkpoint": str(base / "checkpoint.txt"),
         **(flags or {}),
     }
-    settings = load_settings(given, environment=environment)
+    settings = load_settings(given, environment=environment, config=config)
     async with (
         compose(settings, composition or Composition()) as sidecar,
         aiohttp.ClientSession() as client,

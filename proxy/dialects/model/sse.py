@@ -59,9 +59,11 @@ class SseReader:
             raise EventTooLarge
         return events
 
-    def rest(self) -> bytes:
-        """What is left when the stream ends: no event, by the specification."""
-        return bytes(self._buffer)
+    def last(self) -> list[Event]:
+        """What is left when the stream ends: no event, say the rules; some read it."""
+        left, self._buffer = bytes(self._buffer), bytearray()
+        self._searched = 0
+        return [_event(left)] if left else []
 
 
 def _event(raw: bytes) -> Event:

@@ -61,10 +61,10 @@ class _Edited:
         self._parts: list[dict[str, Json]] = []
         self._before: list[Json] = []  # what the agent gets of earlier askings
         self._refused: dict[int, str] = {}
-        self._texts: set[int] = set()  # keys of parts that are no calls
         self._calls: set[int] = set()
         self._spent: dict[str, int] = {}
         self._first_id: Json = None
+        self._ended = False  # `again` was asked for, and nothing came since
 
     def decide(self, decided: Decided) -> None:
         """See `WholeReply`."""
@@ -80,11 +80,16 @@ class _Edited:
         self._parts = [object_of(part) for part in parts]
         self._calls = {one.key for one in waiting if one.call is not None}
         self._refused = {}
+        self._ended = False
         if self._first_id is None:
             self._first_id = body.get("id")
 
-    def _spend(self) -> None:
+    def _end(self, shown: list[Json], parts: list[dict[str, Json]]) -> None:
+        """What was answered so far is what the agent gets, unless more comes."""
         self._spent = added(self._spent, object_of(self._body.get("usage")))
+        self._before, self._parts = shown, parts
+        self._calls, self._refused = set(), {}
+        self._ended = True
 
     def _with(self, more: dict[str, Json]) -> dict[str, Json]:
         """The reply with these fields, the first one's id, and the tokens of all askings."""
@@ -93,7 +98,7 @@ class _Edited:
         body = {**self._body, **more}
         if self._before and self._first_id is not None:
             body["id"] = self._first_id
-        if self._spent and "usage" in body:
+        if self._spent and not self._ended and "usage" in body:
             body["usage"] = summed(object_of(body["usage"]), self._spent)
         return body
 
@@ -126,13 +131,13 @@ class AnthropicReply(_Edited):
             for key in sorted(self._calls)
         ]
         said = list_of(self._body.get("content"))
-        self._spend()
-        self._before = self._shown()
+        self._end(self._shown(), [])
         return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
 
     def edited(self) -> dict[str, Json]:
         """See `WholeReply`."""
-        reason = "end_turn" if self.refused_all() else self._body.get("stop_reason")
+        ended = self._ended or self.refused_all()
+        reason = "end_turn" if ended else self._body.get("stop_reason")
         return self._with({"content": self._shown(), "stop_reason": reason})
 
     def said(self) -> ModelReply:
@@ -172,9 +177,9 @@ class ResponsesReply(_Edited):
             )
             for key in sorted(self._calls)
         ]
-        self._spend()
-        self._before = self._shown()
-        return [*self._parts, *outputs]
+        said = self._parts
+        self._end(self._shown(), [])
+        return [*said, *outputs]
 
     def edited(self) -> dict[str, Json]:
         """See `WholeReply`."""
@@ -242,8 +247,10 @@ class ChatReply(_Edited):
             else:
                 call_id = object_of(calls[at]).get("id")
                 results.append({"role": "tool", "tool_call_id": call_id, "content": text})
-        self._spend()
-        self._before = [self._text_of(0)]
+        left: dict[str, Json] = {"role": "assistant", "content": None}
+        text = self._text_of(0)
+        self._places = []
+        self._end([text], [{**self._parts[0], "message": left, "finish_reason": "stop"}])
         return [message, *results]
 
     def edited(self) -> dict[str, Json]:

@@ -45,10 +45,11 @@ def test_byte_by_byte_is_the_same() -> None:
     assert read([STREAM[at : at + 1] for at in range(len(STREAM))]) == read([STREAM])
 
 
-def test_what_is_left_at_the_end_is_no_event() -> None:
+def test_what_is_left_at_the_end_is_told_as_an_event_once() -> None:
     reader = SseReader()
     assert reader.feed(b"data: half") == []
-    assert reader.rest() == b"data: half"
+    assert [event.data for event in reader.last()] == ["half"]
+    assert reader.last() == []
 
 
 def test_an_event_without_end_is_refused_before_it_fills_the_memory() -> None:

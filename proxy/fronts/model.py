@@ -1,0 +1,250 @@
+"""Model APIs below `/<name>/`, one upstream each. No decisions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.model.api import RESPONSES
+from proxy.dialects.model.body import read_body, write_body
+from proxy.dialects.model.errors import no_previous, no_threads, refused
+from proxy.dialects.model.reading import object_of
+from proxy.dialects.operation import HttpReply, MalformedRequest
+from proxy.exchange import REFUSED_ROUTE, Answered
+from proxy.model.coupling import Asked, Undecided
+from proxy.model.credentials import Admitted, admit
+from proxy.model.histories import PREVIOUS, Histories
+from proxy.model.passing import Passing
+from proxy.model.room import Holding, NoRoom, Room
+from proxy.model.routes import Purpose, names_of, purpose_of, target_of
+from proxy.model.turn import Turn, TurnParts, Wire
+from proxy.model_settings import Api, HostedState
+from proxy.responses import Failure, NotFound, attempt, refuse
+from proxy.stopping import Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from policy.model import Principal
+    from proxy.auth import Authenticator
+    from proxy.dialects.model.api import ModelApi
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.operation import Refusal
+    from proxy.exchange import Incoming, Pieces
+    from proxy.model.coupling import Coupling
+    from proxy.model.sending import Behind
+
+ROUTES: Final = frozenset(
+    {
+        *("model.messages", "model.chat", "model.responses", "model.other"),
+        *("model.refused", REFUSED_ROUTE),
+    }
+)
+_NAMED: Final = {
+    "anthropic": "model.messages",
+    "chat": "model.chat",
+    "responses": "model.responses",
+}
+# The names that documentation and examples use: without a table they say which one to write.
+USUAL: Final = ("anthropic", "openai")
+_HOSTED: Final = (
+    "unknown_write: this route would write memory on the provider's side, where nobody judges it; "
+    'an operator may allow it with hosted_state = "allow"'
+)
+_UNDECIDED: Final = "a memory candidate of this principal is still undecided; ask again"
+_NO_ROOM: Final = "busy: too many large requests at once"
+
+
+class ModelParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the front stands on."""
+
+    authenticator: Authenticator
+    coupling: Coupling
+    halt: Callable[[], None]
+
+
+class ModelFront:
+    """Serves every configured model API. Event loop only."""
+
+    name = "data"
+    routes = ROUTES
+
+    def __init__(self, behind: Mapping[str, Behind], parts: ModelParts) -> None:
+        self._behind = dict(behind)
+        self._parts = parts
+        self._histories = Histories()
+        self._room = Room()
+
+    def serves(self, path: str) -> bool:
+        """Whether a path belongs here: below a configured name, or one of the usual ones."""
+        name = _first(path)
+        return name in self._behind or name in USUAL
+
+    async def answer(self, incoming: Incoming) -> Answered:
+        """The answer; failures in the shape of the API that was asked."""
+        progress = _Progress()
+        name = _first(incoming.head.path)
+        behind = self._behind.get(name)
+        anthropic = name == Api.ANTHROPIC.value
+        if behind is not None:
+            anthropic = behind.settings.api is Api.ANTHROPIC
+        done = await attempt(self._serve(behind, incoming, progress), self._parts.halt)
+        if isinstance(done, Failure):
+            return Answered(
+                reply=refused(done.refusal, incoming.answering, anthropic=anthropic),
+                route="model.refused",
+                principal=progress.principal,
+                error_type=done.error_type,
+            )
+        reply, pieces = done
+        return Answered(
+            reply=reply, route=progress.route, principal=progress.principal, pieces=pieces
+        )
+
+    async def _serve(
+        self, behind: Behind | None, incoming: Incoming, progress: _Progress
+    ) -> tuple[HttpReply, Pieces | None]:
+        if behind is None:
+            name = _first(incoming.head.path)
+            raise NotFound(f'no model API is served here: write a [[model]] table "{name}"')
+        settings = behind.settings
+        admitted = admit(incoming.head, incoming.peer, self._parts.authenticator, settings.headers)
+        principal = admitted.principal
+        progress.principal = principal.principal_id
+        if settings.principals is not None and principal.principal_id not in settings.principals:
+            raise NotFound
+        rest = incoming.head.path[len(settings.name) + 1 :]
+        purpose, api = purpose_of(incoming.head.method, rest)
+        if purpose is Purpose.HOSTED and settings.hosted_state is HostedState.REFUSE:
+            raise MalformedRequest(_HOSTED, status=403)
+        served = _Served(
+            behind=behind,
+            incoming=incoming,
+            admitted=admitted,
+            target=target_of(incoming.head, rest),
+        )
+        declared = incoming.head.headers.get("content-length", "")
+        size = int(declared) if declared.isdecimal() else 0
+        if "transfer-encoding" in incoming.head.headers:
+            size = settings.request_bytes_max
+        try:
+            release = self._room.take(min(size, settings.request_bytes_max))
+        except NoRoom:
+            return _unavailable(served, _NO_ROOM), None
+        pieces: Pieces | None = None
+        try:
+            reply, pieces = await self._within(served, purpose, api, progress)
+        except Undecided:
+            return _unavailable(served, _UNDECIDED), None
+        finally:
+            if pieces is None:
+                release()
+        return reply, None if pieces is None else Holding(pieces, release)
+
+    async def _within(
+        self, served: _Served, purpose: Purpose, api: ModelApi | None, progress: _Progress
+    ) -> tuple[HttpReply, Pieces | None]:
+        """The answer, unless the client goes first: then what stands behind is closed."""
+        stop = Stop(served.behind.settings.total_seconds)
+        gone = served.incoming.gone
+        gone.tell(stop)
+        try:
+            async with stop:
+                body = await served.body()
+                if api is not None:
+                    progress.route = _NAMED[api.name]
+                    asks = purpose is Purpose.TURN
+                    return await self._turn(served, api, body if asks else None)
+                return await Passing(self._parts.coupling).answer(
+                    served.behind, served.wire(), served.admitted.principal, body
+                )
+        except TimeoutError:
+            return served.refused(refuse(504, "upstream: no answer in time")), None
+        finally:
+            gone.forget(stop)
+
+    async def _turn(
+        self, served: _Served, api: ModelApi, raw: bytes | None
+    ) -> tuple[HttpReply, Pieces | None]:
+        body = {} if raw is None else read_body(raw)
+        principal = served.admitted.principal
+        if object_of(body.get("thread")):
+            return no_threads(served.incoming.answering), None
+        whole = body
+        if api is RESPONSES:
+            conversation = body.get("conversation")
+            allows = served.behind.settings.hosted_state is HostedState.ALLOW
+            if conversation is not None and not allows:
+                return no_previous("conversation"), None
+            found = self._histories.whole(principal.principal_id, body)
+            if found is None:
+                return no_previous(PREVIOUS), None
+            whole = found
+        head = served.incoming.head
+        asked = Asked(
+            principal=principal,
+            api=api,
+            body=whole,
+            names=names_of(head.headers),
+            trace=served.incoming.trace,
+        )
+        parts = TurnParts(
+            coupling=self._parts.coupling,
+            halt=self._parts.halt,
+            ended=lambda turn: self._ended(turn, principal, body, len(raw or b"")),
+        )
+        return await Turn(parts, asked, served.wire(asks=raw is not None)).answer()
+
+    def _ended(self, turn: Turn, principal: Principal, body: dict[str, Json], size: int) -> None:
+        """Keep what a client may go on from."""
+        if turn.reply_id and turn.output and body.get("store") is not False:
+            size += len(write_body({"output": [*turn.output]}))
+            self._histories.keep(principal.principal_id, turn.reply_id, body, turn.output, size)
+
+
+class _Progress:
+    """How far one request came, for telemetry."""
+
+    def __init__(self) -> None:
+        self.principal = ""
+        self.route = "model.other"
+
+
+class _Served(msgspec.Struct, frozen=True, kw_only=True):
+    """One request whose principal is known."""
+
+    behind: Behind
+    incoming: Incoming
+    admitted: Admitted
+    target: str
+
+    async def body(self) -> bytes:
+        """The whole body, within the table's own size."""
+        read = self.incoming.read_up_to
+        if read is None:
+            return await self.incoming.read_body()
+        return await read(self.behind.settings.request_bytes_max)
+
+    def wire(self, *, asks: bool = True) -> Wire:
+        """How it goes upstream."""
+        return Wire(
+            behind=self.behind,
+            method=self.incoming.head.method,
+            target=self.target,
+            headers=self.admitted.headers,
+            asks=asks,
+        )
+
+    def refused(self, refusal: Refusal) -> HttpReply:
+        """A refusal in the API's own shape."""
+        anthropic = self.behind.settings.api is Api.ANTHROPIC
+        return refused(refusal, self.incoming.answering, anthropic=anthropic)
+
+
+def _unavailable(served: _Served, detail: str) -> HttpReply:
+    return served.refused(refuse(503, detail, retry_after_s=1))
+
+
+def _first(path: str) -> str:
+    return path[1:].partition("/")[0]

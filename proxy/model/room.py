@@ -1,0 +1,57 @@
+"""How much memory the bodies of model requests may take at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from proxy.exchange import Pieces
+
+BYTES_MAX: Final = 512 * 1024 * 1024
+
+
+class NoRoom(Exception):  # noqa: N818 - a state of the sidecar, not a fault
+    """Too many large bodies are being served; a later request finds room."""
+
+
+class Room:
+    """Counts what is taken. Event loop only."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self._left = bytes_max
+
+    def take(self, size: int) -> Callable[[], None]:
+        """Hold room for a body; what to call when it is over, once.
+
+        Raises:
+            NoRoom: There is none now.
+        """
+        if size > self._left:
+            raise NoRoom
+        self._left -= size
+
+        def release() -> None:
+            self._left += size
+
+        return release
+
+
+class Holding:
+    """Pieces that hold room until they are closed. See `Pieces`."""
+
+    def __init__(self, pieces: Pieces, release: Callable[[], None]) -> None:
+        self._pieces = pieces
+        self._release = release
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The pieces, none of them empty."""
+        return aiter(self._pieces)
+
+    async def aclose(self) -> None:
+        """Let go of what stands behind it, and of the room."""
+        try:
+            await self._pieces.aclose()
+        finally:
+            self._release()

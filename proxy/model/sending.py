@@ -1,0 +1,88 @@
+"""One model API behind: requests to it under its deadlines, and its answers within its sizes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Self
+
+from proxy.upstream import Upstream, UpstreamError, UpstreamLimits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from contextlib import AsyncExitStack
+
+    from proxy.model_settings import ModelUpstream
+    from proxy.upstream import Reply
+
+# What this hop says for itself.
+_OURS: Final = frozenset(
+    {
+        *("cache-control", "content-type", "date", "server", "traceparent"),
+        *("x-content-type-options", "mnemogate-trace-id"),
+    }
+)
+
+
+class Behind:
+    """One configured upstream while its context is open. Event loop only."""
+
+    def __init__(self, settings: ModelUpstream, upstream: Upstream) -> None:
+        self.settings = settings
+        self._upstream = upstream
+
+    @classmethod
+    async def opened(cls, settings: ModelUpstream, stack: AsyncExitStack) -> Self:
+        """With its pool of connections; nothing is sent."""
+        limits = UpstreamLimits(
+            head_seconds=settings.answer_seconds,
+            body_seconds=settings.total_seconds,
+            body_bytes_max=settings.reply_bytes_max,
+        )
+        return cls(settings, await stack.enter_async_context(Upstream(settings.url, limits=limits)))
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, target: str, headers: dict[str, str], body: bytes | None
+    ) -> AsyncGenerator[Reply]:
+        """One request and its answer; see `Upstream.send`."""
+        async with self._upstream.send(method, headers, body or None, target) as reply:
+            yield reply
+
+    async def whole(self, reply: Reply) -> bytes:
+        """The whole body of an answer; see `Upstream.whole`."""
+        return await self._upstream.whole(reply)
+
+    async def pieces(self, reply: Reply, due_s: float) -> AsyncGenerator[bytes]:
+        """The pieces of a stream, until `due_s` of the loop's clock at the latest.
+
+        Raises:
+            UpstreamError: It is silent for too long, too long, or too large.
+        """
+        loop = asyncio.get_running_loop()
+        left = self.settings.reply_bytes_max
+        coming = reply.pieces
+        while True:
+            patience_s = min(due_s, loop.time() + self.settings.answer_seconds)
+            try:
+                async with asyncio.timeout_at(patience_s):
+                    piece = await anext(coming)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise UpstreamError("the server behind did not finish its answer") from None
+            left -= len(piece)
+            if left < 0:
+                raise UpstreamError("the answer of the server behind is too large")
+            yield piece
+
+
+def shown_headers(reply: Reply) -> tuple[tuple[str, str], ...]:
+    """The headers of an answer that the agent gets: ids, limits, how long to wait."""
+    return tuple(
+        (name, value) for name, value in reply.headers.items() if name not in _OURS and _fit(value)
+    )
+
+
+def _fit(value: str) -> bool:
+    return value.isascii() and value.isprintable()

@@ -1,0 +1,89 @@
+"""A reply that streams: text passes as it comes, calls wait until they are decided about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.dialects.model.responses_stream import ResponsesEditor
+from proxy.dialects.model.sse import EventTooLarge, SseReader
+from proxy.upstream import UpstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from contextlib import AsyncExitStack
+
+    from proxy.dialects.model.sse import Event
+    from proxy.model.turn import Turn
+    from proxy.upstream import Reply
+
+
+class StreamedReply:
+    """The pieces of one reply, all its askings in one. See `Pieces`."""
+
+    def __init__(self, turn: Turn, stack: AsyncExitStack, reply: Reply) -> None:
+        """`stack` holds the upstream's answer open; it is closed with this."""
+        self._turn = turn
+        self._stack = stack
+        self._reply = reply
+        self._editor = turn.api.editor()
+        self._running = self._run()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The pieces, none of them empty."""
+        return self._running
+
+    async def aclose(self) -> None:
+        """Let go of the upstream, and note what the model had said by then."""
+        await self._running.aclose()
+        await self._stack.aclose()
+        turn = self._turn
+        await turn.deciding.tell(turn.current, self._editor.said())
+        turn.ended()
+
+    async def _run(self) -> AsyncGenerator[bytes]:
+        turn, editor = self._turn, self._editor
+        reply: Reply | None = self._reply
+        while reply is not None:
+            reader = SseReader()
+            async for chunk in turn.wire.behind.pieces(reply, turn.due_s):
+                async for out in self._edited(_events(reader, chunk)):
+                    yield out
+            async for out in self._edited(reader.last()):
+                yield out
+            if not editor.refused_all():
+                break
+            reply = await turn.ask_again(editor.again(), self._stack)
+            if reply is None:
+                yield editor.close()
+        if editor.holds:
+            # A part of a call must not pass for all of it.
+            raise UpstreamError("the server behind broke off its answer")
+        if isinstance(editor, ResponsesEditor):
+            turn.output = editor.output
+        turn.reply_id = editor.said().reply_id or ""
+
+    async def _edited(self, events: list[Event]) -> AsyncGenerator[bytes]:
+        """What goes on of these events; nothing after a call until it is decided about."""
+        turn, editor = self._turn, self._editor
+        out = b""
+        for event in events:
+            was_over = editor.over
+            passed, waiting = editor.feed(event)
+            if waiting or (editor.over and not was_over):
+                # What is certain goes first, so that nobody waits for a verdict on something else.
+                before, out = out + (passed if waiting else b""), b""
+                if before:
+                    yield before
+                decided = await turn.deciding.decide(turn.current, waiting, editor.said())
+                out = b"".join(editor.decide(one) for one in decided)
+                editor.careful |= any(one.refusal is not None for one in decided)
+            out += b"" if waiting else passed
+        if out:
+            yield out
+
+
+def _events(reader: SseReader, chunk: bytes) -> list[Event]:
+    try:
+        return reader.feed(chunk)
+    except EventTooLarge:
+        raise UpstreamError("the answer of the server behind is too large") from None

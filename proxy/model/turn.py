@@ -1,0 +1,167 @@
+"""One model request from its body to the last byte of its reply."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.model.api import ModelApi, continued
+from proxy.dialects.model.body import read_body, write_body
+from proxy.dialects.model.reading import text_of
+from proxy.dialects.operation import HttpReply, MalformedRequest
+from proxy.model.deciding import Deciding
+from proxy.model.sending import shown_headers
+from proxy.model.streamed import StreamedReply
+from proxy.responses import Failure, attempt
+from proxy.upstream import UpstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.dialects.model.body import Json
+    from proxy.exchange import Pieces
+    from proxy.model.coupling import Asked, Coupling, Prepared
+    from proxy.model.sending import Behind
+    from proxy.upstream import Reply
+
+OK: Final = 200
+EVENTS: Final = "text/event-stream"
+AGAIN_MAX: Final = 3
+"""How often a model is asked again within one request, because all its calls were refused."""
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request goes upstream; its body is made anew for each asking."""
+
+    behind: Behind
+    method: str
+    target: str
+    headers: dict[str, str]
+    # False: nothing is asked, the reply of an earlier asking is fetched.
+    asks: bool = True
+
+
+class TurnParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What every turn stands on."""
+
+    coupling: Coupling
+    halt: Callable[[], None]
+    # Called once, when the last byte was sent or nobody reads on.
+    ended: Callable[[Turn], None]
+
+
+class Turn:
+    """One model request. Its methods are called one after the other, by one task."""
+
+    def __init__(self, parts: TurnParts, asked: Asked, wire: Wire) -> None:
+        self.api: ModelApi = asked.api
+        self.asked = asked
+        self.prepared: Prepared | None = None
+        self.deciding = Deciding(parts.coupling, parts.halt)
+        self.askings = 0
+        self.due_s = asyncio.get_running_loop().time() + wire.behind.settings.total_seconds
+        self.wire = wire
+        self.output: tuple[Json, ...] = ()  # of a Responses reply, as the agent gets it
+        self.reply_id = ""
+        self._parts = parts
+        self._more: list[Json] = []
+
+    async def answer(self) -> tuple[HttpReply, Pieces | None]:
+        """The head of the reply, and its body in pieces where it streams.
+
+        Raises:
+            Undecided: A candidate of this principal was not decided in time.
+            UpstreamError: The model did not answer in a way that can be passed on.
+        """
+        async with AsyncExitStack() as stack:
+            reply = await self.ask(stack)
+            kind = reply.content_type
+            if reply.status == OK and kind == EVENTS:
+                head = HttpReply(
+                    status=OK,
+                    content_type=reply.headers["content-type"],
+                    headers=shown_headers(reply),
+                )
+                return head, StreamedReply(self, stack.pop_all(), reply)
+            body = await self.wire.behind.whole(reply)
+            if reply.status == OK:
+                body = await self._whole(body)
+            self.ended()
+            return HttpReply(
+                status=reply.status,
+                body=body,
+                content_type=reply.headers.get("content-type", "application/json"),
+                headers=shown_headers(reply),
+            ), None
+        raise UpstreamError("the server behind broke off its answer")
+
+    async def ask(self, stack: AsyncExitStack) -> Reply:
+        """Send the request as it may go upstream; the reply stays open as long as the stack."""
+        whole = continued(self.api, self.asked.body, self._more) if self._more else self.asked.body
+        asked = msgspec.structs.replace(self.asked, body=whole)
+        self.prepared = await self._parts.coupling.prepare(asked)
+        self.askings += 1
+        wire = self.wire
+        sent = write_body(self.prepared.body) if wire.asks else None
+        headers = {**wire.headers, "content-type": "application/json"} if sent else wire.headers
+        return await stack.enter_async_context(
+            wire.behind.send(wire.method, wire.target, headers, sent)
+        )
+
+    async def ask_again(self, more: list[Json], stack: AsyncExitStack) -> Reply | None:
+        """The reply to the second asking; None where there is none, and the first one ends."""
+        late = asyncio.get_running_loop().time() > self.due_s
+        if not self.wire.asks or self.askings > AGAIN_MAX or late:
+            return None
+        self._more += more
+        await stack.aclose()
+        done = await attempt(self.ask(stack), self._parts.halt)
+        if isinstance(done, Failure) or done.status != OK:
+            return None
+        return done
+
+    async def _whole(self, raw: bytes) -> bytes:
+        """A reply that does not stream, edited."""
+        reply = self.api.whole()
+        while True:
+            body = _read(raw)
+            waiting = reply.feed(body)
+            said = reply.said()
+            decided = await self.deciding.decide(self.current, waiting, said)
+            for one in decided:
+                reply.decide(one)
+            reply.careful |= any(one.refusal is not None for one in decided)
+            if not reply.refused_all():
+                break
+            async with AsyncExitStack() as stack:
+                # What it appends is taken now; where nobody is asked, the reply ends as it is.
+                again = await self.ask_again(reply.again(), stack)
+                if again is None:
+                    break
+                raw = await self.wire.behind.whole(again)
+        edited = reply.edited()
+        self.reply_id = text_of(edited.get("id")) or ""
+        found = edited.get("output")
+        self.output = tuple(found) if isinstance(found, list) else ()
+        return raw if edited is body else write_body(edited)
+
+    def ended(self) -> None:
+        """The reply is over, or nobody reads on."""
+        self._parts.ended(self)
+
+    @property
+    def current(self) -> Prepared:
+        """The request as it went upstream last."""
+        if self.prepared is None:
+            raise UpstreamError("nothing was sent to the server behind", sent=False)
+        return self.prepared
+
+
+def _read(raw: bytes) -> dict[str, Json]:
+    try:
+        return read_body(raw)
+    except MalformedRequest:
+        raise UpstreamError("the answer of the server behind is not JSON") from None

@@ -1,0 +1,169 @@
+"""The composed sidecar before a scripted model, and a client that speaks all three APIs to it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from proxy.app import Composition
+from proxy.dialects.model.reading import list_of
+from proxy.model.coupling import Prepared, UnsafeUncoupled
+from tests.integration.models.server import ScriptedModel, scripted_model
+from tests.integration.running import AGENT_KEY, Running, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+    from pathlib import Path
+
+    from policy.model import Principal
+    from proxy.dialects.model.body import Json as AnyJson
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
+    from proxy.model.coupling import Asked
+
+Json = dict[str, Any]
+
+MODEL_KEY = "provider-credential-of-the-sidecar"
+APIS = ("anthropic", "chat", "responses")
+PATHS = {
+    "anthropic": "/anthropic/v1/messages",
+    "chat": "/openai/v1/chat/completions",
+    "responses": "/openai/v1/responses",
+}
+REFUSAL = "Not stored (class_floor, L1). Do not try again with the same text."
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer, whole."""
+
+    status: int
+    headers: dict[str, str]
+    raw: bytes
+
+    @property
+    def body(self) -> Json:
+        return msgspec.json.decode(self.raw, type=Json)
+
+
+class Bench:
+    """A sidecar, the model behind it, and requests to both."""
+
+    def __init__(self, front: Running, model: ScriptedModel) -> None:
+        self.front = front
+        self.model = model
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Json | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        key: str | None = AGENT_KEY,
+    ) -> Answer:
+        """One request to the sidecar."""
+        raw = json.dumps(body).encode() if isinstance(body, dict) else body
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        if key is not None:
+            sent["X-Api-Key"] = key
+        url = self.front.url + path
+        async with self.front.client.request(method, url, data=raw, headers=sent) as got:
+            named = {name.lower(): value for name, value in got.headers.items()}
+            return Answer(status=got.status, headers=named, raw=await got.read())
+
+    async def ask(self, api: str, body: Json, headers: Mapping[str, str] | None = None) -> Answer:
+        """One model request to the sidecar."""
+        return await self.send("POST", PATHS[api], body, headers)
+
+    async def ask_direct(self, api: str, body: Json) -> Answer:
+        """The same request to the model itself."""
+        path = PATHS[api].removeprefix("/anthropic").removeprefix("/openai")
+        async with self.front.client.post(self.model.url + path, json=body) as got:
+            named = {name.lower(): value for name, value in got.headers.items()}
+            return Answer(status=got.status, headers=named, raw=await got.read())
+
+
+@asynccontextmanager
+async def fronted(
+    base: Path, composition: Composition | None = None, more: str = ""
+) -> AsyncGenerator[Bench]:
+    """A sidecar with `/anthropic` and `/openai` before one scripted model."""
+    secrets = base / "provider-headers"
+    secrets.write_text(f"Authorization: Bearer {MODEL_KEY}\n")
+    secrets.chmod(0o600)
+    async with scripted_model() as model:
+        tables = "".join(
+            f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
+            f'headers_file = "{secrets}"\n{more}\n'
+            for name in ("anthropic", "openai")
+        )
+        async with running(base, composition, tables=tables) as front:
+            yield Bench(front, model)
+
+
+def asking(api: str, prompt: str, *, stream: bool = False, tools: tuple[str, ...] = ()) -> Json:
+    """A request that holds one user turn."""
+    body: Json = {"model": "scripted"}
+    if api == "anthropic":
+        body |= {"max_tokens": 64, "messages": [{"role": "user", "content": prompt}]}
+        body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in tools]
+    elif api == "chat":
+        body["messages"] = [{"role": "user", "content": prompt}]
+        body["tools"] = [{"type": "function", "function": {"name": name}} for name in tools]
+    else:
+        body["input"] = prompt
+        body["tools"] = [{"type": "function", "name": name} for name in tools]
+    return {**body, "stream": True} if stream else body
+
+
+def call(name: str, **arguments: AnyJson) -> str:
+    """The directive that makes the scripted model call a tool."""
+    return f"CALL {name} {json.dumps(arguments)} ENDCALL"
+
+
+class ScriptedCoupling(UnsafeUncoupled):
+    """Refuses calls whose arguments hold a word, and notes what it was asked."""
+
+    def __init__(self, poison: str = "POISON") -> None:
+        self.poison = poison
+        self.refused: set[str] = set()  # words that were refused, and are carried from then on
+        self.told: list[ModelReply] = []
+        self.prepared: list[Asked] = []
+
+    async def prepare(self, asked: Asked) -> Prepared:
+        self.prepared.append(asked)
+        prepared = await super().prepare(asked)
+        body = self.sieved(asked.principal, asked.body)
+        assert isinstance(body, dict)
+        return msgspec.structs.replace(prepared, body=body, session="s")
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        told = {call.call_id for reply in self.told for call in reply.calls}
+        assert {call.call_id for call in calls} <= told, "noted before it is judged"
+        bad = [self.poison in json.dumps(call.arguments) for call in calls]
+        self.refused |= {self.poison} if any(bad) else set()
+        return tuple(REFUSAL if one else None for one in bad)
+
+    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        self.told.append(reply)
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        return any(word in text for word in self.refused)
+
+    def sieved(self, principal: Principal, value: AnyJson) -> AnyJson:
+        if isinstance(value, str):
+            # JSON in a string stays JSON.
+            return "[withheld]".join(value.split(self.poison)) if self.refused else value
+        if isinstance(value, list):
+            return [self.sieved(principal, one) for one in list_of(value)]
+        if isinstance(value, dict):
+            return {key: self.sieved(principal, one) for key, one in value.items()}
+        return value
+
+
+def coupled(coupling: UnsafeUncoupled) -> Composition:
+    """A composition whose model front asks this."""
+    return Composition(couple=lambda _: coupling)

@@ -1,0 +1,157 @@
+"""A scripted model on a real socket, for all three APIs, streaming and not, and its faults."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from aiohttp import web
+
+from tests.integration.models import chat, messages, responses
+from tests.integration.models.script import next_move
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from tests.integration.models.script import Context, Move
+
+Json = dict[str, Any]
+
+
+class Received(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, as it came in."""
+
+    method: str
+    path: str  # with the query
+    headers: dict[str, str]
+    raw: bytes
+
+    @property
+    def body(self) -> Json:
+        return msgspec.json.decode(self.raw, type=Json)
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request gets instead of a good answer."""
+
+    status: int = 200
+    headers: dict[str, str] = {}
+    body: bytes = b"{}"
+    # Break the connection behind so many bytes of the answer; None: do not.
+    cut: int | None = None
+    # Say nothing for so long before the head, or, with `cut`, instead of breaking the connection.
+    silent_s: float = 0.0
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True):
+    """How one API is read and answered."""
+
+    read: Callable[[Json], Context]
+    whole: Callable[[Move, Json, str], Json]
+    stream: Callable[[Move, Json, str], bytes]
+
+
+WIRES: Final = {
+    "/messages": Wire(read=messages.read, whole=messages.whole, stream=messages.stream),
+    "/chat/completions": Wire(read=chat.read, whole=chat.whole, stream=chat.stream),
+    "/responses": Wire(read=responses.read, whole=responses.whole, stream=responses.stream),
+}
+
+
+class ScriptedModel:
+    """Follows directives (see `script`), and keeps every request."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[Received] = []
+        self.faults: list[Fault] = []  # one for each request to come, until they are used up
+        self.piece_len = 64 * 1024  # bytes of a stream that are written at once
+        self.pause_s = 0.0  # between two pieces
+        self.move: Callable[[Context], Move] = next_move
+        self.left = asyncio.Event()  # a client went before the end of its answer
+
+    @property
+    def asked(self) -> list[Json]:
+        """The bodies of the requests that asked the model."""
+        return [one.body for one in self.requests if one.method == "POST" and _wire(one.path)]
+
+    def sent_upstream(self) -> bytes:
+        """Every byte that the model was sent."""
+        return b"\n".join(
+            one.path.encode() + repr(one.headers).encode() + one.raw for one in self.requests
+        )
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        received = Received(
+            method=request.method,
+            path=request.raw_path,
+            headers={name.lower(): value for name, value in request.headers.items()},
+            raw=await request.read(),
+        )
+        self.requests.append(received)
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None and fault.cut is None:
+            await asyncio.sleep(fault.silent_s)
+            return web.Response(status=fault.status, headers=fault.headers, body=fault.body)
+        wire = _wire(received.path)
+        if wire is None or request.method != "POST":
+            kind = request.headers.get("Content-Type", "")
+            return web.json_response({"path": request.path, "kind": kind, "len": len(received.raw)})
+        body = received.body
+        move = self.move(wire.read(body))
+        reply_id = f"{len(self.requests):08d}"
+        if not body.get("stream"):
+            whole = wire.whole(move, body, reply_id)
+            return await self._write(request, msgspec.json.encode(whole), "application/json", fault)
+        stream = wire.stream(move, body, reply_id)
+        return await self._write(request, stream, "text/event-stream; charset=utf-8", fault)
+
+    async def _write(
+        self, request: web.Request, raw: bytes, kind: str, fault: Fault | None
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(
+            headers={"Content-Type": kind, "request-id": "req_upstream", "x-request-id": "req_up"}
+        )
+        await response.prepare(request)
+        whole, cut = raw, None if fault is None else fault.cut
+        raw = whole if cut is None else whole[:cut]
+        try:
+            for at in range(0, len(raw), self.piece_len):
+                await response.write(raw[at : at + self.piece_len])
+                if self.pause_s:
+                    await asyncio.sleep(self.pause_s)
+            if fault is not None and cut is not None:
+                await asyncio.sleep(fault.silent_s)
+                assert request.transport is not None
+                request.transport.abort()
+                return response
+            await response.write_eof()
+        except (ConnectionError, asyncio.CancelledError):
+            self.left.set()
+            raise
+        return response
+
+
+def _wire(path: str) -> Wire | None:
+    bare = path.partition("?")[0].rstrip("/")
+    return next((wire for tail, wire in WIRES.items() if bare.endswith(tail)), None)
+
+
+@asynccontextmanager
+async def scripted_model() -> AsyncGenerator[ScriptedModel]:
+    """A scripted model that listens on a free port."""
+    model = ScriptedModel()
+    application = web.Application(client_max_size=256 * 1024**2)
+    application.router.add_route("*", "/{path:.*}", model.serve)
+    runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=1.0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    model.url = f"http://{host}:{port}"
+    try:
+        yield model
+    finally:
+        await runner.cleanup()
