@@ -24,7 +24,6 @@ from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.mcp.relay import limits_of
 from proxy.mcp_serving import McpServing, ServingParts
-from proxy.model_serving import open_model_front
 from proxy.observing import warned
 from proxy.parts import Ground, Parts, Scrape
 from proxy.rules import MEM0, Rules, parse_rules
@@ -147,11 +146,8 @@ async def compose(
         health = Health(lambda: _told(store, clock), Scrape(store, telemetry))
         mcp = _mcp(settings, composition, parts, surroundings, halted)
         memory = MemoryFront(dialects, parts.session, parts.authenticator, halted.set)
-        model = await open_model_front(
-            settings.models if composition.listen else (),
-            parts.model(composition.couple, halted.set),
-            stack,
-        )
+        couple = composition.couple if composition.listen else None
+        model = await parts.model_front(stack, couple, halted.set)
         fronts = Fronts(
             data=await mcp.open(stack, memory, model),
             admin=parts.admin_front(health, halted.set),
