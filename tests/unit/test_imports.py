@@ -38,7 +38,17 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"time", "urllib.parse"},
     "storage": PURE
     | {"policy", "storage", "msgspec", "lmdb", "faiss", "numpy", "cryptography", "tokenizers"}
-    | {"array", "asyncio", "contextlib", "datetime", "fcntl", "importlib", "os", "pathlib"}
+    | {
+        "array",
+        "asyncio",
+        "concurrent",
+        "contextlib",
+        "datetime",
+        "fcntl",
+        "importlib",
+        "os",
+        "pathlib",
+    }
     | {"queue", "secrets", "shutil", "threading", "time"},
     "proxy": frozenset(sys.stdlib_module_names)
     | {"policy", "proxy", "storage", "telemetry", "msgspec", "rfc8785", "aiohttp"}

@@ -1,0 +1,186 @@
+"""What is known of one principal: who said each sentence first, its calls, its recalled memories.
+
+Bounded. A sentence that has to make room leaves its print in a filter of bits, which may take a new
+sentence for a forgotten one and never the other way round: forgetting lowers labels only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from policy.model import SourceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from policy.model import MemoryId
+
+SENTENCES_MAX: Final = 120_000
+"""Of one principal; about 12 MB."""
+RECALLS_MAX: Final = 20_000
+USER_FIRST: Final = 9
+"""The mark of a sentence that a person of this principal typed before anybody else said it."""
+HOST_FIRST: Final = 8
+"""The same of the agent's own program: a page that repeats it does not lower it."""
+FILTER_BITS: Final = 1 << 23
+_FILTER_HASHES: Final = 6
+_FILTER_MASK: Final = FILTER_BITS - 1
+
+_KINDS: Final = {
+    0: SourceKind.UNKNOWN,
+    1: SourceKind.TOOL_RESULT,
+    2: SourceKind.MODEL_INFERENCE,
+    3: SourceKind.USER_INPUT,
+    HOST_FIRST: SourceKind.AGENT_SELF_EDIT,
+    4: SourceKind.USER_INPUT,  # what an operator published is in a user's turn no more than hers
+}
+
+
+def prints(data: bytes) -> array[int]:
+    """Fingerprints out of a record."""
+    return array("Q", data)
+
+
+def packed(found: Iterable[int]) -> bytes:
+    """Fingerprints for a record."""
+    return array("Q", found).tobytes()
+
+
+class Filter:
+    """Prints that were forgotten. It may say yes for one that was not, and never no."""
+
+    def __init__(self) -> None:
+        self._bits = bytearray()
+
+    def add(self, found: int) -> None:
+        """Remember that this print was here."""
+        if not self._bits:
+            self._bits = bytearray(FILTER_BITS // 8)
+        for at in _places(found):
+            self._bits[at >> 3] |= 1 << (at & 7)
+
+    def __contains__(self, found: int) -> bool:
+        return bool(self._bits) and all(
+            self._bits[at >> 3] & (1 << (at & 7)) for at in _places(found)
+        )
+
+    def restore(self, bits: bytes) -> None:
+        """Take over what another filter remembers."""
+        if len(bits) == FILTER_BITS // 8:
+            there = bytes(self._bits) or bytes(len(bits))
+            both = int.from_bytes(there, "big") | int.from_bytes(bits, "big")
+            self._bits = bytearray(both.to_bytes(len(bits), "big"))
+
+    def __bool__(self) -> bool:
+        return bool(self._bits)
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._bits)
+
+
+def _places(found: int) -> Iterable[int]:
+    # Prints are keyed hashes: two halves of one are as good as two of them.
+    step = (found >> 32) | 1
+    return [(found + turn * step) & _FILTER_MASK for turn in range(_FILTER_HASHES)]
+
+
+class Sentences:
+    """Who said each sentence first, as far as this principal's agent was seen."""
+
+    def __init__(self) -> None:
+        self._marks: dict[int, int] = {}
+        self.forgotten = Filter()
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def heard(self, found: Iterable[int], trust: int) -> None:
+        """They came from elsewhere, with a label of this trust."""
+        for one in found:
+            mark = self._marks.pop(one, None)
+            if mark is None:
+                mark = 0 if one in self.forgotten else trust
+            elif mark < HOST_FIRST:
+                mark = min(mark, trust)
+            self._marks[one] = mark
+        self._bound()
+
+    def typed(self, found: Iterable[int]) -> None:
+        """A person said them."""
+        self._first(found, USER_FIRST)
+
+    def told(self, found: Iterable[int]) -> None:
+        """The agent's own program said them."""
+        self._first(found, HOST_FIRST)
+
+    def _first(self, found: Iterable[int], first: int) -> None:
+        for one in found:
+            mark = self._marks.pop(one, None)
+            if mark is None:
+                mark = 0 if one in self.forgotten else first
+            self._marks[one] = mark
+        self._bound()
+
+    def source(self, one: int) -> SourceKind | None:
+        """The label of who said it before a person did; None where she or nobody said it first."""
+        mark = self._marks.get(one)
+        if mark is None:
+            return SourceKind.UNKNOWN if one in self.forgotten else None
+        return _KINDS.get(mark)
+
+    def is_own(self, one: int) -> bool:
+        """Whether a person said it first."""
+        return self._marks.get(one) == USER_FIRST
+
+    def _bound(self) -> None:
+        while len(self._marks) > SENTENCES_MAX:
+            oldest = next(iter(self._marks))
+            # Of a person's own as well: when she says it again it may have been said by others.
+            del self._marks[oldest]
+            self.forgotten.add(oldest)
+
+    def by_mark(self) -> dict[int, bytes]:
+        """All of them, for a snapshot."""
+        found: dict[int, array[int]] = {}
+        for one, mark in self._marks.items():
+            found.setdefault(mark, array("Q")).append(one)
+        return {mark: ones.tobytes() for mark, ones in found.items()}
+
+    def restore(self, mark: int, found: Iterable[int]) -> None:
+        """What `by_mark` gave."""
+        for one in found:
+            there = self._marks.get(one)
+            self._marks[one] = mark if there is None else min(mark, there)
+        self._bound()
+
+
+class Recalls:
+    """Sentences of memories that were served, with their lowest label."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, tuple[SourceKind, MemoryId]] = OrderedDict()
+
+    def served(self, found: Iterable[int], label: SourceKind, memory_id: MemoryId) -> None:
+        """A memory went to the agent."""
+        for one in found:
+            there = self._known.pop(one, None)
+            if there is not None and there[0].trust < label.trust:
+                self._known[one] = there
+            else:
+                self._known[one] = (label, memory_id)
+            if len(self._known) > RECALLS_MAX:
+                # Forgotten, it counts as something that nobody recalled: unknown.
+                self._known.popitem(last=False)
+
+    def get(self, one: int) -> tuple[SourceKind, MemoryId] | None:
+        """The label of the memory that this sentence is of."""
+        return self._known.get(one)
+
+    def entries(self) -> dict[tuple[SourceKind, MemoryId], bytes]:
+        """All of them, for a snapshot."""
+        found: dict[tuple[SourceKind, MemoryId], array[int]] = {}
+        for one, memory in self._known.items():
+            found.setdefault(memory, array("Q")).append(one)
+        return {memory: ones.tobytes() for memory, ones in found.items()}

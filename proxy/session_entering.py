@@ -1,0 +1,205 @@
+"""A request is read: what is new of it, the session it goes on with, and the taint that follows.
+
+Pure, like `proxy.session_core` that it drives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from policy.model import SourceKind, meet
+from proxy.dialects.model.transcript import Turn
+from proxy.session_book import packed
+from proxy.session_core import taint_now
+from proxy.session_ground import Ground, TurnRead
+from proxy.session_joining import history_of, lowest_live, most_of, place_of
+from proxy.session_records import Began, Conversed, Dropped, Entry, Keyed, Merged, Pinned, Row
+from proxy.session_state import SESSIONS_IN_ALL_MAX, SESSIONS_MAX
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.dialects.model.transcript import ModelRequest
+    from proxy.session_core import Core
+    from proxy.session_joining import History
+    from proxy.session_state import Book, SessionState
+
+READS_MAX: Final = 20_000
+"""Turns whose reading is remembered; another one is read again."""
+_NAME_LEN_MAX: Final = 128
+
+
+class Entered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request put into the context. `turns` and `system` have a span for every character."""
+
+    session: str
+    taint: SourceKind
+    system: TurnRead
+    turns: tuple[TurnRead, ...]
+
+
+class Moment(NamedTuple):
+    """When something happens, and an id for what may begin then."""
+
+    now_ms: int
+    fresh_id: str
+
+
+class Entering:
+    """Reads requests into one core."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def entered(
+        self,
+        principal: Principal,
+        request: ModelRequest,
+        names: tuple[str, ...],
+        moment: Moment,
+    ) -> Entered:
+        """Read what is new of a request, and say what is in the context now."""
+        book = self._core.book(principal.principal_id, moment.now_ms)
+        history = history_of(request, self._core.reader)
+        place = place_of(book, request, names, history, self._core.reader)
+        session = self._one(book, place.sessions, moment)
+        book.sessions.move_to_end(session.session)
+        if self._core.distrusts(book, moment.now_ms):
+            self._note(session, "distrusted", moment.now_ms)
+        if place.astray:
+            self._note(session, "history_lost", moment.now_ms)
+        goes_on = request.continues is not None
+        most = most_of(book, session, history, moment.now_ms, goes_on=goes_on)
+        if place.astray or self._core.distrusts(book, moment.now_ms):
+            most = SourceKind.UNKNOWN
+        if session.conversations.get(history.root) is not most:
+            self._core.do(Conversed(session.session, history.root, most))
+        self._name(book, session, names, history)
+        above = Turn(said=request.system)
+        ground = Ground(
+            book=book,
+            session=session,
+            ring=self._core.ring_of(principal.principal_id),
+            digest=self._core.reader.digest(["system", *(said.text for said in request.system)]),
+            root=history.root,
+            now_ms=moment.now_ms,
+            most=most,
+            lost=False,
+            inherited=SourceKind.UNKNOWN,
+        )
+        system = self._turn(above, ground) if request.system else TurnRead(SourceKind.OPERATOR, ())
+        self._catalogue(principal, request, ground)
+        turns = self._turns(request, history, ground)
+        return Entered(
+            session=session.session, taint=taint_now(session), system=system, turns=turns
+        )
+
+    def _one(self, book: Book, sessions: tuple[SessionState, ...], moment: Moment) -> SessionState:
+        if not sessions:
+            self._make_room(book, moment.now_ms)
+            began = Began(book.principal, moment.fresh_id, moment.now_ms)
+            self._core.do(began)
+            return book.sessions[moment.fresh_id]
+        for gone in sessions[1:]:
+            self._core.do(Merged(gone.session, sessions[0].session))
+        return sessions[0]
+
+    def _make_room(self, book: Book, now_ms: int) -> None:
+        while len(book.sessions) >= SESSIONS_MAX:
+            self._core.do(Dropped(book.principal, next(iter(book.sessions)), now_ms))
+        while len(self._core.state.sessions) >= SESSIONS_IN_ALL_MAX:
+            other = next(one for one in self._core.state.books.values() if one.sessions)
+            self._core.do(Dropped(other.principal, next(iter(other.sessions)), now_ms))
+
+    def _name(
+        self, book: Book, session: SessionState, names: tuple[str, ...], history: History
+    ) -> None:
+        keys = [self._core.reader.named("name", name) for name in names]
+        keys += [history.chain[at] for at in history.models]
+        unknown = [key for key in keys if book.keys.get(key) != session.session]
+        if unknown:
+            self._core.do(Keyed(session.session, packed(unknown)))
+
+    def _turns(
+        self, request: ModelRequest, history: History, ground: Ground
+    ) -> tuple[TurnRead, ...]:
+        session = ground.session
+        lost_before = 0
+        for at in history.models:
+            digest = history.digests[at]
+            unread = (session.session, digest) not in self._core.reads
+            if unread and not self._core.reader.knows(request.turns[at], ground):
+                lost_before = at
+        reads: list[TurnRead] = []
+        for at, turn in enumerate(request.turns):
+            inherited = session.taint if session.falls else self._other(ground)
+            here = ground._replace(
+                digest=history.digests[at],
+                lost=at < lost_before,
+                inherited=SourceKind.UNKNOWN if inherited is None else inherited,
+            )
+            reads.append(self._turn(turn, here))
+        return tuple(reads)
+
+    def _other(self, ground: Ground) -> SourceKind | None:
+        """What a summary at the very beginning of a session can be of: another session."""
+        return lowest_live(ground.book, ground.now_ms)
+
+    def _turn(self, turn: Turn, ground: Ground) -> TurnRead:
+        name = (ground.session.session, ground.digest)
+        known = self._core.reads.get(name)
+        if known is not None:
+            self._core.reads.move_to_end(name)
+            return known
+        read = self._core.reader.turn(turn, ground)
+        before = ground.session.labels.get(ground.digest)
+        if before is None or read.entry.label.trust < before[0].trust:
+            self._core.do(read.entry)
+        else:
+            self._core.state.apply(read.entry)
+        ground.session.unread.pop(ground.digest, None)
+        self._core.index(ground, read.texts)
+        self._core.reads[name] = read.read
+        if len(self._core.reads) > READS_MAX:
+            self._core.reads.popitem(last=False)
+        return read.read
+
+    def _catalogue(self, principal: Principal, request: ModelRequest, ground: Ground) -> None:
+        """Tools are what they were when they were first seen; a changed one is anybody's words."""
+        tools = [
+            (name, self._core.reader.digest([one.text for one in said]), said)
+            for name, said in request.catalogue
+        ]
+        whole = self._core.reader.digest([f"{name}\0{digest:x}" for name, digest, _ in tools])
+        if not tools or whole in ground.session.labels:
+            return
+        rows: list[Row] = []
+        for name, digest, said in tools:
+            length = sum(len(one.text) for one in said)
+            pins = self._core.state.pins.get((principal.tenant, name))
+            if pins is None and not self._core.state.pins_full:
+                self._core.do(Pinned(principal.tenant, name, digest))
+            elif pins is None or digest not in pins:
+                label, tool = SourceKind.UNKNOWN, name[:_NAME_LEN_MAX]
+                rows.append(Row("catalogue", label, length, "changed", tool=tool))
+                continue
+            rows.append(Row("catalogue", SourceKind.AGENT_SELF_EDIT, length))
+        good = [row for row in rows if not row.why]
+        total = sum(row.len for row in good)
+        shown = [row for row in rows if row.why]
+        if good:
+            shown.insert(0, Row("catalogue", SourceKind.AGENT_SELF_EDIT, total))
+        lowest = SourceKind.OPERATOR
+        for row in shown:
+            lowest = meet(lowest, row.label)
+        session = ground.session.session
+        self._core.do(Entry(session, whole, ground.now_ms, lowest, ground.root, "", tuple(shown)))
+
+    def _note(self, session: SessionState, why: str, now_ms: int) -> None:
+        """Something about the session itself makes it unknown."""
+        digest = self._core.reader.named("note", why)
+        if digest not in session.labels:
+            label = SourceKind.UNKNOWN
+            row = Row("history", label, 0, why)
+            self._core.do(Entry(session.session, digest, now_ms, label, rows=(row,)))

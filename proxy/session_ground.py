@@ -1,0 +1,57 @@
+"""What reading a turn takes and gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from policy.model import Origin, SourceKind
+    from proxy.session_records import Entry
+    from proxy.session_ring import Ring
+    from proxy.session_state import Book, SessionState
+
+
+class Span(NamedTuple):
+    """A part of one string, and the label of whoever is accountable for it."""
+
+    start: int
+    end: int
+    label: SourceKind
+
+
+class TurnRead(NamedTuple):
+    """A turn as it was read: its lowest label, and the spans of each of its strings, in order."""
+
+    label: SourceKind
+    spans: tuple[tuple[Span, ...], ...]
+
+
+class Ground(NamedTuple):
+    """What a turn is read against."""
+
+    book: Book
+    session: SessionState
+    ring: Ring
+    digest: int
+    root: int
+    now_ms: int
+    # The most that a user turn of this conversation can be, and whether history before it is lost.
+    most: SourceKind
+    lost: bool
+    # What a summary of an earlier context inherits.
+    inherited: SourceKind
+
+
+class Text(NamedTuple):
+    """A text to be searched later for what was made of it."""
+
+    text: str
+    origin: Origin
+
+
+class Read(NamedTuple):
+    """A turn that was read."""
+
+    entry: Entry
+    read: TurnRead
+    texts: tuple[Text, ...]

@@ -1,0 +1,366 @@
+"""Reads what is new in a request: each string's label, and what is to be kept of it. Pure.
+
+A role is not yet a person: of a user turn, what a rule explains, what came from elsewhere before
+and what stands beside tool results was not typed by her.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import Origin, SourceKind, meet
+from policy.sentences import fingerprint, sentences_of, spoken_in
+from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
+from proxy.session_book import packed
+from proxy.session_ground import Ground, Read, Span, Text, TurnRead
+from proxy.session_records import Entry, Row
+from proxy.session_splices import Inside, Piece, pieces_of
+from proxy.session_texts import paragraphs, strings_in, strings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.session_splices import Rules
+
+_LIST: Final = re.compile(r"[-*\u2022] ")
+_NAME_LEN_MAX: Final = 128
+_CHAIN: Final = struct.Struct(">QQ")
+
+
+class _Found:
+    """What one turn adds up to."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.typed: list[str] = []
+        self.own: list[int] = []
+        self.host: list[int] = []
+        self.foreign: dict[int, list[int]] = {}
+        self.answers: list[int] = []
+        self.texts: list[Text] = []
+        self.spans: list[tuple[Span, ...]] = []
+        self.lowest = SourceKind.OPERATOR
+
+    def row(self, row: Row) -> None:
+        self.rows.append(row)
+        self.lowest = meet(self.lowest, row.label)
+
+    def heard(self, found: list[int], label: SourceKind) -> None:
+        self.foreign.setdefault(label.trust, []).extend(found)
+
+
+class Reader:
+    """Reads turns for one ledger, with its key and its rules."""
+
+    def __init__(self, key: bytes, rules: Rules) -> None:
+        self._key = key
+        self._rules = rules
+
+    def print(self, text: str) -> int:
+        """The fingerprint of a string."""
+        return fingerprint(text, self._key)
+
+    def named(self, kind: str, name: str) -> int:
+        """The fingerprint of a name of that kind."""
+        return self.print(f"{kind}\0{name}")
+
+    def digest(self, parts: list[str]) -> int:
+        """The fingerprint of strings in a row, each with its length."""
+        lengths = ",".join([str(len(part)) for part in parts])
+        return self.print("\0".join([lengths, *parts]))
+
+    def chained(self, above: int, digest: int) -> int:
+        """The fingerprint of a history that goes on with one more turn."""
+        data = _CHAIN.pack(above, digest)
+        return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
+
+    def parts(self, text: str) -> list[int]:
+        """The fingerprints of the sentences of a text."""
+        return [fingerprint(one, self._key) for one in sentences_of(text)]
+
+    def turn(self, turn: Turn, ground: Ground) -> Read:
+        """One turn of the conversation."""
+        found = _Found()
+        beside = any(said.voice is Voice.TOOL for said in turn.said)
+        for said in turn.said:
+            match said.voice:
+                case Voice.TOOL:
+                    self._result(said, ground, found)
+                case Voice.MODEL:
+                    self._model(said, ground, found)
+                case Voice.USER:
+                    self._user(said, ground, found, beside=beside)
+                case Voice.SYSTEM | Voice.CATALOGUE:
+                    self._host(said, ground, found)
+                case Voice.UNPLACED:
+                    self._unplaced(said, found)
+        for call in turn.calls:
+            label = self._call(call, ground)
+            row = Row(
+                "call",
+                SourceKind.UNKNOWN if label is None else label,
+                0,
+                "unseen" if label is None else "",
+                server=_name(call.server),
+                tool=_name(call.name),
+                call_id=_name(call.call_id),
+            )
+            self._repeated(row, ground, found)
+        return self._read(found, ground)
+
+    def _read(self, found: _Found, ground: Ground) -> Read:
+        lowest = found.lowest
+        typed: list[tuple[bytes, bytes]] = []
+        if found.typed:
+            # Together: what stands before a reminder may govern what stands behind it.
+            whole = "\n\n".join(found.typed)
+            stated = [one for one in spoken_in(whole) if not self._came_from(one, ground)]
+            prints_of = packed(fingerprint(one, self._key) for one in stated)
+            typed.append((prints_of, packed(self.parts(whole))))
+        entry = Entry(
+            session=ground.session.session,
+            digest=ground.digest,
+            at_ms=ground.now_ms,
+            label=lowest,
+            root=ground.root,
+            rows=tuple(found.rows),
+            typed=tuple(typed),
+            foreign=tuple((trust, packed(ones)) for trust, ones in found.foreign.items()),
+            own=packed(found.own),
+            host=packed(found.host),
+            answers=packed(found.answers),
+        )
+        return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
+
+    def _came_from(self, sentence: str, ground: Ground) -> bool:
+        """Whether any part of a sentence was said elsewhere first."""
+        source = ground.book.sentences.source
+        return any(source(one) is not None for one in self.parts(sentence))
+
+    # ---- tools -----------------------------------------------------------------------------------
+
+    def _result(self, said: Said, ground: Ground, found: _Found) -> None:
+        key = self.print(said.call_id) if said.call_id else 0
+        call = ground.book.calls.get(key)
+        relayed = ground.book.relayed.get(key)
+        label, why = SourceKind.TOOL_RESULT, ""
+        if relayed is not None and relayed.label.trust < label.trust:
+            label, why = relayed.label, "relayed"
+        heard: list[int] = []
+        for text in strings_of(said.text):
+            for one in self.parts(text):
+                heard.append(one)
+                recalled = ground.book.recalls.get(one)
+                if recalled is not None and recalled[0].trust < label.trust:
+                    label, why = recalled[0], "recalled"
+        server = relayed.server if relayed else call.row.server if call else ""
+        tool = relayed.tool if relayed else call.row.tool if call else ""
+        row = Row("tool", label, len(said.text), why, server, tool, _name(said.call_id))
+        last = found.rows[-1] if found.rows else None
+        if last is not None and last.channel == "tool" and last.call_id == row.call_id:
+            low = meet(last.label, label)
+            found.rows[-1] = msgspec.structs.replace(row, label=low, len=last.len + row.len)
+            found.lowest = meet(found.lowest, low)
+        else:
+            found.row(row)
+        found.heard(heard, label)
+        if key:
+            found.answers.append(key)
+        origin = Origin(
+            kind=label,
+            server=server or None,
+            tool=tool or None,
+            call_id=_name(said.call_id) or None,
+        )
+        found.texts.append(Text(said.text, origin))
+        found.spans.append((Span(0, len(said.text), label),))
+
+    # ---- the model -------------------------------------------------------------------------------
+
+    def _model(self, said: Said, ground: Ground, found: _Found) -> None:
+        parts = self.parts(said.text)
+        label = self._spoken(parts, ground)
+        why = ""
+        if label is None:
+            # It was said where we did not see it, after what we did not see either.
+            label, why = SourceKind.UNKNOWN, "unseen"
+            found.heard(parts, label)
+            found.texts.append(Text(said.text, Origin(kind=label)))
+        self._repeated(Row("model", label, len(said.text), why), ground, found)
+        found.spans.append((Span(0, len(said.text), label),))
+
+    def _repeated(self, row: Row, ground: Ground, found: _Found) -> None:
+        """A person is shown what the model said once: when it said it."""
+        taint = ground.session.taint
+        if row.why or taint is None or row.label.trust < taint.trust:
+            found.row(row)
+        found.lowest = meet(found.lowest, row.label)
+
+    def knows(self, turn: Turn, ground: Ground) -> bool:
+        """Whether all that the model says and calls in a turn was seen when it did."""
+        return all(
+            said.voice is not Voice.MODEL or self._spoken(self.parts(said.text), ground) is not None
+            for said in turn.said
+        ) and all(self._call(call, ground) is not None for call in turn.calls)
+
+    def _spoken(self, parts: list[int], ground: Ground) -> SourceKind | None:
+        """The label of what the model said before, or None for what it was not seen to say."""
+        label = SourceKind.MODEL_INFERENCE
+        for one in parts:
+            said = ground.session.spoken.get(one)
+            if said is None:
+                said = ground.book.sentences.source(one)
+            if said is None:
+                return None
+            label = meet(label, said)
+        return label
+
+    def _call(self, made: ModelCall, ground: Ground) -> SourceKind | None:
+        """The label of a call that the model made before, or None for one it was not seen to."""
+        key = self.print(made.call_id)
+        call = ground.book.calls.get(key)
+        if call is not None and call.row.arguments == self.arguments(made.arguments):
+            session = ground.book.sessions.get(call.session)
+            taint = None if session is None else session.taint
+            return SourceKind.UNKNOWN if taint is None else meet(SourceKind.MODEL_INFERENCE, taint)
+        parts = [one for text in strings_in(made.arguments) for one in self.parts(text)]
+        if not parts and call is None and key not in ground.book.ambiguous:
+            return None
+        # Its program may have written the arguments anew; what they say must have been said.
+        return self._spoken(parts, ground)
+
+    def arguments(self, arguments: object) -> int:
+        """The fingerprint of a call's arguments, whatever order they are in."""
+        try:
+            data = msgspec.json.encode(arguments, order="deterministic")
+        except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
+            return 0
+        return self.print(data.decode())
+
+    # ---- people, and what is spliced into their turns --------------------------------------------
+
+    def _user(self, said: Said, ground: Ground, found: _Found, *, beside: bool) -> None:
+        spans: list[Span] = []
+        for piece in pieces_of(said.text, self._rules):
+            text = said.text[piece.start : piece.end]
+            whole = piece.start == 0 and piece.end == len(said.text)
+            if beside and not (whole and piece.beside_results):
+                label, channel, why = SourceKind.UNKNOWN, "unplaced", "beside_results"
+                found.heard(self.parts(text), label)
+                found.texts.append(Text(text, Origin(kind=label)))
+            elif piece.inside is None:
+                spans += self._typed(text, piece.start, ground, found)
+                continue
+            else:
+                label, channel, why = self._spliced(piece, text, ground, found)
+            if channel:
+                found.row(Row(channel, label, len(text), why))
+            spans.append(Span(piece.start, piece.end, label))
+        found.spans.append(tuple(spans))
+
+    def _typed(self, text: str, at: int, ground: Ground, found: _Found) -> Iterator[Span]:
+        """Paragraph by paragraph: she may have pasted one of them."""
+        hers = ground.most is SourceKind.USER_INPUT and not ground.lost
+        most = SourceKind.UNKNOWN if ground.lost else ground.most
+        if hers:
+            found.typed.append(text)
+        for start, end in paragraphs(text):
+            part = text[start:end]
+            parts = self.parts(part)
+            label, why = self._from_elsewhere(part, parts, ground, most)
+            if not hers:
+                why = why or ("lost" if ground.lost else "under_a_call")
+            elif label is SourceKind.USER_INPUT:
+                found.own += parts
+            channel = "user" if label is SourceKind.USER_INPUT else "spliced"
+            found.row(Row(channel, label, len(part), why))
+            found.texts.append(Text(part, Origin(kind=label)))
+            yield Span(at + start, at + end, label)
+
+    def _from_elsewhere(
+        self, text: str, parts: list[int], ground: Ground, most: SourceKind
+    ) -> tuple[SourceKind, str]:
+        label, why = most, ""
+        for one in parts:
+            source = ground.book.sentences.source(one)
+            if source is not None and source.trust < label.trust:
+                label, why = source, "said_before"
+        own = bool(parts) and all(ground.book.sentences.is_own(one) for one in parts)
+        if label.trust > SourceKind.TOOL_RESULT.trust and not own:
+            for kept in ground.ring.copied(text):
+                if kept.origin.kind.trust < label.trust:
+                    label, why = kept.origin.kind, "copied"
+        return label, why
+
+    def _spliced(
+        self, piece: Piece, text: str, ground: Ground, found: _Found
+    ) -> tuple[SourceKind, str, str]:
+        if piece.inside is Inside.RECALL:
+            return self._recall(piece, text, ground, found), "", ""
+        parts = self.parts(text)
+        if piece.inside is Inside.INHERITED:
+            most, why = meet(SourceKind.MODEL_INFERENCE, ground.inherited), "summary"
+        else:
+            most, why = piece.inside.label if piece.inside else SourceKind.UNKNOWN, "rule"
+        if ground.lost:
+            most, why = SourceKind.UNKNOWN, "lost"
+        label, found_why = self._from_elsewhere(text, parts, ground, most)
+        if label is SourceKind.AGENT_SELF_EDIT:
+            found.host += parts
+            return label, "host", why
+        found.heard(parts, label)
+        found.texts.append(Text(text, Origin(kind=label)))
+        return label, "spliced", found_why or why
+
+    def _recall(self, piece: Piece, text: str, ground: Ground, found: _Found) -> SourceKind:
+        """Recalled memories carry their own labels; what else stands there, none."""
+        lowest = SourceKind.USER_INPUT
+        memories: dict[str, SourceKind] = {}
+        for line in text.split("\n"):
+            bare = line.strip()
+            if bare.startswith(("<", *piece.host_lines)) and not _LIST.match(bare):
+                continue
+            for one in self.parts(line):
+                recalled = ground.book.recalls.get(one)
+                label, memory_id = recalled or (SourceKind.UNKNOWN, "")
+                memories[memory_id] = meet(memories.get(memory_id, label), label)
+                lowest = meet(lowest, label)
+                found.heard([one], label)
+        for memory_id, label in memories.items() or {"": SourceKind.AGENT_SELF_EDIT}.items():
+            why = "" if memory_id or not memories else "not_recalled"
+            found.row(Row("recall", label, len(text), why, memory_id=memory_id))
+        found.texts.append(Text(text, Origin(kind=lowest)))
+        return lowest
+
+    # ---- the agent's own program -----------------------------------------------------------------
+
+    def _host(self, said: Said, ground: Ground, found: _Found) -> None:
+        parts = self.parts(said.text)
+        label, why = SourceKind.AGENT_SELF_EDIT, ""
+        for one in parts:
+            source = ground.book.sentences.source(one)
+            if source is not None and source.trust < label.trust:
+                label, why = source, "said_before"
+        if label is SourceKind.AGENT_SELF_EDIT:
+            found.host += parts
+        else:
+            found.texts.append(Text(said.text, Origin(kind=label)))
+        channel = "system" if said.voice is Voice.SYSTEM else "catalogue"
+        found.row(Row(channel, label, len(said.text), why))
+        found.spans.append((Span(0, len(said.text), label),))
+
+    def _unplaced(self, said: Said, found: _Found) -> None:
+        label = SourceKind.UNKNOWN
+        found.heard(self.parts(said.text), label)
+        found.row(Row("unplaced", label, len(said.text), "unplaced"))
+        found.texts.append(Text(said.text, Origin(kind=label)))
+        found.spans.append((Span(0, len(said.text), label),))
+
+
+def _name(name: str | None) -> str:
+    return (name or "")[:_NAME_LEN_MAX]

@@ -1,0 +1,115 @@
+"""Texts that entered contexts, as prints: whose copy a text is. The oldest make room.
+
+Memory only: after a restart, and for what fell out, a session says that it cannot tell any more
+(`on_lost`), and its taint stands in for an answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policy.containment import Index, prints_of, resemblance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.containment import Prints
+    from policy.model import Origin
+
+SEGMENTS_MAX: Final = 2_000
+PRINTS_MAX: Final = 400_000
+"""Of all principals together, about 60 MB; a page of a thousand words takes about a thousand."""
+# A text is looked for as a whole, so it is kept in parts that a note of it could be made of.
+_PART_LEN: Final = 2_048
+_PART_OVERLAP: Final = 256
+_TEXT_LEN_MAX: Final = 262_144
+
+# How much of a text must be in one that came before it to be a copy of it, and not about it.
+COPY_SHARE: Final = 0.8
+COPY_WORDS: Final = 12
+
+
+class Kept(NamedTuple):
+    """One text of the ring."""
+
+    key: int
+    origin: Origin
+    # The ledger's id of the session it entered; "" where no front could say.
+    session: str
+    # Of the turn it stands in: what the session is told was lost.
+    digest: int
+    # What the model itself said is no source; what it was made of is.
+    derived: tuple[Origin, ...] | None
+    prints: Prints
+    print_count: int
+
+
+class Ring:
+    """The texts of one principal, oldest first."""
+
+    def __init__(self, on_lost: Callable[[Kept], None]) -> None:
+        self._index = Index()
+        self._kept: deque[Kept] = deque()
+        self._next = 0
+        self._on_lost = on_lost
+        self.print_count = 0
+
+    def add(
+        self,
+        text: str,
+        origin: Origin,
+        *,
+        session: str,
+        digest: int,
+        derived: tuple[Origin, ...] | None = None,
+    ) -> bool:
+        """Keep a text; False where it is too long to be kept whole."""
+        for start in range(0, min(len(text), _TEXT_LEN_MAX), _PART_LEN):
+            prints = prints_of(text[start : start + _PART_LEN + _PART_OVERLAP])
+            count = self._index.add(self._next, prints)
+            kept = Kept(self._next, origin, session, digest, derived, prints, count)
+            self._kept.append(kept)
+            self._next += 1
+            self.print_count += count
+            if len(self._kept) > SEGMENTS_MAX:
+                self.drop()
+        return len(text) <= _TEXT_LEN_MAX
+
+    def drop(self) -> None:
+        """Forget the oldest text."""
+        if self._kept:
+            oldest = self._kept.popleft()
+            self._index.remove(oldest.key)
+            self.print_count -= oldest.print_count
+            self._on_lost(oldest)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def containing(self, text: str, session: str | None) -> list[Kept]:
+        """Texts that contain this one, the likeliest first: of one session, or of all.
+
+        What no front could place is in the context of any session.
+        """
+        return [
+            kept
+            for kept in self._found(prints_of(text))
+            if session is None or kept.session in {"", session}
+        ]
+
+    def copied(self, text: str) -> list[Kept]:
+        """Texts that this one is a copy of, word by word for the most part."""
+        prints = prints_of(text)
+        found: list[Kept] = []
+        for kept in self._found(prints):
+            alike = resemblance(prints, kept.prints)
+            if alike.copied >= COPY_SHARE and alike.copied_words >= COPY_WORDS:
+                found.append(kept)
+        return found
+
+    def _found(self, prints: Prints) -> list[Kept]:
+        if not self._kept:
+            return []
+        first = self._kept[0].key  # keys are consecutive: the position follows from the key
+        return [self._kept[found.key - first] for found in self._index.search(prints)]

@@ -1,0 +1,160 @@
+"""Splits what a person typed from what an agent spliced into her turn. The rules are data."""
+
+from __future__ import annotations
+
+import enum
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from policy.model import SourceKind, meet
+
+_RULES: Final = Path(__file__).with_name("splices.toml")
+
+
+class Inside(enum.Enum):
+    """What a rule says of the text it explains."""
+
+    AGENT_SELF_EDIT = "agent_self_edit"
+    USER_INPUT = "user_input"
+    TOOL_RESULT = "tool_result"
+    UNKNOWN = "unknown"
+    RECALL = "recall"
+    INHERITED = "inherited"
+
+    @property
+    def label(self) -> SourceKind:
+        """The most it can be labelled; of the last two, whoever asks knows more."""
+        if self in {Inside.RECALL, Inside.INHERITED}:
+            return SourceKind.UNKNOWN
+        return SourceKind(self.value)
+
+
+class _Within(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    has: str
+    label: Inside
+
+
+class _Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agent: str
+    opens: str
+    closes: str
+    label: Inside
+    beside_results: bool = False
+    within: tuple[_Within, ...] = ()
+    host_lines: tuple[str, ...] = ()
+
+
+class _Preface(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agent: str
+    begins: str
+    label: Inside
+    beside_results: bool = False
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All of them."""
+
+    span: tuple[_Span, ...]
+    preface: tuple[_Preface, ...]
+
+
+class Piece(NamedTuple):
+    """A part of one string. `inside` is None where no rule explains it: somebody typed it."""
+
+    start: int
+    end: int
+    inside: Inside | None
+    host_lines: tuple[str, ...] = ()
+    # Whether it may stand beside tool results in one message.
+    beside_results: bool = False
+
+
+@cache
+def shipped_rules() -> Rules:
+    """The rules that come with this version."""
+    return msgspec.convert(tomllib.loads(_RULES.read_text("utf-8")), Rules)
+
+
+def pieces_of(text: str, rules: Rules) -> tuple[Piece, ...]:
+    """The parts of a user turn's string, in order; together they are the whole of it."""
+    begun = text.lstrip()
+    for preface in rules.preface:
+        if begun.startswith(preface.begins):
+            whole = Piece(0, len(text), preface.label, beside_results=preface.beside_results)
+            return (whole,)
+    found: list[Piece] = []
+    for rule in rules.span:
+        piece = _piece(text, rule)
+        if piece is not None:
+            found.append(piece)
+    if not found:
+        return (Piece(0, len(text), None),) if text else ()
+    return tuple(_between(text, _apart(sorted(found, key=lambda piece: piece[:2]))))
+
+
+def _piece(text: str, rule: _Span) -> Piece | None:
+    start = text.find(rule.opens)
+    closing = text.rfind(rule.closes)
+    if start < 0 and closing < 0:
+        return None
+    if start < 0 or closing < start:
+        # Half of a pair: nobody can say where the other half was meant to be.
+        if start < 0:
+            return Piece(0, closing + len(rule.closes), Inside.UNKNOWN)
+        return Piece(0 if closing >= 0 else start, len(text), Inside.UNKNOWN)
+    first_closing = text.find(rule.closes)
+    end = closing + len(rule.closes)
+    if first_closing < start:
+        return Piece(0, end, Inside.UNKNOWN)
+    return Piece(start, end, _label(text[start:end], rule), rule.host_lines, rule.beside_results)
+
+
+def _label(inside: str, rule: _Span) -> Inside:
+    label = rule.label
+    for within in rule.within:
+        if within.has in inside and within.label.label.trust < label.label.trust:
+            label = within.label
+    return label
+
+
+def _apart(found: list[Piece]) -> list[Piece]:
+    """Spans that overlap become one, with the lower label."""
+    apart: list[Piece] = []
+    for piece in found:
+        if apart and piece.start < apart[-1].end:
+            last = apart[-1]
+            low = meet(_most(last), _most(piece))
+            inside = last.inside if low is _most(last) else piece.inside
+            end = max(last.end, piece.end)
+            beside = last.beside_results and piece.beside_results
+            lines = (*last.host_lines, *piece.host_lines)
+            apart[-1] = Piece(last.start, end, inside, lines, beside)
+        else:
+            apart.append(piece)
+    return apart
+
+
+def _most(piece: Piece) -> SourceKind:
+    return SourceKind.USER_INPUT if piece.inside is None else piece.inside.label
+
+
+def _between(text: str, found: list[Piece]) -> list[Piece]:
+    pieces: list[Piece] = []
+    at = 0
+    for piece in found:
+        start = piece.start
+        if text[at:start].strip():
+            pieces.append(Piece(at, start, None))
+        else:
+            start = at  # white space belongs to whatever follows it
+        pieces.append(piece._replace(start=start))
+        at = piece.end
+    if text[at:].strip():
+        pieces.append(Piece(at, len(text), None))
+    elif at < len(text):
+        pieces[-1] = pieces[-1]._replace(end=len(text))
+    return pieces

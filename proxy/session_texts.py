@@ -1,0 +1,50 @@
+"""Strings out of JSON values, and paragraphs out of strings."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
+_JSON: Final = msgspec.json.Decoder()
+_JSON_LEN_MAX: Final = 4_000_000
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    """Where each paragraph begins and ends; together they are the text."""
+    at = 0
+    for gap in _PARAGRAPH.finditer(text):
+        if text[at : gap.start()].strip():
+            yield at, gap.end()
+            at = gap.end()
+    if text[at:].strip():
+        yield at, len(text)
+
+
+def strings_in(value: object) -> Iterator[str]:
+    """Every string below a JSON value that is no key."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, list):
+            pending.extend(reversed(part))
+        elif isinstance(part, dict):
+            pending.extend(reversed(list(part.values())))
+
+
+def strings_of(text: str) -> Iterator[str]:
+    """The text itself, and where it spells JSON the strings in it."""
+    yield text
+    if text[:1] in {"{", "["} and len(text) <= _JSON_LEN_MAX:
+        try:
+            value: object = _JSON.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return
+        yield from strings_in(value)

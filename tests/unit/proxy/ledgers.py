@@ -1,0 +1,108 @@
+"""A session ledger in the hands of a test: its clock, its ids, its file, and short requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.model import Principal, PrincipalId, SourceKind, Tenant
+from proxy.dialects.model import anthropic
+from proxy.dialects.model.transcript import ModelCall, ModelReply
+from proxy.sessions import Sessions
+from proxy.surroundings import Surroundings
+from storage.session_log import Belonging, open_session_log, prints_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from policy.taint import Seen
+    from proxy.dialects.model.body import Json
+    from proxy.guard import Join
+    from proxy.sessions import Entered
+    from storage.session_log import SessionLog
+
+KEY = b"k" * 32
+ADA = Principal(principal_id=PrincipalId("key:ada"), tenant=Tenant("harbour"))
+GRACE = Principal(principal_id=PrincipalId("key:grace"), tenant=Tenant("harbour"))
+
+USER, TOOL, MODEL = SourceKind.USER_INPUT, SourceKind.TOOL_RESULT, SourceKind.MODEL_INFERENCE
+UNKNOWN, HOST = SourceKind.UNKNOWN, SourceKind.AGENT_SELF_EDIT
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1_800_000_000.0
+        self.ids = 0
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings(
+            clock_ns=lambda: int(self.now_s * 1e9), random_hex=self._hex, record=lambda _event: None
+        )
+
+    def _hex(self, count: int) -> str:
+        self.ids += 1
+        return f"{self.ids:0{2 * count}x}"
+
+
+def user(*texts: str) -> Json:
+    return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
+
+
+def result(call_id: str, text: str) -> Json:
+    block: dict[str, Json] = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return {"role": "user", "content": [block]}
+
+
+def assistant(text: str, *calls: ModelCall) -> Json:
+    blocks: list[Json] = [{"type": "text", "text": text}] if text else []
+    blocks += [
+        {"type": "tool_use", "id": one.call_id, "name": one.name, "input": one.arguments}
+        for one in calls
+    ]
+    return {"role": "assistant", "content": blocks}
+
+
+def call(call_id: str, tool: str = "remember", **arguments: Json) -> ModelCall:
+    return ModelCall(call_id=call_id, name=tool, arguments=arguments)
+
+
+def reply(text: str = "", *calls: ModelCall, reply_id: str | None = None) -> ModelReply:
+    return ModelReply(reply_id=reply_id, said=(text,) if text else (), calls=calls)
+
+
+class Ledger:
+    """One ledger, asked in the short forms of these tests."""
+
+    def __init__(self, clock: Clock | None = None, log: SessionLog | None = None) -> None:
+        self.clock = clock or Clock()
+        self.log = log
+        self.sessions = Sessions(log, prints_key(KEY), self.clock.surroundings())
+
+    async def ask(
+        self,
+        *messages: Json,
+        names: tuple[str, ...] = (),
+        by: Principal = ADA,
+        **body: Json,
+    ) -> Entered:
+        """A request with these messages enters."""
+        self.clock.now_s += 1
+        request = anthropic.read_request({"messages": list(messages), **body})
+        return await self.sessions.entered(by, request, names)
+
+    async def answer(self, entered: Entered, answered: ModelReply, by: Principal = ADA) -> None:
+        """The model replies."""
+        self.clock.now_s += 1
+        await self.sessions.replied(by, entered.session, answered)
+
+    def seen(self, *texts: str, join: Join | None = None, by: Principal = ADA) -> Seen:
+        return self.sessions.seen(by.principal_id, texts, join)
+
+
+def kept(state: Path, clock: Clock | None = None, *, is_new: bool = False) -> Ledger:
+    """A ledger with a file, with what was in it."""
+    belonging = Belonging(KEY, "life-1", is_new)
+    clock = clock or Clock()
+    log, records, _ = open_session_log(state, belonging, Sessions.scar(clock.now_s * 1_000))
+    ledger = Ledger(clock, log)
+    ledger.sessions.restore(records)
+    return ledger
