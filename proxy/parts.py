@@ -19,6 +19,7 @@ from proxy.fronts.model import ModelParts
 from proxy.guarding import Guarding, GuardParts
 from proxy.ledger import Ledger
 from proxy.model.coupling import UnsafeUncoupled
+from proxy.model_serving import open_model_front
 from proxy.operate import Operate, OperateParts
 from proxy.relays import Relays
 from proxy.retention import Retaining
@@ -34,11 +35,13 @@ from telemetry.events import StoreGauges
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
+    from contextlib import AsyncExitStack
 
     from policy.facts import AnchorProbe
     from policy.gate import Gate
     from policy.model import Tenant
     from proxy.fronts.health import Health
+    from proxy.fronts.model import ModelFront
     from proxy.model.coupling import Coupling
     from proxy.rules import Rules
     from proxy.settings import Settings
@@ -88,6 +91,7 @@ class Parts:
             store.secrets.token_key, store.reader.held_candidate, surroundings
         )
         self._store = store
+        self._models = settings.models
         writing = Writing(ground.writer, store.reader, gatherers, surroundings)
         self.relays = Relays()
         self.guard = _guarding(store, writing, (self.confirming, self.relays), surroundings)
@@ -135,10 +139,20 @@ class Parts:
         operate = Operate(self.operate)
         return AdminFront(operate, self.authenticator, health, confirm_page, halt)
 
-    def model(self, couple: Callable[[Coupling], Coupling], halt: Callable[[], None]) -> ModelParts:
-        """What the model front stands on."""
-        coupling = couple(UnsafeUncoupled())
-        return ModelParts(authenticator=self.authenticator, coupling=coupling, halt=halt)
+    async def model_front(
+        self,
+        stack: AsyncExitStack,
+        couple: Callable[[Coupling], Coupling] | None,
+        halt: Callable[[], None],
+    ) -> ModelFront:
+        """What is served below the names of `[[model]]` tables; without `couple` none is."""
+        coupling: Coupling = UnsafeUncoupled()
+        parts = ModelParts(
+            authenticator=self.authenticator,
+            coupling=coupling if couple is None else couple(coupling),
+            halt=halt,
+        )
+        return await open_model_front(self._models if couple else (), parts, stack)
 
     def guard_front(self, halt: Callable[[], None]) -> GuardFront:
         """What the gate's own socket serves."""
