@@ -126,10 +126,11 @@ async def test_the_same_order_in_the_same_field_lands_on_the_server_itself(
     canary = new_canary()
     tool, given = SIDES[side]
     scene = Scene(tmp_path, "nothing")
+    order = ORDER.format(canary=canary)
     async with direct(scene) as client:
         await client.call("create_entities", entity("Bob", "person", "Likes coffee."))
-        await client.call("create_entities", entity(ORDER.format(canary=canary), "x", "y"))
-        await client.call(tool, _filled(given, ORDER.format(canary=canary)))
+        assert traces(scene.server_folder, canary) == []
+        await client.call(tool, _filled(given, order))
     assert traces(scene.server_folder, canary) == ["memory.jsonl: plain"]
 
 

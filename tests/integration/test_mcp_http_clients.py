@@ -48,7 +48,8 @@ async def test_server_memory_as_a_command(client: McpClient, tmp_path: Path) -> 
     direct = await seen(client, SERVER_MEMORY, words, tmp_path / "direct")
     environment = {"PATH": PATH, "MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
     command = Command(words=words, environment=environment, directory=str(tmp_path))
-    async with bench(command) as front:
+    # A memory server behind a guard that admits all of it: every call is judged, every read sifted.
+    async with bench(command, remembers=True) as front:
         through = await seen(
             client, SERVER_MEMORY, (front.url + "/mcp/small",), tmp_path / "through"
         )
