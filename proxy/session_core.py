@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from policy.model import Origin, SourceKind, meet
 from policy.skeleton import skeleton
 from proxy.session_book import packed
+from proxy.session_ground import Text
 from proxy.session_reading import Reader
 from proxy.session_records import (
     CallRow,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from policy.model import Memory, PrincipalId
     from proxy.dialects.model.transcript import ModelCall, ModelReply
     from proxy.guard import Segment
-    from proxy.session_ground import Ground, Text, TurnRead
+    from proxy.session_ground import TurnRead
     from proxy.session_records import Record
     from proxy.session_ring import Kept
     from proxy.session_splices import Rules
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 PRINCIPALS_MAX: Final = 64
 DISTRUST_MS: Final = 3_600_000
 """How long nothing is believed after history was lost."""
+INDEXED_MAX: Final = 50_000
 _DERIVED_MAX: Final = 3
 _NAME_LEN_MAX: Final = 128
 
@@ -52,6 +54,8 @@ class Core:
         self.reader = Reader(key, rules)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         self.reads: OrderedDict[tuple[str, int], TurnRead] = OrderedDict()
+        # Texts that are in a ring, so that a reply that comes back as history is in it once.
+        self._indexed: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._records: list[Record] = []
 
     def take(self) -> list[Record]:
@@ -110,12 +114,8 @@ class Core:
         if reply.reply_id:
             key = self.reader.named("reply", reply.reply_id)
             self.do(Keyed(session.session, packed([key])))
-        ring = self.ring_of(principal_id)
-        origin = Origin(kind=label)
-        for text in texts:
-            made_of = self.origins(ring.containing(text, session.session))[:_DERIVED_MAX]
-            ring.add(text, origin, session=session.session, digest=digest, derived=made_of)
-        self._bound_rings()
+        found = tuple(Text(text, Origin(kind=label), by_model=True) for text in texts)
+        self.index(book, session, digest, found)
 
     def _call_row(self, call: ModelCall) -> CallRow:
         strings = list(strings_in(call.arguments))
@@ -205,13 +205,24 @@ class Core:
         if session is not None and kind.trust < SourceKind.MODEL_INFERENCE.trust:
             session.unread[kept.digest] = meet(session.unread.get(kept.digest, kind), kind)
 
-    def index(self, ground: Ground, texts: tuple[Text, ...]) -> None:
+    def index(
+        self, book: Book, session: SessionState, digest: int, texts: tuple[Text, ...]
+    ) -> None:
         """Keep what a turn says, to be found again in what is made of it."""
+        ring = self.ring_of(book.principal)
+        name = session.session
         for one in texts:
-            session = ground.session.session
-            whole = ground.ring.add(one.text, one.origin, session=session, digest=ground.digest)
-            if not whole:
-                ground.session.unread[ground.digest] = one.origin.kind
+            known = (name, self.reader.print(one.text))
+            if known in self._indexed:
+                continue
+            self._indexed[known] = None
+            if len(self._indexed) > INDEXED_MAX:
+                self._indexed.popitem(last=False)
+            made_of = None
+            if one.by_model:
+                made_of = self.origins(ring.containing(one.text, name))[:_DERIVED_MAX]
+            if not ring.add(one.text, one.origin, session=name, digest=digest, derived=made_of):
+                session.unread[digest] = one.origin.kind
         self._bound_rings()
 
     def _bound_rings(self) -> None:

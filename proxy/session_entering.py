@@ -159,7 +159,7 @@ class Entering:
         else:
             self._core.state.apply(read.entry)
         ground.session.unread.pop(ground.digest, None)
-        self._core.index(ground, read.texts)
+        self._core.index(ground.book, ground.session, ground.digest, read.texts)
         self._core.reads[name] = read.read
         if len(self._core.reads) > READS_MAX:
             self._core.reads.popitem(last=False)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from policy.endorsement import endorses
 from policy.model import Origin, SourceKind, meet
-from policy.sentences import stated_in
 from policy.skeleton import skeleton
 from policy.taint import Joined, Seen
 from proxy.session_core import taint_now
 from proxy.session_joining import lowest_live
 
 if TYPE_CHECKING:
+    from policy.endorsement import Asked
     from policy.model import PrincipalId
     from proxy.guard import Join
     from proxy.session_core import Core
@@ -55,7 +56,7 @@ def evidence(
     core: Core,
     principal_id: PrincipalId,
     texts: tuple[str, ...],
-    join: Join | None,
+    claimed: tuple[Join | None, Asked | None],
     now_ms: int,
 ) -> SeenCall:
     """What was seen of a candidate of this principal."""
@@ -64,6 +65,7 @@ def evidence(
         return SeenCall()
     asked = tuple(_Text(text, core.reader) for text in texts if text)
     ring = core.ring_of(principal_id)
+    join, wanted = claimed
     joined, session, calls, taint = _joined(book, asked, core.reader, join)
     if session is None:
         lowest = lowest_live(book, now_ms)
@@ -84,7 +86,8 @@ def evidence(
         joined=joined,
         taint=SourceKind.UNKNOWN if distrusted else taint,
         contained=contained[:CONTAINED_MAX],
-        endorsed=not distrusted and _endorsed(session, texts, core.reader),
+        endorsed=not distrusted and _endorsed(session, wanted, core.reader),
+        whole=not distrusted and blind is None,
         calls=calls,
     )
 
@@ -136,12 +139,7 @@ def _meet(book: Book, calls: list[Call]) -> tuple[SessionState, SourceKind] | No
     return sessions[0], taint
 
 
-def _endorsed(session: SessionState, texts: tuple[str, ...], reader: Reader) -> bool:
+def _endorsed(session: SessionState, asked: Asked | None, reader: Reader) -> bool:
     """Whether all that is stated was said by a person, in one breath of that very session."""
-    wanted: set[int] = set()
-    for text in texts:
-        stated = stated_in(text)
-        if not stated:
-            return False
-        wanted.update(reader.print(one) for one in stated)
-    return bool(wanted) and any(wanted <= said for said, _ in session.typed)
+    wanted = None if asked is None else reader.wanted(asked)
+    return wanted is not None and any(endorses(said, wanted) for said, _ in session.typed)

@@ -47,6 +47,8 @@ class Text(NamedTuple):
 
     text: str
     origin: Origin
+    # What the model said is no source by itself; what it was made of is.
+    by_model: bool = False
 
 
 class Read(NamedTuple):

@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.endorsement import said_by, wanted_by
 from policy.model import Origin, SourceKind, meet
 from policy.sentences import fingerprint, sentences_of, spoken_in
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.session_book import packed
 from proxy.session_ground import Ground, Read, Span, Text, TurnRead
-from proxy.session_records import Entry, Row
+from proxy.session_records import Entry, Row, Typed
 from proxy.session_splices import Inside, Piece, pieces_of
 from proxy.session_texts import paragraphs, strings_in, strings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from policy.endorsement import Asked
+    from policy.endorsement import Said as Endorsing
     from proxy.session_splices import Rules
 
 _LIST: Final = re.compile(r"[-*\u2022] ")
@@ -38,6 +41,7 @@ class _Found:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.typed: list[str] = []
+        self.hers: list[str] = []  # of it, the paragraphs that nobody said before her
         self.own: list[int] = []
         self.host: list[int] = []
         self.foreign: dict[int, list[int]] = {}
@@ -83,6 +87,10 @@ class Reader:
         """The fingerprints of the sentences of a text."""
         return [fingerprint(one, self._key) for one in sentences_of(text)]
 
+    def wanted(self, asked: Asked) -> Endorsing | None:
+        """What one turn of a person must have said to endorse a candidate."""
+        return wanted_by(asked, self._key)
+
     def turn(self, turn: Turn, ground: Ground) -> Read:
         """One turn of the conversation."""
         found = _Found()
@@ -115,13 +123,14 @@ class Reader:
 
     def _read(self, found: _Found, ground: Ground) -> Read:
         lowest = found.lowest
-        typed: list[tuple[bytes, bytes]] = []
+        typed: tuple[Typed, ...] = ()
         if found.typed:
             # Together: what stands before a reminder may govern what stands behind it.
             whole = "\n\n".join(found.typed)
-            stated = [one for one in spoken_in(whole) if not self._came_from(one, ground)]
-            prints_of = packed(fingerprint(one, self._key) for one in stated)
-            typed.append((prints_of, packed(self.parts(whole))))
+            said = [one for one in spoken_in(whole) if not self._came_from(one, ground)]
+            sentences = packed(fingerprint(one, self._key) for one in said)
+            names = packed(said_by("\n\n".join(found.hers), self._key).names)
+            typed = (Typed(sentences, names, packed(self.parts(whole))),)
         entry = Entry(
             session=ground.session.session,
             digest=ground.digest,
@@ -129,7 +138,7 @@ class Reader:
             label=lowest,
             root=ground.root,
             rows=tuple(found.rows),
-            typed=tuple(typed),
+            typed=typed,
             foreign=tuple((trust, packed(ones)) for trust, ones in found.foreign.items()),
             own=packed(found.own),
             host=packed(found.host),
@@ -190,7 +199,7 @@ class Reader:
             # It was said where we did not see it, after what we did not see either.
             label, why = SourceKind.UNKNOWN, "unseen"
             found.heard(parts, label)
-            found.texts.append(Text(said.text, Origin(kind=label)))
+        found.texts.append(Text(said.text, Origin(kind=label), by_model=not why))
         self._repeated(Row("model", label, len(said.text), why), ground, found)
         found.spans.append((Span(0, len(said.text), label),))
 
@@ -277,6 +286,7 @@ class Reader:
                 why = why or ("lost" if ground.lost else "under_a_call")
             elif label is SourceKind.USER_INPUT:
                 found.own += parts
+                found.hers.append(part)
             channel = "user" if label is SourceKind.USER_INPUT else "spliced"
             found.row(Row(channel, label, len(part), why))
             found.texts.append(Text(part, Origin(kind=label)))

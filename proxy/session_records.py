@@ -73,10 +73,18 @@ class Conversed(msgspec.Struct, frozen=True, array_like=True):
     most: SourceKind
 
 
+class Typed(msgspec.Struct, frozen=True, array_like=True):
+    """What a person typed in one turn: what it endorses, and how it is found again."""
+
+    sentences: Prints
+    names: Prints
+    parts: Prints
+
+
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     """Something that entered a session's context: a turn, a system prompt, a reply.
 
-    `typed` are the sentences of each piece that a person said; `spoken` is what the model said;
+    `typed` is what a person said; `spoken` is what the model said;
     `foreign` are sentences from elsewhere by the trust of their label, `own` a person's and
     `host` those of the agent's own program.
     """
@@ -88,7 +96,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     root: int = 0
     why: str = ""
     rows: tuple[Row, ...] = ()
-    typed: tuple[tuple[Prints, Prints], ...] = ()
+    typed: tuple[Typed, ...] = ()
     spoken: Prints = b""
     foreign: tuple[tuple[int, Prints], ...] = ()
     own: Prints = b""

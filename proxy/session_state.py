@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from policy.endorsement import Said
 from policy.model import MemoryId, SourceKind, meet
 from proxy.session_book import Recalls, Sentences, prints
 from proxy.session_records import (
@@ -92,8 +93,8 @@ class SessionState:
         self.conversations: OrderedDict[int, SourceKind] = OrderedDict()
         # What each turn was labelled when it first came, and the conversation it belongs to.
         self.labels: OrderedDict[int, tuple[SourceKind, int]] = OrderedDict()
-        # Per piece that a person typed: sentences as they endorse, and as they are found again.
-        self.typed: deque[tuple[frozenset[int], frozenset[int]]] = deque(maxlen=TYPED_MAX)
+        # Per turn that a person typed: what it endorses, and its sentences to be found again.
+        self.typed: deque[tuple[Said, frozenset[int]]] = deque(maxlen=TYPED_MAX)
         self.spoken: OrderedDict[int, SourceKind] = OrderedDict()
         self.writes: deque[Wrote] = deque(maxlen=WRITES_MAX)
         # Turns whose text cannot be searched any more, by their lowest label.
@@ -309,8 +310,9 @@ def _enter(session: SessionState, book: Book, entry: Entry) -> None:
         session.shown.append(shown)
         session.rows += 1
         session.lower(row.label, shown)
-    for stated, parts in entry.typed:
-        session.typed.append((frozenset(prints(stated)), frozenset(prints(parts))))
+    for typed in entry.typed:
+        said = Said(frozenset(prints(typed.sentences)), frozenset(prints(typed.names)))
+        session.typed.append((said, frozenset(prints(typed.parts))))
     for one in prints(entry.spoken):
         session.spoken[one] = meet(session.spoken.get(one, entry.label), entry.label)
     _bound(session.spoken, SPOKEN_MAX)

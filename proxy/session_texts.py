@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -34,9 +34,9 @@ def strings_in(value: object) -> Iterator[str]:
         if isinstance(part, str):
             yield part
         elif isinstance(part, list):
-            pending.extend(reversed(part))
+            pending.extend(reversed(cast("list[object]", part)))
         elif isinstance(part, dict):
-            pending.extend(reversed(list(part.values())))
+            pending.extend(reversed(list(cast("dict[str, object]", part).values())))
 
 
 def strings_of(text: str) -> Iterator[str]:

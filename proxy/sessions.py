@@ -7,10 +7,7 @@ request goes on only when what it says of its session is on disk.
 from __future__ import annotations
 
 import contextlib
-import logging
-from typing import TYPE_CHECKING, Final, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Protocol
 
 from proxy.session_book import packed
 from proxy.session_core import DISTRUST_MS, Core
@@ -31,38 +28,16 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from policy.model import (
-        Basis,
-        CandidateId,
-        Memory,
-        MemoryClass,
-        Origin,
-        Principal,
-        PrincipalId,
-        SourceKind,
-    )
+    from policy.endorsement import Asked
+    from policy.model import Memory, Origin, Principal, PrincipalId
     from policy.taint import Seen
     from proxy.dialects.model.transcript import ModelReply, ModelRequest
     from proxy.guard import Join, Segment
     from proxy.surroundings import Surroundings
+    from storage.interfaces import Outcome
     from storage.session_log import SessionLog
 
-__all__ = ["Entered", "Sessions", "Written"]
-
-_log: Final = logging.getLogger(__name__)
-
-
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a candidate, for `session show`."""
-
-    candidate_id: CandidateId
-    decision: str
-    source: SourceKind
-    basis: Basis
-    memory_class: MemoryClass
-    reason: str | None = None
-    # What lowered it, where that is known.
-    culprits: tuple[Origin, ...] = ()
+__all__ = ["Entered", "Sessions"]
 
 
 class Keeps(Protocol):
@@ -139,9 +114,18 @@ class Sessions:
         self._core.replied(principal.principal_id, session, reply, self._out.now_ms())
         await self._durable()
 
-    def seen(self, principal_id: PrincipalId, texts: tuple[str, ...], join: Join | None) -> Seen:
-        """What is known of a candidate with these texts."""
-        return evidence(self._core, principal_id, texts, join, self._out.now_ms())
+    def seen(
+        self,
+        principal_id: PrincipalId,
+        texts: tuple[str, ...],
+        join: Join | None,
+        asked: Asked | None = None,
+    ) -> Seen:
+        """What is known of a candidate that says these texts.
+
+        `asked` is what a person must have said to endorse it; without it nothing is endorsed.
+        """
+        return evidence(self._core, principal_id, texts, (join, asked), self._out.now_ms())
 
     def recalled(self, principal_id: PrincipalId, memories: tuple[Memory, ...]) -> None:
         """A memory front served these: their texts keep their labels in a context."""
@@ -158,10 +142,9 @@ class Sessions:
         found = self._core.ring_of(principal_id).containing(text, "")
         return self._core.origins(found)
 
-    def wrote(self, principal_id: PrincipalId, seen: Seen, written: Written) -> None:
+    def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         """A candidate that `seen` was said of is decided."""
-        book = self._core.state.books.get(principal_id)
-        if book is None or seen.session is None:
+        if principal_id not in self._core.state.books or seen.session is None:
             return
         origins = tuple(
             Row(
@@ -173,19 +156,19 @@ class Sessions:
                 call_id=origin.call_id or "",
                 memory_id=origin.memory_id or "",
             )
-            for origin in seen.contained or written.culprits
+            for origin in seen.contained
         )
         record = Wrote(
             session=seen.session,
             at_ms=self._out.now_ms(),
-            candidate_id=written.candidate_id,
-            decision=written.decision,
-            source=written.source,
-            basis=written.basis,
-            memory_class=written.memory_class,
+            candidate_id=outcome.candidate_id,
+            decision=outcome.decision.value,
+            source=outcome.source,
+            basis=outcome.basis,
+            memory_class=outcome.memory_class,
             joined=seen.joined.value,
             endorsed=seen.endorsed,
-            reason=written.reason or "",
+            reason="" if outcome.reason is None else outcome.reason.value,
             origins=origins,
             calls=packed(seen.calls) if isinstance(seen, SeenCall) else b"",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from policy.endorsement import Asked
 from policy.model import Principal, PrincipalId, SourceKind, Tenant
 from proxy.dialects.model import anthropic
 from proxy.dialects.model.transcript import ModelCall, ModelReply
@@ -44,7 +45,8 @@ class Clock:
 
 
 def user(*texts: str) -> Json:
-    return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
+    blocks: list[Json] = [{"type": "text", "text": text} for text in texts]
+    return {"role": "user", "content": blocks}
 
 
 def result(call_id: str, text: str) -> Json:
@@ -54,10 +56,9 @@ def result(call_id: str, text: str) -> Json:
 
 def assistant(text: str, *calls: ModelCall) -> Json:
     blocks: list[Json] = [{"type": "text", "text": text}] if text else []
-    blocks += [
-        {"type": "tool_use", "id": one.call_id, "name": one.name, "input": one.arguments}
-        for one in calls
-    ]
+    for one in calls:
+        made: dict[str, Json] = {"type": "tool_use", "id": one.call_id, "name": one.name}
+        blocks.append({**made, "input": one.arguments})
     return {"role": "assistant", "content": blocks}
 
 
@@ -95,7 +96,8 @@ class Ledger:
         await self.sessions.replied(by, entered.session, answered)
 
     def seen(self, *texts: str, join: Join | None = None, by: Principal = ADA) -> Seen:
-        return self.sessions.seen(by.principal_id, texts, join)
+        asked = Asked(texts=texts, sayable=True)
+        return self.sessions.seen(by.principal_id, texts, join, asked)
 
 
 def kept(state: Path, clock: Clock | None = None, *, is_new: bool = False) -> Ledger:
