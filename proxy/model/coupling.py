@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.dialects.model.api import ModelApi
     from proxy.dialects.model.body import Json
+    from proxy.dialects.model.sse import Event
     from proxy.dialects.model.transcript import ModelCall, ModelReply
     from telemetry.events import TraceContext
 
@@ -44,6 +45,26 @@ class Undecided(Exception):  # noqa: N818 - a state of the principal, not a faul
     """A candidate of this principal is still undecided: nothing may go upstream yet."""
 
 
+class Filter(Protocol):
+    """One asking's events on their way to the agent: texts without what is withheld."""
+
+    def feed(self, event: Event) -> list[Event]:
+        """The events that go on now."""
+        ...
+
+    def end(self) -> list[Event]:
+        """What is left where a stream ends."""
+        ...
+
+
+class _Everything:
+    def feed(self, event: Event) -> list[Event]:
+        return [event]
+
+    def end(self) -> list[Event]:
+        return []
+
+
 class Coupling(Protocol):
     """Event loop only; any number of requests at once."""
 
@@ -66,12 +87,12 @@ class Coupling(Protocol):
         """Note what the model said and called: before the agent can act on it."""
         ...
 
-    def carries(self, principal: Principal, text: str) -> bool:
-        """Whether this text holds what was refused."""
+    def filter(self, prepared: Prepared) -> Filter:
+        """For the events of one streamed reply."""
         ...
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """JSON of a route that is no conversation, without what was refused."""
+        """JSON without what was refused: whole replies, and routes that ask no model."""
         ...
 
 
@@ -94,10 +115,10 @@ class UnsafeUncoupled:
         """Nobody listens."""
         del prepared, reply
 
-    def carries(self, principal: Principal, text: str) -> bool:
+    def filter(self, prepared: Prepared) -> Filter:
         """Nothing is withheld."""
-        del principal, text
-        return False
+        del prepared
+        return _Everything()
 
     def sieved(self, principal: Principal, value: Json) -> Json:
         """Nothing is withheld."""

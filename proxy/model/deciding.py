@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import strings_in
 from proxy.dialects.model.stream import Decided
 from proxy.dialects.model.transcript import ModelReply
 from proxy.responses import Failure, attempt
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from proxy.dialects.model.transcript import ModelCall
     from proxy.model.coupling import Coupling, Prepared
 
-WITHHELD: Final = "[Withheld by Mnemogate: refused memory content.]"
 UNDECIDED: Final = (
     "This call was not made: Mnemogate could not decide about it. Nothing was stored. "
     "Go on without it, or try again later."
@@ -24,7 +22,7 @@ UNDECIDED: Final = (
 
 
 class Deciding:
-    """The calls and texts of one reply, over all its askings. Event loop only."""
+    """The calls of one reply, over all its askings. Event loop only."""
 
     def __init__(self, coupling: Coupling, halt: Callable[[], None]) -> None:
         self._coupling = coupling
@@ -53,18 +51,16 @@ class Deciding:
     ) -> list[Decided]:
         """What becomes of each, in order. What cannot be decided is refused."""
         told = await self.tell(prepared, said)
-        calls = tuple(one.call for one in waiting if one.call is not None)
+        calls = tuple(one.call for one in waiting)
         verdicts = await self._verdicts(prepared, calls) if told else (UNDECIDED,) * len(calls)
         self.calls += len(calls)
-        remaining = iter(verdicts)
-        decided: list[Decided] = []
-        for one in waiting:
-            refusal = next(remaining) if one.call is not None else None
-            if refusal is None and self._carries(prepared, one):
-                refusal = WITHHELD
-            self.refused += refusal is not None
-            decided.append(Decided(key=one.key, refusal=refusal))
-        return decided
+        notes = tuple(text for text in verdicts if text is not None)
+        self.refused += len(notes)
+        # The agent will send our words back as its model's.
+        await self.tell(prepared, ModelReply(reply_id=said.reply_id, said=notes, calls=()))
+        return [
+            Decided(key=one.key, refusal=text) for one, text in zip(waiting, verdicts, strict=True)
+        ]
 
     async def _verdicts(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
@@ -75,10 +71,3 @@ class Deciding:
         if isinstance(done, Failure) or len(done) != len(calls):
             return (UNDECIDED,) * len(calls)
         return done
-
-    def _carries(self, prepared: Prepared, one: Waiting) -> bool:
-        principal = prepared.asked.principal
-        if one.call is None:
-            return self._coupling.carries(principal, one.text or "")
-        given = [text for _, text in strings_in(one.call.arguments, ())]
-        return bool(given) and self._coupling.carries(principal, "\n".join(given))

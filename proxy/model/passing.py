@@ -67,7 +67,7 @@ class Passing:
         except MalformedRequest:
             return raw
         sieved = self._coupling.sieved(principal, body)
-        return raw if sieved is body or not isinstance(sieved, dict) else write_body(sieved)
+        return raw if sieved == body or not isinstance(sieved, dict) else write_body(sieved)
 
 
 class _Passed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from proxy.dialects.model.responses_stream import ResponsesEditor
@@ -9,10 +10,11 @@ from proxy.dialects.model.sse import EventTooLarge, SseReader
 from proxy.upstream import UpstreamError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
     from contextlib import AsyncExitStack
 
     from proxy.dialects.model.sse import Event
+    from proxy.model.coupling import Filter
     from proxy.model.turn import Turn
     from proxy.upstream import Reply
 
@@ -44,11 +46,11 @@ class StreamedReply:
         turn, editor = self._turn, self._editor
         reply: Reply | None = self._reply
         while reply is not None:
-            reader = SseReader()
+            reader, clean = SseReader(), turn.filter()
             async for chunk in turn.wire.behind.pieces(reply, turn.due_s):
-                async for out in self._edited(_events(reader, chunk)):
+                async for out in self._edited(_events(reader, chunk), clean):
                     yield out
-            async for out in self._edited(reader.last()):
+            async for out in self._edited([*reader.last(), None], clean):
                 yield out
             if not editor.refused_all():
                 break
@@ -62,11 +64,14 @@ class StreamedReply:
             turn.output = editor.output
         turn.reply_id = editor.said().reply_id or ""
 
-    async def _edited(self, events: list[Event]) -> AsyncGenerator[bytes]:
-        """What goes on of these events; nothing after a call until it is decided about."""
+    async def _edited(self, events: Sequence[Event | None], clean: Filter) -> AsyncGenerator[bytes]:
+        """What goes on of these events; nothing after a call until it is decided about.
+
+        None is the end of the stream. What a verdict refuses is withheld from the next event on.
+        """
         turn, editor = self._turn, self._editor
         out = b""
-        for event in events:
+        for event in chain.from_iterable(_cleaned(one, clean) for one in events):
             was_over = editor.over
             passed, waiting = editor.feed(event)
             if waiting or (editor.over and not was_over):
@@ -76,10 +81,13 @@ class StreamedReply:
                     yield before
                 decided = await turn.deciding.decide(turn.current, waiting, editor.said())
                 out = b"".join(editor.decide(one) for one in decided)
-                editor.careful |= any(one.refusal is not None for one in decided)
             out += b"" if waiting else passed
         if out:
             yield out
+
+
+def _cleaned(event: Event | None, clean: Filter) -> list[Event]:
+    return clean.end() if event is None else clean.feed(event)
 
 
 def _events(reader: SseReader, chunk: bytes) -> list[Event]:

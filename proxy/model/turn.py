@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from proxy.dialects.model.body import Json
     from proxy.exchange import Pieces
-    from proxy.model.coupling import Asked, Coupling, Prepared
+    from proxy.model.coupling import Asked, Coupling, Filter, Prepared
     from proxy.model.sending import Behind
     from proxy.upstream import Reply
 
@@ -133,7 +133,6 @@ class Turn:
             decided = await self.deciding.decide(self.current, waiting, said)
             for one in decided:
                 reply.decide(one)
-            reply.careful |= any(one.refusal is not None for one in decided)
             if not reply.refused_all():
                 break
             async with AsyncExitStack() as stack:
@@ -142,11 +141,20 @@ class Turn:
                 if again is None:
                     break
                 raw = await self.wire.behind.whole(again)
-        edited = reply.edited()
+        edited = self._sieved(reply.edited())
         self.reply_id = text_of(edited.get("id")) or ""
         found = edited.get("output")
         self.output = tuple(found) if isinstance(found, list) else ()
-        return raw if edited is body else write_body(edited)
+        return raw if edited == body else write_body(edited)
+
+    def _sieved(self, body: dict[str, Json]) -> dict[str, Json]:
+        """Without what was refused: its calls were decided about, its texts were not."""
+        sieved = self._parts.coupling.sieved(self.asked.principal, body)
+        return sieved if isinstance(sieved, dict) else {}
+
+    def filter(self) -> Filter:
+        """For the events of one asking."""
+        return self._parts.coupling.filter(self.current)
 
     def ended(self) -> None:
         """The reply is over, or nobody reads on."""

@@ -10,6 +10,7 @@ import msgspec
 
 from proxy.app import Composition
 from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.sse import Event
 from proxy.model.coupling import Prepared, UnsafeUncoupled
 from tests.integration.models.server import ScriptedModel, scripted_model
 from tests.integration.running import AGENT_KEY, Running, running
@@ -122,6 +123,23 @@ def call(name: str, **arguments: AnyJson) -> str:
     return f"CALL {name} {json.dumps(arguments)} ENDCALL"
 
 
+class ScriptedFilter:
+    """Takes the refused word out of every event that holds it whole."""
+
+    def __init__(self, coupling: ScriptedCoupling) -> None:
+        self._coupling = coupling
+
+    def feed(self, event: Event) -> list[Event]:
+        for word in self._coupling.refused:
+            raw = event.raw.replace(word.encode(), b"[withheld]")
+            data = None if event.data is None else event.data.replace(word, "[withheld]")
+            event = Event(raw=raw, name=event.name, data=data)
+        return [event]
+
+    def end(self) -> list[Event]:
+        return []
+
+
 class ScriptedCoupling(UnsafeUncoupled):
     """Refuses calls whose arguments hold a word, and notes what it was asked."""
 
@@ -150,8 +168,8 @@ class ScriptedCoupling(UnsafeUncoupled):
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
         self.told.append(reply)
 
-    def carries(self, principal: Principal, text: str) -> bool:
-        return any(word in text for word in self.refused)
+    def filter(self, prepared: Prepared) -> ScriptedFilter:
+        return ScriptedFilter(self)
 
     def sieved(self, principal: Principal, value: AnyJson) -> AnyJson:
         if isinstance(value, str):

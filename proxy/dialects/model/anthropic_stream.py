@@ -41,10 +41,6 @@ class _Block:
         self.added: dict[str, list[str]] = {}
         self.citations: list[Json] = []
 
-    @property
-    def calls(self) -> bool:
-        return self.start.get("type") == _CALL
-
     def add(self, delta: dict[str, Json]) -> None:
         kind = text_of(delta.get("type")) or ""
         if kind == "citations_delta":
@@ -63,9 +59,7 @@ class _Block:
         return arguments_of(text) if text else object_of(self.start.get("input"))
 
     def waiting(self, whole: dict[str, Json], key: int) -> Waiting:
-        """What somebody must decide about."""
-        if not self.calls:
-            return Waiting(key=key, text=text_of(whole.get("text")) or "")
+        """The call that somebody must decide about."""
         return Waiting(
             key=key,
             call=ModelCall(
@@ -93,7 +87,6 @@ class AnthropicEditor:
     """See `Editor`."""
 
     def __init__(self) -> None:
-        self.careful = False
         self._blocks: dict[int, _Block] = {}
         self._content: list[Json] = []  # what the model said in this asking, refused calls too
         self._refusals: list[tuple[str, str]] = []
@@ -146,10 +139,9 @@ class AnthropicEditor:
         block = self._blocks.pop(decided.key)
         self._sent += 1
         if decided.refusal is None:
-            self._going_on += block.calls
+            self._going_on += 1
             return b"".join(self._moved(*one, decided.key) for one in block.events)
-        if block.calls:
-            self._refusals.append((text_of(block.start.get("id")) or "", decided.refusal))
+        self._refusals.append((text_of(block.start.get("id")) or "", decided.refusal))
         return _text_block(decided.key + self._shift, decided.refusal)
 
     def refused_all(self) -> bool:
@@ -196,7 +188,7 @@ class AnthropicEditor:
             return event.raw, ()
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
-            self._blocks[index] = _Block(start, waits=self._must_wait(start))
+            self._blocks[index] = _Block(start, waits=start.get("type") == _CALL)
         block = self._blocks.get(index)
         if block is None:
             return event.raw, ()
@@ -214,10 +206,6 @@ class AnthropicEditor:
         del self._blocks[index]
         self._sent += 1
         return self._moved(event, body, index), ()
-
-    def _must_wait(self, start: dict[str, Json]) -> bool:
-        kind = start.get("type")
-        return kind == _CALL or (self.careful and kind == "text")
 
     def _moved(self, event: Event, body: dict[str, Json], index: int) -> bytes:
         if not self._shift:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 DONE: Final = "[DONE]"
 _LEGACY: Final = -1  # the one call of `function_call`
-_TEXT: Final = -2
 _OF_ONE_REPLY: Final = ("id", "created", "model")
 
 
@@ -73,7 +72,6 @@ class _Choice:
         self.calls: dict[int, _Call] = {}
         self.kept: list[_Kept] = []
         self.text: list[str] = []
-        self.waiting_text = False
         self.undecided: set[int] = set()
         self.refused: dict[int, str] = {}
 
@@ -85,7 +83,6 @@ class ChatEditor:
     """See `Editor`. Only a reply of one choice is asked for again."""
 
     def __init__(self) -> None:
-        self.careful = False
         self._choices: dict[int, _Choice] = {}
         self._order: list[tuple[int, int]] = []  # what a key of ours stands for
         self._chunk: dict[str, Json] = {}
@@ -201,16 +198,14 @@ class ChatEditor:
         pieces = _pieces(delta)
         for at, piece in pieces:
             state.calls.setdefault(at, _Call()).add(piece)
-        waits_for_text = bool(text) and self.careful
-        state.waiting_text |= waits_for_text
         ends = choice.get("finish_reason") is not None
-        if not pieces and not waits_for_text and not (ends and (state.calls or state.kept)):
+        if not pieces and not (ends and state.calls):
             return choice
-        if (text and not self.careful) or not alone:
+        if text or not alone:
             # Text beside a piece of a call goes on by itself.
-            rest: dict[str, Json] = {**choice, "delta": delta if self.careful else _calls_of(delta)}
+            rest: dict[str, Json] = {**choice, "delta": _calls_of(delta)}
             state.kept.append(_Kept(event.name, body, rest, None))
-            if not text or self.careful:
+            if not text:
                 return None
             without: dict[str, Json] = {
                 key: value for key, value in delta.items() if key not in _calls_of(delta)
@@ -229,9 +224,6 @@ class ChatEditor:
         for at, call in state.calls.items():
             found.append(Waiting(key=self._key(index, at), call=call.read()))
             state.undecided.add(at)
-        if state.waiting_text:
-            found.append(Waiting(key=self._key(index, _TEXT), text="".join(state.text)))
-            state.undecided.add(_TEXT)
         return found
 
     def _key(self, index: int, at: int) -> int:
@@ -294,7 +286,7 @@ def _calls_of(delta: dict[str, Json]) -> dict[str, Json]:
 
 
 def _without(part: dict[str, Json], choice: _Choice) -> dict[str, Json] | None:
-    """A choice's part without its refused calls and text; None where nothing is left of it."""
+    """A choice's part without its refused calls; None where nothing is left of it."""
     delta = dict(object_of(part.get("delta")))
     places = {at: number for number, at in enumerate(choice.going_on())}
     pieces: list[Json] = [
@@ -306,8 +298,6 @@ def _without(part: dict[str, Json], choice: _Choice) -> dict[str, Json] | None:
         delta["tool_calls"] = pieces
     if _LEGACY in choice.refused:
         delta.pop("function_call", None)
-    if _TEXT in choice.refused:
-        delta.pop("content", None)
     reason = part.get("finish_reason")
     if reason in ("tool_calls", "function_call") and not places:
         reason = "stop"

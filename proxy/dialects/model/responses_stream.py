@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
     from proxy.dialects.model.sse import Event
     from proxy.dialects.model.stream import Decided
-    from proxy.dialects.model.transcript import ModelReply
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -28,7 +28,6 @@ class ResponsesEditor:
     """See `Editor`."""
 
     def __init__(self) -> None:
-        self.careful = False
         self._held: dict[int, list[tuple[Event, dict[str, Json]]]] = {}
         self._items: dict[int, dict[str, Json]] = {}
         self._output: list[Json] = []  # as the agent sees it, all askings together
@@ -85,12 +84,11 @@ class ResponsesEditor:
         item = self._items[decided.key]
         kind = text_of(item.get("type")) or ""
         if decided.refusal is None:
-            self._going_on += kind in CALLS
+            self._going_on += 1
             self._output.append(item)
             return b"".join(self._numbered(*one) for one in events)
-        if kind in CALLS:
-            call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or ""
-            self._refusals.append((call_id, kind, decided.refusal))
+        call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or ""
+        self._refusals.append((call_id, kind, decided.refusal))
         self._edited = True
         return self._note(decided.key, decided.refusal)
 
@@ -121,7 +119,7 @@ class ResponsesEditor:
         self, event: Event, body: dict[str, Json], kind: str, index: int
     ) -> tuple[bytes, tuple[Waiting, ...]]:
         item = object_of(body.get("item"))
-        if kind == "response.output_item.added" and self._must_wait(item):
+        if kind == "response.output_item.added" and item.get("type") in CALLS:
             self._held[index] = []
         held = self._held.get(index)
         if held is not None:
@@ -134,11 +132,7 @@ class ResponsesEditor:
                 self._output.append(item)
         if held is None:
             return self._numbered(event, body), ()
-        return b"", (waiting_item(item, index),) if done else ()
-
-    def _must_wait(self, item: dict[str, Json]) -> bool:
-        kind = item.get("type")
-        return kind in CALLS or (self.careful and kind == "message")
+        return b"", (Waiting(key=index, call=call_item(item)),) if done else ()
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> bytes:
         """The event as it was, or with its numbers moved on."""
@@ -223,9 +217,6 @@ def refusal_item(call_id: str, kind: str, text: str) -> dict[str, Json]:
     return {"type": f"{kind}_output", "call_id": call_id, "output": text}
 
 
-def waiting_item(item: dict[str, Json], key: int) -> Waiting:
-    """A whole item that somebody must decide about."""
-    turn = read_turn(item)
-    if item.get("type") in CALLS and turn.calls:
-        return Waiting(key=key, call=turn.calls[0])
-    return Waiting(key=key, text="\n".join(said.text for said in turn.said))
+def call_item(item: dict[str, Json]) -> ModelCall:
+    """The call of a whole item."""
+    return read_turn(item).calls[0]

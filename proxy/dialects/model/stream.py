@@ -1,6 +1,6 @@
 """What the editors of all streams share: text passes at once, a call waits until it is whole.
 
-An editor is fed events and gives back what may go on now, and what somebody must decide about
+An editor is fed events and gives back what may go on now, and calls that somebody must decide about
 first. Sans I/O: whoever drives it sends, waits and asks again.
 """
 
@@ -17,14 +17,10 @@ from proxy.dialects.operation import MalformedRequest
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """What has not gone on: a whole call, or a whole text where texts wait. `key` is the editor's.
+    """A whole call that has not gone on. `key` is the editor's own."""
 
-    Exactly one of `call` and `text` is set.
-    """
-
+    call: ModelCall
     key: int
-    call: ModelCall | None = None
-    text: str | None = None
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,9 +32,6 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 class Editor(Protocol):
     """One reply; after `again()` the stream of the second asking is fed to the same editor."""
-
-    # Texts wait, too: from the moment on at which something of this reply was refused.
-    careful: bool
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
         """What goes on now, and what is whole now and waits."""

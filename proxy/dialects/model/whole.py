@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.dialects.model import anthropic, chat, responses
 from proxy.dialects.model.reading import list_of, object_of, text_of
-from proxy.dialects.model.responses_stream import CALLS, note_item, refusal_item, waiting_item
+from proxy.dialects.model.responses_stream import CALLS, call_item, note_item, refusal_item
 from proxy.dialects.model.stream import Waiting, added, summed
 
 if TYPE_CHECKING:
@@ -25,10 +25,8 @@ _TOOL_USE = "tool_use"
 class WholeReply(Protocol):
     """One reply; after `again()` the body of the second asking is fed to the same editor."""
 
-    careful: bool
-
     def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
-        """A whole reply; what somebody must decide about."""
+        """A whole reply; the calls that somebody must decide about."""
         ...
 
     def decide(self, decided: Decided) -> None:
@@ -56,7 +54,6 @@ class _Edited:
     """What the editors of the three APIs share."""
 
     def __init__(self) -> None:
-        self.careful = False
         self._body: dict[str, Json] = {}
         self._parts: list[dict[str, Json]] = []
         self._before: list[Json] = []  # what the agent gets of earlier askings
@@ -78,7 +75,7 @@ class _Edited:
     def _fed(self, body: dict[str, Json], parts: list[Json], waiting: list[Waiting]) -> None:
         self._body = body
         self._parts = [object_of(part) for part in parts]
-        self._calls = {one.key for one in waiting if one.call is not None}
+        self._calls = {one.key for one in waiting}
         self._refused = {}
         self._ended = False
         if self._first_id is None:
@@ -109,13 +106,11 @@ class AnthropicReply(_Edited):
     def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
         """See `WholeReply`."""
         parts = list_of(body.get("content"))
-        waiting: list[Waiting] = []
-        for key, part in enumerate(map(object_of, parts)):
-            turn = anthropic.read_reply({"content": [part]})
-            if part.get("type") == _TOOL_USE:
-                waiting.append(Waiting(key=key, call=turn.calls[0]))
-            elif self.careful and turn.said:
-                waiting.append(Waiting(key=key, text="\n".join(turn.said)))
+        waiting = [
+            Waiting(key=key, call=anthropic.read_reply({"content": [part]}).calls[0])
+            for key, part in enumerate(map(object_of, parts))
+            if part.get("type") == _TOOL_USE
+        ]
         self._fed(body, parts, waiting)
         return tuple(waiting)
 
@@ -160,9 +155,9 @@ class ResponsesReply(_Edited):
         """See `WholeReply`."""
         parts = list_of(body.get("output"))
         found = [
-            waiting_item(part, key)
+            Waiting(key=key, call=call_item(part))
             for key, part in enumerate(map(object_of, parts))
-            if part.get("type") in CALLS or (self.careful and part.get("type") == "message")
+            if part.get("type") in CALLS
         ]
         self._fed(body, parts, found)
         return tuple(found)
@@ -198,7 +193,7 @@ class ResponsesReply(_Edited):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where a call of a chat reply stands; `at` is None for the one of `function_call`, -1 text."""
+    """Where a call of a chat reply stands; `at` is None for the one of `function_call`."""
 
     choice: int
     at: int | None
@@ -223,10 +218,6 @@ class ChatReply(_Edited):
             for at, call in enumerate(turn.calls):
                 waiting.append(Waiting(key=len(self._places), call=call))
                 self._places.append(_Place(index, at if at < count else None))
-            if self.careful and turn.said:
-                text = "\n".join(said.text for said in turn.said)
-                waiting.append(Waiting(key=len(self._places), text=text))
-                self._places.append(_Place(index, -1))
         self._fed(body, choices, waiting)
         return tuple(waiting)
 
@@ -274,8 +265,8 @@ class ChatReply(_Edited):
         """What the agent reads of a choice: earlier askings, the model's text, the refusals."""
         refused = self._refusals(index)
         content = object_of(self._parts[index].get("message")).get("content")
-        own = refused.get(-1) or (content if isinstance(content, str) else "")
-        notes = [text for at, text in refused.items() if at != -1]
+        own = content if isinstance(content, str) else ""
+        notes = refused.values()
         earlier = [text for text in self._before if isinstance(text, str)]
         return "\n".join(text for text in (*earlier, own, *notes) if text)
 

@@ -57,7 +57,6 @@ def edited(editor: Editor, chunks: list[bytes], refused: frozenset[str]) -> byte
 
 
 def _decided(one: Waiting, refused: frozenset[str]) -> Decided:
-    assert one.call is not None
     return Decided(key=one.key, refusal=REFUSED if one.call.call_id in refused else None)
 
 
