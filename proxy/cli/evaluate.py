@@ -16,7 +16,7 @@ from msgspec import Meta
 from proxy.cli.command import Command
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
-from proxy.evaluate.names import SECTIONS
+from proxy.evaluate.names import LONG, SECTIONS
 
 if TYPE_CHECKING:
     import argparse
@@ -88,8 +88,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only",
         action="append",
-        choices=SECTIONS,
-        help="one experiment; may be given again (default: all of them)",
+        choices=(*SECTIONS, *LONG),
+        help="one experiment; may be given again (default: all but the long ones)",
+    )
+    parser.add_argument(
+        "--mutants",
+        dest="only",
+        action="append_const",
+        const="mutants",
+        help="put each fault of the conformance suite into a copy of this code: it must be noticed",
     )
 
 

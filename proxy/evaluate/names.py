@@ -4,4 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-SECTIONS: Final = ("core", "everyday", "noise", "forged", "stress", "crash", "corpora", "cost")
+SECTIONS: Final = (
+    "core",
+    "everyday",
+    "noise",
+    "forged",
+    "stress",
+    "crash",
+    "corpora",
+    "cost",
+    "conformance",
+)
+
+# Made only when they are asked for.
+LONG: Final = ("leakage", "mutants")

@@ -13,9 +13,11 @@ from proxy.evaluate.cost import cost
 from proxy.evaluate.crash import crash
 from proxy.evaluate.everyday import everyday
 from proxy.evaluate.forged import corpora, forged
-from proxy.evaluate.names import SECTIONS
+from proxy.evaluate.leakage import leakage
+from proxy.evaluate.names import LONG, SECTIONS
 from proxy.evaluate.noise import noise
 from proxy.evaluate.stress import stress
+from proxy.evaluate.suite.conformance import conformance, mutants
 from proxy.version import version
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ Experiment = Callable[["Book"], Awaitable[None]]
 
 EXPERIMENTS: Final[dict[str, Experiment]] = {
     "core": core,
+    "leakage": leakage,
     "everyday": everyday,
     "noise": noise,
     "forged": forged,
@@ -32,13 +35,15 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "crash": crash,
     "corpora": corpora,
     "cost": cost,
+    "conformance": conformance,
+    "mutants": mutants,
 }
 
 
 async def evaluate(book: Book, only: tuple[str, ...] = ()) -> None:
-    """Make every experiment, or those that were named."""
-    for name in SECTIONS:
-        if not only or name in only:
+    """Make every experiment that is not long, or those that were named."""
+    for name in (*SECTIONS, *LONG):
+        if name in only or (not only and name in SECTIONS):
             await EXPERIMENTS[name](book)
 
 

@@ -22,12 +22,14 @@ from proxy.auth import bound, mint_key
 from proxy.evaluate.canary import files_below, found_in
 from proxy.evaluate.heuristic import heuristic_objection
 from proxy.evaluate.unsafe import UnsafeLateGate, UnsafeLateWriter, unsafe_gate_that_admits_all
+from proxy.model.coupling import UnsafeUncoupled
 from proxy.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from policy.gate import Gate
+    from proxy.model.coupling import Coupling
     from proxy.settings import Address
     from proxy.writing import Submits
     from storage.embedded import EmbeddedStore
@@ -193,7 +195,9 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
 
     failpoint: Failpoint = no_failpoint
     gate: Gate | None = None
-    flags: dict[str, str | bool] = {}
+    # Text of a configuration, `{place}` being the system's directory; and a file of secrets there.
+    config: str = ""
+    secret: tuple[str, str] | None = None
 
 
 PLAIN: Final = Extras()
@@ -208,22 +212,29 @@ async def running(system: System, extras: Extras = PLAIN) -> AsyncGenerator[Benc
 
 
 @asynccontextmanager
-async def at(system: System, place: Path, extras: Extras = PLAIN) -> AsyncGenerator[Bench]:
-    """One system on free ports, with its files below `place`."""
+async def at(
+    system: System,
+    place: Path,
+    extras: Extras = PLAIN,
+    keys: tuple[str, str] | None = None,
+) -> AsyncGenerator[Bench]:
+    """One system on free ports, with its files below `place`; `keys`: agent's and operator's."""
     bench = Bench(system, place)
+    if keys is not None:
+        bench.agent_key, bench.operator_key = keys
     settings = load_settings(
         {
             "listen": "127.0.0.1:0",
             "admin": "127.0.0.1:0",
             "state": str(place / "state"),
             "checkpoint": str(place / "checkpoint.txt"),
-            **extras.flags,
         },
         environment={
             "HOME": str(place),
             "MNEMOGATE_AGENT_KEY": bench.agent_key,
             "MNEMOGATE_OPERATOR_KEY": bench.operator_key,
         },
+        config=_configured(place, extras),
     )
     composition = composed(system, bench, extras)
     timeout = aiohttp.ClientTimeout(total=60)
@@ -237,10 +248,14 @@ async def at(system: System, place: Path, extras: Extras = PLAIN) -> AsyncGenera
 
 def composed(system: System, bench: Bench, extras: Extras) -> Composition:
     """The system as a composition; of S4, what `run` uses."""
-    if system.placement == "pre":
+    if system.coupled:
         return Composition(gate=extras.gate or GATE, failpoint=extras.failpoint)
+    if system.placement == "pre":
+        gate = extras.gate or GATE
+        return Composition(gate=gate, failpoint=extras.failpoint, couple=_uncoupled)
     if system.policy == "none":
-        return Composition(gate=unsafe_gate_that_admits_all(), failpoint=extras.failpoint)
+        gate = unsafe_gate_that_admits_all()
+        return Composition(gate=gate, failpoint=extras.failpoint, couple=_uncoupled)
     late = UnsafeLateGate()
     verify = late.verify if system.policy == "gate" else heuristic_objection
 
@@ -248,7 +263,24 @@ def composed(system: System, bench: Bench, extras: Extras) -> Composition:
         bench.late = UnsafeLateWriter(store, verify)
         return bench.late
 
-    return Composition(gate=late, placing=placing, failpoint=extras.failpoint)
+    return Composition(gate=late, placing=placing, failpoint=extras.failpoint, couple=_uncoupled)
+
+
+def _uncoupled(_coupling: Coupling) -> Coupling:
+    """A model front that carries everything, as a plain proxy would."""
+    return UnsafeUncoupled()
+
+
+def _configured(place: Path, extras: Extras) -> Path | None:
+    if extras.secret is not None:
+        name, text = extras.secret
+        (place / name).write_text(text, "utf-8")
+        (place / name).chmod(0o600)
+    if not extras.config:
+        return None
+    path = place / "mnemogate.toml"
+    path.write_text(extras.config.replace("{place}", str(place)), "utf-8")
+    return path
 
 
 def _url(address: Address | None) -> str:

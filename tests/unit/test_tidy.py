@@ -79,6 +79,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/doctor/locate.py": "tests/unit/proxy/doctor/test_processes.py",
     "proxy/exchange.py": "tests/integration/test_http_front.py",
     "proxy/evaluate/": "tests/integration/test_evaluate.py",
+    "proxy/evaluate/suite/": "tests/integration/test_evaluate_suite.py",
     "proxy/cli/evaluate.py": "tests/integration/test_evaluate.py",
     "proxy/explain.py": "tests/integration/test_http_admin.py",
     "proxy/fronts/admin.py": "tests/integration/test_http_admin.py",

@@ -1,0 +1,168 @@
+"""A scripted model API, and an agent's turns to it, in the shapes of two providers."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from proxy.evaluate.systems import Json
+
+TOOL: Final = "fetch_page"
+ROUTES: Final = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
+_CHAT_DONE: Final = b"data: [DONE]\n\n"
+
+
+class ScriptedModel:
+    """Keeps every byte that it is sent, and always says that it is done."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.received: list[bytes] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """One model request."""
+        raw = await request.read()
+        self.received.append(raw)
+        chat = request.path.endswith("completions")
+        if not msgspec.json.decode(raw, type=dict[str, Any]).get("stream"):
+            return web.json_response(_CHAT if chat else _MESSAGE)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for event in _CHAT_EVENTS if chat else _MESSAGE_EVENTS:
+            await response.write(event)
+        await response.write_eof()
+        return response
+
+
+@asynccontextmanager
+async def scripted_model() -> AsyncGenerator[ScriptedModel]:
+    """The model on a free port of this host."""
+    model = ScriptedModel()
+    served = web.Application(client_max_size=1 << 24)
+    served.router.add_post("/{any:.*}", model.answer)
+    runner = web.AppRunner(served, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        model.url = f"http://{host}:{port}"
+        yield model
+    finally:
+        await runner.cleanup()
+
+
+def turn(api: str, question: str, result: str | None, *, stream: bool) -> Json:
+    """What an agent sends: a question, and with `result` what its tool gave."""
+    body: Json = {"model": "scripted", "stream": stream}
+    if api == "openai":
+        body["tools"] = [{"type": "function", "function": {"name": TOOL}}]
+        body["messages"] = [{"role": "user", "content": question}]
+        if result is not None:
+            called = {"name": TOOL, "arguments": '{"page": "vendors"}'}
+            body["messages"] += [
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": "call_1", "type": "function", "function": called}],
+                },
+                {"role": "tool", "tool_call_id": "call_1", "content": result},
+            ]
+        return body
+    body["max_tokens"] = 64
+    body["tools"] = [{"name": TOOL, "input_schema": {"type": "object"}}]
+    body["messages"] = [{"role": "user", "content": question}]
+    if result is not None:
+        called_block: Json = {
+            "type": "tool_use",
+            "id": "toolu_1",
+            "name": TOOL,
+            "input": {"page": "vendors"},
+        }
+        done = {"type": "tool_result", "tool_use_id": "toolu_1", "content": result}
+        body["messages"] += [
+            {"role": "assistant", "content": [called_block]},
+            {"role": "user", "content": [done]},
+        ]
+    return body
+
+
+def _event(name: str, data: Json) -> bytes:
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+_USAGE: Final = {"input_tokens": 1, "output_tokens": 1}
+_MESSAGE: Final[Json] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "scripted",
+    "content": [{"type": "text", "text": "Done."}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": _USAGE,
+}
+_MESSAGE_EVENTS: Final = (
+    _event("message_start", {"type": "message_start", "message": {**_MESSAGE, "content": []}}),
+    _event(
+        "content_block_start",
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": ""},
+        },
+    ),
+    _event(
+        "content_block_delta",
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Done."},
+        },
+    ),
+    _event("content_block_stop", {"type": "content_block_stop", "index": 0}),
+    _event(
+        "message_delta",
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": _USAGE},
+    ),
+    _event("message_stop", {"type": "message_stop"}),
+)
+
+
+def _chunk(delta: Json, reason: str | None) -> Json:
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "scripted",
+        "choices": [choice],
+    }
+
+
+_CHAT: Final[Json] = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "scripted",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "Done."},
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+_CHAT_EVENTS: Final = (
+    _event("", _chunk({"role": "assistant", "content": "Done."}, None)),
+    _event("", _chunk({}, "stop")),
+    _CHAT_DONE,
+)

@@ -1,0 +1,80 @@
+"""The suite against this very system, and with `--mutants` against its faults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.evaluate.figures import share
+from proxy.evaluate.suite.ours import OurAdapter
+from proxy.evaluate.suite.scenario import play, scenarios
+from proxy.evaluate.suite.trying import try_mutants
+from proxy.evaluate.systems import BY_NAME
+
+if TYPE_CHECKING:
+    from proxy.evaluate.book import Book
+    from proxy.evaluate.suite.protocol import Adapter
+    from proxy.evaluate.suite.scenario import Played
+
+_CONTROLS: Final = frozenset({"tool-policy", "laundered-directive", "nonce-replay"})
+_LEAST: Final = 21
+
+
+async def conformance(book: Book) -> None:
+    """Each scenario against what `run` serves."""
+    adapter = OurAdapter()
+    try:
+        played = await played_by(book, adapter, "conformance")
+    finally:
+        await adapter.close()
+    passed = sum(one.result == "pass" for one in played)
+    book.tables["conformance"] = {
+        "passed": share(passed, len(played)),
+        "scenarios": [
+            {"id": one.id, "invariant": one.invariant, "result": one.result, "detail": one.detail}
+            for one in played
+        ],
+    }
+    book.promise("conformance: every invariant holds", share(passed, len(played)), 100.0)
+    await _control(book)
+    for one in played:
+        if one.result != "pass":
+            book.note("conformance", f"{one.id}: {one.result}: {one.detail}")
+
+
+async def _control(book: Book) -> None:
+    """The same scenarios without a gate: they fail, or they ask nothing."""
+    adapter = OurAdapter(BY_NAME["B0"])
+    try:
+        played = [await play(one, adapter) for one in scenarios() if one.id in _CONTROLS]
+    finally:
+        await adapter.close()
+    book.control(
+        "conformance: scenarios fail where no gate stands",
+        fired=len(played) == len(_CONTROLS) and all(one.result == "fail" for one in played),
+        detail=", ".join(f"{one.id} {one.result}" for one in played),
+    )
+
+
+async def played_by(book: Book, adapter: Adapter, label: str) -> list[Played]:
+    """How every scenario ended with one implementation."""
+    draw = book.progress(label)
+    chosen = scenarios()
+    played: list[Played] = []
+    for scenario in chosen:
+        played.append(await play(scenario, adapter))
+        book.trial(label, id=scenario.id, result=played[-1].result, detail=played[-1].detail)
+        draw(len(played), len(chosen))
+    return played
+
+
+async def mutants(book: Book) -> None:
+    """Whether each fault is noticed by the scenario that it is bound to."""
+    tried = await try_mutants(book.progress("mutants"))
+    caught = sum(one.caught for one in tried)
+    book.tables["mutants"] = {"caught": share(caught, len(tried)), "mutants": tried}
+    for one in tried:
+        book.trial("mutants", id=one.id, file=one.file, caught=one.caught, detail=one.detail)
+        if not one.caught:
+            book.note("mutants", f"{one.id} in {one.file}: {one.detail}")
+    book.promise("mutants: each is caught", share(caught, len(tried)), 100.0)
+    book.control("mutants: there are at least 21", fired=len(tried) >= _LEAST)

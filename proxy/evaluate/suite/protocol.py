@@ -1,0 +1,74 @@
+"""The adapter protocol: one JSON object in, one JSON object out, for every operation.
+
+An implementation in any language answers lines on its standard input (`ProcessAdapter`). It must
+answer `hello`, `reset`, `remember`, `recall` and `files`; to anything it cannot express it says
+`{"na": "why"}`, which makes a scenario that needs it "n/a", never a pass and never a failure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import msgspec
+
+ADMITTED: Final = "admitted"
+HELD: Final = "held"
+REFUSED: Final = "refused"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operation. `actor` says on whose channel it comes; what else it says are claims."""
+
+    op: str
+    # agent: an agent, its labels are its own word. harness: an agent whose labels the operator
+    # vouches for. person, operator: bound to those. vouched-person: a person's channel that may
+    # label. stranger: another tenant's agent.
+    actor: str = msgspec.field(name="as", default="agent")
+    text: str | None = None
+    memory_class: str | None = msgspec.field(name="class", default=None)
+    source: str | None = None
+    nonce: str | None = None
+    # A memory to change, delete, quarantine or purge; as `remember` gave it.
+    id: str | None = None
+    derived_from: tuple[str, ...] = ()
+    target: str | None = None
+    metadata: dict[str, Any] | None = None
+    promotion_token: str | None = None
+    query: str | None = None
+    statement: str | None = None
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One memory that a recall showed; the labels where the implementation has any."""
+
+    text: str
+    source: str | None = None
+    memory_class: str | None = msgspec.field(name="class", default=None)
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of it."""
+
+    # Why the implementation cannot express this; None where it can.
+    na: str | None = None
+    decision: str | None = None
+    id: str | None = None
+    # Everything that the caller was told, as one text.
+    said: str = ""
+    items: tuple[Item, ...] = ()
+    # Every path that the implementation keeps bytes at; folders count with all below them.
+    files: tuple[str, ...] = ()
+    version: int | None = None
+    name: str | None = None
+
+
+class Adapter(Protocol):
+    """One implementation under test."""
+
+    async def do(self, request: Request) -> Reply:
+        """Perform one operation."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...

@@ -1,0 +1,235 @@
+"""A scenario is data; this reads and plays it."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from proxy.evaluate.attacks import Broken
+from proxy.evaluate.canary import files_below, found_in, new_canary
+from proxy.evaluate.suite.protocol import ADMITTED, Item, Reply, Request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from proxy.evaluate.suite.protocol import Adapter
+
+_READERS: Final = ("agent", "person", "operator")
+# Steps that ask for nothing to be done, and check what is there.
+_CHECKS: Final = frozenset({"absent", "hidden", "present", "mark", "unmoved", "labelled"})
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of a scenario. `{a}` in a text is a canary of that name."""
+
+    do: str
+    actor: str = msgspec.field(name="as", default="agent")
+    text: str | None = None
+    memory_class: str | None = msgspec.field(name="class", default=None)
+    source: str | None = None
+    nonce: str | None = None
+    save: str | None = None
+    of: str | None = None
+    derived_from: tuple[str, ...] = ()
+    target: str | None = None
+    metadata: dict[str, Any] | None = None
+    promotion_token: str | None = None
+    statement: str | None = None
+    query: str | None = None
+    canary: str | None = None
+    # admitted, held, refused; stopped: anything but admitted.
+    expect: str | None = None
+    times: int = 1
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One place in our own code: `old` occurs once in `file` and becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Mutant(Fault, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fault; with `more` where two walls stand behind each other and both have to go."""
+
+    more: tuple[Fault, ...] = ()
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An adversary's story, the sentence it would make false, and a mutant of ours that does."""
+
+    id: str
+    invariant: str
+    step: tuple[Step, ...]
+    mutant: Mutant
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    scenario: tuple[Scenario, ...]
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """How a scenario ended: `pass`, `fail` with what was wrong, or `n/a` with why."""
+
+    id: str
+    invariant: str
+    result: str
+    detail: str = ""
+
+
+class _Ended(Exception):  # noqa: N818 - a way out of the steps
+    def __init__(self, result: str, detail: str) -> None:
+        super().__init__(detail)
+        self.result = result
+        self.detail = detail
+
+
+def scenarios() -> tuple[Scenario, ...]:
+    """The shipped suite."""
+    folder = resources.files("proxy.evaluate.suite")
+    text = folder.joinpath("scenarios.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), _Document).scenario
+
+
+async def play(scenario: Scenario, adapter: Adapter) -> Played:
+    """Play one scenario against one implementation, from an empty store."""
+    player = _Player(adapter)
+    result, detail = "pass", ""
+    try:
+        await player.run(scenario)
+    except _Ended as ended:
+        result, detail = ended.result, ended.detail
+    return Played(id=scenario.id, invariant=scenario.invariant, result=result, detail=detail)
+
+
+class _Player:
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._canaries: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+        self._said: list[str] = []
+        self._version: int | None = None
+
+    async def run(self, scenario: Scenario) -> None:
+        await self._asked(Request(op="reset"))
+        for number, step in enumerate(scenario.step, start=1):
+            for _ in range(step.times):
+                try:
+                    await self._step(step)
+                except _Ended as ended:
+                    raise _Ended(ended.result, f"step {number}: {ended.detail}") from None
+
+    async def _step(self, step: Step) -> None:
+        if step.do in _CHECKS:
+            await self._check(step)
+            return
+        reply = await self._asked(self._request(step))
+        if step.save is not None and reply.id is not None:
+            self._ids[step.save] = reply.id
+        self._said.append(reply.said)
+        expected = step.expect
+        if expected == "stopped":
+            if reply.decision == ADMITTED:
+                raise _Ended("fail", f"{step.do} was admitted")
+        elif expected is not None and reply.decision != expected:
+            raise _Ended("fail", f"{step.do} was {reply.decision}, not {expected}")
+
+    def _request(self, step: Step) -> Request:
+        said = self._filled
+        metadata: dict[str, Any] | None = None
+        if step.metadata is not None:
+            metadata = {
+                said(k): said(v) if isinstance(v, str) else v for k, v in step.metadata.items()
+            }
+        return Request(
+            op=step.do,
+            actor=step.actor,
+            text=None if step.text is None else said(step.text),
+            memory_class=step.memory_class,
+            source=step.source,
+            nonce=step.nonce,
+            id=None if step.of is None else self._ids.get(step.of, "none"),
+            derived_from=tuple(self._ids[name] for name in step.derived_from),
+            target=None if step.target is None else said(step.target),
+            metadata=metadata,
+            promotion_token=step.promotion_token,
+            statement=step.statement,
+            query=step.query if step.canary is None else self._canary(step.canary),
+        )
+
+    def _filled(self, text: str) -> str:
+        for name in "abcdef":
+            if f"{{{name}}}" in text:
+                text = text.replace(f"{{{name}}}", self._canary(name))
+        return text
+
+    def _canary(self, name: str) -> str:
+        return self._canaries.setdefault(name, new_canary())
+
+    async def _asked(self, request: Request) -> Reply:
+        reply = await self._adapter.do(request)
+        if reply.na is not None:
+            raise _Ended("n/a", f"{request.op}: {reply.na}")
+        return reply
+
+    # ---- checks --------------------------------------------------------------------------------
+
+    async def _check(self, step: Step) -> None:
+        if step.do in {"mark", "unmoved"}:
+            version = (await self._asked(Request(op="version"))).version
+            if step.do == "unmoved" and version != self._version:
+                raise _Ended("fail", f"the version went from {self._version} to {version}")
+            self._version = version
+            return
+        if step.canary is None:
+            raise Broken(f"a scenario's {step.do} names no canary")
+        canary = self._canary(step.canary)
+        shown = [item async for item in self._shown(canary)]
+        if step.do == "labelled":
+            self._labelled(step, [item for item in shown if canary in item.text])
+            return
+        where = [f"a recall ({item.source})" for item in shown if canary in item.text]
+        if step.do != "present" and any(canary in said for said in self._said):
+            where.append("an answer")
+        if step.do != "hidden" and await self._on_disk(canary):
+            where.append("a file")
+        if step.do == "present":
+            if not any(one.startswith("a recall") for one in where) or "a file" not in where:
+                raise _Ended("fail", f"control: an admitted memory is only in {where}")
+        elif where:
+            raise _Ended("fail", f"it is in {', '.join(sorted(set(where)))}")
+
+    async def _shown(self, canary: str) -> AsyncIterator[Item]:
+        for actor in _READERS:
+            for query in (canary, f"vendor {canary}", "what is known"):
+                reply = await self._asked(Request(op="recall", actor=actor, query=query))
+                for item in reply.items:
+                    yield item
+
+    def _labelled(self, step: Step, items: list[Item]) -> None:
+        if not items:
+            raise _Ended("fail", "control: it is not recalled at all")
+        for item in items:
+            if item.source is None:
+                raise _Ended("n/a", "recall: items carry no label")
+            if step.source is not None and item.source != step.source:
+                raise _Ended("fail", f"it is labelled {item.source}, not {step.source}")
+            if step.memory_class is not None and item.memory_class != step.memory_class:
+                raise _Ended("fail", f"its class is {item.memory_class}, not {step.memory_class}")
+
+    async def _on_disk(self, canary: str) -> bool:
+        paths = [Path(one) for one in (await self._asked(Request(op="files"))).files]
+        files = [file for path in paths for file in _files(path)]
+        return bool(found_in(files, [canary]))
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from files_below(path)
+    elif path.is_file():
+        yield path

@@ -1,0 +1,145 @@
+"""Tries each scenario's mutant: a copy of the installed packages with one fault must turn it red.
+
+It needs the packages as Python sources, as every wheel of ours has them, and no test of the
+project. The copy is played by a process of its own, `python -P -m proxy.evaluate.suite.trying ID`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.evaluate.attacks import Broken
+from proxy.evaluate.suite.ours import OurAdapter
+from proxy.evaluate.suite.scenario import Played, play, scenarios
+from proxy.settings import child_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from proxy.evaluate.suite.scenario import Mutant, Scenario
+
+PACKAGES: Final = ("policy", "proxy", "storage", "telemetry")
+_PLAY_S: Final = 120.0
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one mutant: caught, or why not."""
+
+    id: str
+    invariant: str
+    file: str
+    caught: bool
+    detail: str
+
+
+async def try_mutants(
+    tell: Callable[[int, int], None], only: frozenset[str] = frozenset()
+) -> list[Tried]:
+    """Every mutant against its scenario, and once the clean copy, which must be green.
+
+    Raises:
+        Broken: The packages have no sources here, or the clean copy fails.
+    """
+    chosen = [one for one in scenarios() if not only or one.id in only]
+    tried: list[Tried] = []
+    with tempfile.TemporaryDirectory(prefix="mnemogate-mutants-") as name:
+        place = Path(name)
+        _copy(place)
+        clean = await _played(place, chosen[0])
+        if clean.result != "pass":
+            raise Broken(f"the clean copy fails {chosen[0].id}: {clean.detail}")
+        for scenario in chosen:
+            with _holding(place, scenario.mutant):
+                played = await _played(place, scenario)
+            tried.append(
+                Tried(
+                    id=scenario.id,
+                    invariant=scenario.invariant,
+                    file=scenario.mutant.file,
+                    caught=played.result == "fail",
+                    detail=played.detail or played.result,
+                )
+            )
+            tell(len(tried), len(chosen))
+    return tried
+
+
+def _copy(place: Path) -> None:
+    for package in PACKAGES:
+        found = importlib.util.find_spec(package)
+        if found is None or not found.submodule_search_locations:
+            raise Broken(f"the package {package} has no sources to put a mutant into")
+        source = Path(found.submodule_search_locations[0])
+        shutil.copytree(source, place / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+@contextmanager
+def _holding(place: Path, mutant: Mutant) -> Generator[None]:
+    """The copy with the fault in it."""
+    clean: dict[Path, str] = {}
+    try:
+        for fault in (mutant, *mutant.more):
+            path = place / fault.file
+            text = path.read_text("utf-8")
+            if text.count(fault.old) != 1:
+                found = text.count(fault.old)
+                raise Broken(f"a mutant does not fit: {found} places in {fault.file}")
+            clean.setdefault(path, text)
+            path.write_text(text.replace(fault.old, fault.new), "utf-8")
+        yield
+    finally:
+        for path, text in clean.items():
+            path.write_text(text, "utf-8")
+
+
+async def _played(place: Path, scenario: Scenario) -> Played:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-P", "-m", "proxy.evaluate.suite.trying", scenario.id),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=place,
+        # Before the installed packages; and a file of the same size and second is no old one.
+        env={**child_environment(), "PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    try:
+        async with asyncio.timeout(_PLAY_S):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return _failed(scenario, "too slow")
+    if process.returncode != 0:
+        lines = err.decode(errors="replace").strip().splitlines() or ["no word"]
+        return _failed(scenario, f"it does not run: {lines[-1][:200]}", "broken")
+    return msgspec.json.decode(out, type=Played)
+
+
+def _failed(scenario: Scenario, why: str, result: str = "fail") -> Played:
+    return Played(id=scenario.id, invariant=scenario.invariant, result=result, detail=why)
+
+
+async def _main(name: str) -> None:
+    logging.disable(logging.CRITICAL)
+    scenario = next(one for one in scenarios() if one.id == name)
+    adapter = OurAdapter()
+    try:
+        played = await play(scenario, adapter)
+    finally:
+        await adapter.close()
+    sys.stdout.write(msgspec.json.encode(played).decode())
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1]))
