@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from policy.confusables import ASCII_LOOKALIKES
 
@@ -38,6 +39,11 @@ _PUNCTUATION = {
 }
 _AFTER_CASE = ASCII_LOOKALIKES | _PUNCTUATION
 _INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cc", "Cs", "Co", "Cn"})
+
+_FOREIGN = re.compile(r"[^\x00-\x7f]+")
+# Quotation marks, accented letters and dashes come again and again.
+_KNOWN_MAX = 4_096
+_KNOWN_LEN_MAX = 16
 
 _SPACES = re.compile(r"[^\S\n]*\n\s*|[^\S\n]{2,}|[^\S\n ]")
 # The cheap look for the next one.
@@ -89,6 +95,17 @@ def skeleton(text: str) -> str:
 
 
 def _fold(text: str) -> str:
+    # Run by run: what stands beside ASCII is folded as it is alone, and most of a long text is
+    # ASCII. No mark that is kept composes with an ASCII letter.
+    return _FOREIGN.sub(_folded, text)
+
+
+def _folded(found: re.Match[str]) -> str:
+    run = found[0]
+    return _fold_known(run) if len(run) <= _KNOWN_LEN_MAX else _fold_run(run)
+
+
+def _fold_run(text: str) -> str:
     # Decompose before the marks are dropped, so that a precomposed letter loses its mark as well.
     decomposed = unicodedata.normalize("NFKD", text)
     kept = [
@@ -99,6 +116,9 @@ def _fold(text: str) -> str:
     ]
     folded = "".join(kept).translate(ASCII_LOOKALIKES).casefold()
     return unicodedata.normalize("NFC", folded).translate(_AFTER_CASE)
+
+
+_fold_known = lru_cache(maxsize=_KNOWN_MAX)(_fold_run)
 
 
 def _one_space(found: re.Match[str]) -> str:

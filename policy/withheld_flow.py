@@ -9,17 +9,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policy.withheld import RUN_MAX, UNSPACED
+from policy.skeleton import skeleton
+from policy.withheld import UNSPACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.withheld import Printer, Withheld
+    from policy.withheld import Printer, Span, Withheld
 
-# A word with the one white space behind it, a letter of a script without spaces, a white space.
-_ATOM: Final = re.compile(rf"[{UNSPACED}]\s?|[^\s{UNSPACED}]+\s?|\s")
-_HELD_MAX: Final = 4_096
-"""Characters of one word that are waited for; a longer one is no word."""
+_ATOM_LEN_MAX: Final = 1_024
+# A word with the one white space behind it, a letter of a script without spaces, a white space. An
+# atom is over before the next one begins, so that no cut of the text can make others.
+_ATOM: Final = re.compile(
+    rf"[{UNSPACED}]|\s|[^\s{UNSPACED}]{{{_ATOM_LEN_MAX}}}"
+    rf"|[^\s{UNSPACED}]{{1,{_ATOM_LEN_MAX - 1}}}\s?"
+)
+_LETTER: Final = re.compile(f"[{UNSPACED}]")
+_SINGLES_LEN_MAX: Final = 4_096
+_OPEN_WORDS_MAX: Final = 512
+"""A longer stretch is not waited for, to see whether all of it may be shown."""
 
 
 class _Atom(NamedTuple):
@@ -34,51 +42,49 @@ class Flow:
         self._printer = printer
         self._withheld = withheld
         self._instead = instead
-        self._rest = ""  # a word whose end did not come yet
-        self._single = ""  # letters one by one, which may spell a word
+        self._rest = ""  # an atom that is not over yet
+        self._singles = ""  # letters one by one: together they may spell a word
         self._held: list[_Atom] = []
-        # How many words of the held atoms were left out already: they only end a stretch.
+        # The first words of what is held that were left out already, as the end of a stretch.
         self._gone = 0
 
     @property
     def holds(self) -> bool:
         """Whether something of what came waits."""
-        return bool(self._rest or self._single or self._held)
+        return bool(self._rest or self._singles or self._held)
 
     def feed(self, text: str) -> str:
         """What may go out now."""
-        self._rest += text
-        end = 0
+        rest = self._rest + text
         out: list[str] = []
-        for found in _ATOM.finditer(self._rest):
-            if found.end() == len(self._rest) and not _is_whole(found[0]):
+        end = 0
+        for found in _ATOM.finditer(rest):
+            if not _is_over(rest, found):
                 break
             end = found.end()
             out.append(self._take(found[0]))
-        self._rest = self._rest[end:]
-        if len(self._rest) > _HELD_MAX:
-            rest, self._rest = self._rest, ""
-            out.append(self._take(rest))
+        self._rest = rest[end:]
         return "".join(out)
 
     def end(self) -> str:
-        """What is left to go out at the end."""
+        """What is left to go out, at the end of the text."""
         rest, self._rest = self._rest, ""
         out = self._take(rest) if rest else ""
-        return out + self._close_single() + self._settle(over=True)
+        return out + self._spell() + self._settle(over=True)
 
     def _take(self, raw: str) -> str:
-        letters = raw.strip()
-        if len(letters) <= 1 and (letters.isalnum() or not letters) and (letters or self._single):
-            self._single += raw
-            if len(self._single) <= _HELD_MAX:
-                return ""
-            return self._close_single()
-        return self._close_single() + self._push(raw)
+        if (
+            len(raw) <= _SINGLES_LEN_MAX
+            and len(skeleton(raw)) <= 1
+            and (raw.strip() or self._singles)
+        ):
+            self._singles += raw
+            return "" if len(self._singles) <= _SINGLES_LEN_MAX else self._spell()
+        return self._spell() + self._push(raw)
 
-    def _close_single(self) -> str:
-        single, self._single = self._single, ""
-        return self._push(single) if single else ""
+    def _spell(self) -> str:
+        singles, self._singles = self._singles, ""
+        return self._push(singles) if singles else ""
 
     def _push(self, raw: str) -> str:
         self._held.append(_Atom(raw, tuple(self._printer.numbers(raw))))
@@ -88,22 +94,56 @@ class Flow:
         """Let go of what cannot become part of a refused stretch any more."""
         numbers = [number for atom in self._held for number in atom.numbers]
         begun = len(numbers) if over else self._withheld.begun_at(numbers)
-        spans = self._withheld.stretches(numbers)
-        # A stretch may go on as long as the next word could still end a run that begins in it.
-        kept_from = begun
-        if spans and not over and begun <= spans[-1].end and begun < len(numbers):
-            kept_from = spans[-1].start
+        cut = begun
+        left_out: list[Span] = []
+        for span in self._withheld.stretches(numbers):
+            goes_on = not over and begun <= span.end
+            if self._may_be_shown(span, numbers):
+                # Until it ends nobody knows whether all of it may be shown.
+                cut = min(cut, span.start) if goes_on else cut
+            else:
+                left_out.append(span)
+        return self._release(cut, left_out)
+
+    def _may_be_shown(self, span: Span, numbers: list[int]) -> bool:
+        if (self._gone and span.start <= self._gone) or span.end - span.start > _OPEN_WORDS_MAX:
+            return False
+        return self._withheld.is_open(numbers[span.start : span.end])
+
+    def _release(self, cut: int, left_out: list[Span]) -> str:
         out: list[str] = []
-        at = 0
-        left = 0
+        at = count = 0
+        told = {span.start for span in left_out if self._gone and span.start <= self._gone}
+        gone = self._gone
         for atom in self._held:
-            if at + len(atom.numbers) > kept_from:
+            end = at + len(atom.numbers)
+            if atom.numbers and end > cut:
                 break
-            at += len(atom.numbers)
-            left += 1
-        del out, left
-        return ""
+            span = _over(left_out, at, end)
+            if span is not None:
+                gone = max(gone, span.end)
+                if span.start not in told:
+                    told.add(span.start)
+                    out.append(f"{self._instead(span.key)} ")
+            elif at >= gone:
+                out.append(atom.raw)
+            at = end
+            count += 1
+        del self._held[:count]
+        self._gone = max(0, gone - at)
+        return "".join(out)
 
 
-def _is_whole(atom: str) -> bool:
-    return atom[-1].isspace()
+def _is_over(text: str, found: re.Match[str]) -> bool:
+    raw = found[0]
+    if found.end() < len(text) or len(raw) == _ATOM_LEN_MAX or raw[-1].isspace():
+        return True
+    return _LETTER.match(raw) is not None
+
+
+def _over(spans: list[Span], at: int, end: int) -> Span | None:
+    """The stretch that an atom with these words, or between these words, is in."""
+    for span in spans:
+        if (at < span.end and span.start < end) if at < end else span.start < at < span.end:
+            return span
+    return None

@@ -1,0 +1,252 @@
+"""What of a model request must not go on, taken out of it: what all APIs share. Pure.
+
+Whoever calls says which text carries something refused, and what stands in its place (`Asks`). A
+tool's result goes whole, a string of a call goes whole, of other texts the sentences go. What a
+person typed stays; so does what stands in a system prompt or a tool list that is trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from proxy.dialects.model.body import read_body
+from proxy.dialects.model.transcript import Where  # noqa: TC001 - msgspec reads the annotation
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from proxy.dialects.model.body import Json
+
+# What a provider signed or encrypted, and pictures: no words, and nothing that may be changed.
+SEALED: Final = frozenset(
+    {
+        *(
+            "signature",
+            "encrypted_content",
+            "encrypted_index",
+            "encrypted_stdout",
+            "thought_signature",
+        ),
+        *("image_url", "file_data", "input_audio"),
+    }
+)
+# Values under these keys name what the API itself has to find again.
+NAMES: Final = frozenset(
+    {
+        "type",
+        "id",
+        "role",
+        "tool_use_id",
+        "tool_call_id",
+        "call_id",
+        "model",
+        "media_type",
+        "status",
+    }
+)
+_SENTENCE_END: Final = re.compile(
+    r"(\n+|(?<=[.!?\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f]))"
+)
+_INSTEAD_KEY: Final = "withheld"
+# Stands where a text was left alone, so that what was before it and after it do not meet.
+_APART: Final = "\n\u2014mnemogate0apart\u2014\n"
+
+
+class Asks(Protocol):
+    """Whether texts carry what was refused. Each answer is the text to put in the place, or None.
+
+    An answer for the same text is the same as long as nothing new is refused.
+    """
+
+    def of(self, text: str) -> str | None:
+        """For one text."""
+        ...
+
+    def of_result(self, call_id: str, text: str) -> str | None:
+        """For the result of a call: once withheld, it stays so under its id.
+
+        A refused text that is too plain to be looked for elsewhere is found here, as the whole.
+        """
+        ...
+
+    def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
+        """For each of the sentences that are one text."""
+        ...
+
+    def stands(self, text: str) -> None:
+        """This text stands where it may be shown."""
+        ...
+
+    def bears(self, text: str) -> bool:
+        """Whether something was taken out of this text before, on its way to the agent."""
+        ...
+
+    def unbinds(self, name: str) -> bool:
+        """Whether a signed block of this name was left out before, or is to be from now on."""
+        ...
+
+    def unbind(self, name: str) -> None:
+        """Leave a signed block out from now on."""
+        ...
+
+    @property
+    def fresh_count(self) -> int:
+        """How many texts were withheld for the first time so far."""
+        ...
+
+
+class Leave(msgspec.Struct, frozen=True, kw_only=True):
+    """What stays as it is, by its place in the body: what persons typed, and trusted texts."""
+
+    typed: dict[Where, tuple[tuple[int, int], ...]] = {}
+    trusted: frozenset[Where] = frozenset()
+
+
+def cut(text: str, asks: Asks) -> str:
+    """The text without the sentences that carry something refused."""
+    instead = asks.of(text)
+    if instead is None:
+        return text
+    parts = _SENTENCE_END.split(text)
+    answers = asks.of_sentences(parts[::2])
+    kept: list[str] = []
+    for at, answer in enumerate(answers):
+        gap = parts[2 * at - 1] if at else ""
+        if answer is None:
+            kept += (gap, parts[2 * at])
+        elif not kept or kept[-1] != answer:
+            kept += (gap, answer)
+    left = "".join(kept)
+    return instead if asks.of(left) is not None else left
+
+
+def cut_between(text: str, typed: Sequence[tuple[int, int]], asks: Asks) -> str:
+    """The same for a text of which parts were typed by a person."""
+    out: list[str] = []
+    at = 0
+    for start, end in sorted(typed):
+        begin = max(at, start)
+        out += (_trimmed(text[at:begin], asks), text[begin : max(begin, end)])
+        at = max(at, end)
+    out.append(_trimmed(text[at:], asks))
+    return "".join(out)
+
+
+def _trimmed(text: str, asks: Asks) -> str:
+    core = text.strip()
+    return text.replace(core, cut(core, asks), 1) if core else text
+
+
+def changed(
+    value: Json, change: Callable[[str], str], instead: Callable[[str], str | None]
+) -> Json:
+    """JSON with every string changed; an object whose keys say it is replaced as a whole."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        new = [changed(part, change, instead) for part in value]
+        return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+    if isinstance(value, dict):
+        said = instead("\n".join(value))
+        if said is not None:
+            return {_INSTEAD_KEY: said}
+        made = {
+            key: part if key in SEALED or key in NAMES else changed(part, change, instead)
+            for key, part in value.items()
+        }
+        return value if all(made[key] is part for key, part in value.items()) else made
+    return value
+
+
+def sieved(value: Json, asks: Asks) -> Json:
+    """JSON of which every string is cut."""
+    new = changed(value, lambda text: cut(text, asks), asks.of)
+    said = asks.of(joined(new))
+    if said is None or isinstance(new, str):
+        return new
+    # It runs on from one string into the next: none of them stays.
+    return changed(new, lambda text: said if text else text, lambda _: said)
+
+
+def arguments(value: Json, asks: Asks) -> Json:
+    """A call's arguments, as an object or as its JSON text, without strings that carry it."""
+    if isinstance(value, str):
+        said = asks.of(value)
+        if said is None:
+            return value
+        try:
+            given = read_body(value.encode("utf-8", "surrogatepass"))
+        except MalformedRequest:
+            return written({_INSTEAD_KEY: said})
+        new = arguments(given, asks)
+        return written({_INSTEAD_KEY: said} if new is given else new)
+    if asks.of(written(value)) is None:
+        return value
+    new = changed(value, lambda text: asks.of(text) or text, asks.of)
+    said = asks.of(written(new))
+    return new if said is None else {_INSTEAD_KEY: said}
+
+
+def written(value: Json) -> str:
+    """JSON as a text in which keys stand beside their values, as a model reads it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def strings(value: Json) -> Iterator[str]:
+    """Every string of JSON, in order, but what is sealed."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for part in value:
+            yield from strings(part)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            if key not in SEALED and key not in NAMES:
+                yield from strings(part)
+
+
+def joined(value: Json) -> str:
+    """All strings of JSON as one text."""
+    return "\n".join(strings(value))
+
+
+def apart(texts: list[str | None]) -> str:
+    """Texts as one, in which those on both sides of one that is left alone (None) do not meet."""
+    return "\n".join(_APART if text is None else text for text in texts)
+
+
+def around(text: str, typed: Sequence[tuple[int, int]]) -> list[str | None]:
+    """What of a text was not typed by a person, with a None for each part that was."""
+    found: list[str | None] = []
+    at = 0
+    for start, end in sorted(typed):
+        found += (text[at : max(at, start)], None)
+        at = max(at, end)
+    return [*found, text[at:]]
+
+
+def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
+    """What is no message: system prompt, tools, settings. What is trusted of it stays."""
+    if isinstance(value, str):
+        return spoken(value, where, leave, asks)
+    if isinstance(value, list):
+        new = [beside(part, (*where, at), leave, asks) for at, part in enumerate(value)]
+        return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+    if isinstance(value, dict):
+        made = {key: beside(part, (*where, key), leave, asks) for key, part in value.items()}
+        return value if all(made[key] is part for key, part in value.items()) else made
+    return value
+
+
+def spoken(text: str, where: Where, leave: Leave, asks: Asks) -> str:
+    """One text at its place: whole where it is trusted, else cut around what a person typed."""
+    if where in leave.trusted:
+        asks.stands(text)
+        return text
+    typed = leave.typed.get(where, ())
+    return cut_between(text, typed, asks) if typed else cut(text, asks)
