@@ -122,3 +122,5 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     approval: Approval | None = None
     # Whether the memory lives behind another server, and `stored` is what is known of its key.
     guarded: bool = False
+    # Whether it comes before the gate too late: what waited for it went on as after a refusal.
+    overdue: bool = False

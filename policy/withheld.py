@@ -1,4 +1,4 @@
-"""Whether a text carries another one that was refused (design section 12): prints and where they are.
+"""Whether a text carries another one that was refused (design section 12).
 
 A refused text is known by numbers of its words under a secret key, never by the words: an index of
 refused texts would be one more place to find them in. Any five words in a row that a text shares
@@ -16,8 +16,10 @@ from __future__ import annotations
 import html
 import re
 from array import array
+from base64 import b64decode
 from collections import OrderedDict
 from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -50,6 +52,9 @@ _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))", re
 _BLANKS: Final = frozenset("nrtbfv")
 _PERCENT: Final = re.compile("%[0-9A-Fa-f]{2}")
 _ROUNDS: Final = 4
+_BLOB: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+BLOBS_MAX: Final = 256
 _KNOWN_WORDS_MAX: Final = 200_000
 _NUMBER_LEN: Final = 8
 
@@ -58,6 +63,18 @@ def words_of(text: str) -> list[str]:
     """The words of a text as they are compared."""
     shape = skeleton(_spelled_out(text))
     return (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)
+
+
+def blobs_in(text: str) -> Iterator[str]:
+    """Texts that stand in a text as base64."""
+    for found in islice(_BLOB.finditer(text), BLOBS_MAX):
+        data = found[0].rstrip("=").translate(_URL_SAFE)
+        if len(data) % 4 == 1:
+            continue
+        try:
+            yield b64decode(data + "=" * (-len(data) % 4), validate=True).decode("utf-8")
+        except ValueError:
+            continue
 
 
 def _spelled_out(text: str) -> str:
@@ -366,11 +383,17 @@ class Withheld:
 
     def spans(self, numbers: Sequence[int]) -> list[Span]:
         """The stretches of a text that are withheld, in order."""
-        whole = self._index.whole(numbers)
-        if whole is not None and not self.is_open(numbers):
-            return [Span(0, len(numbers), whole)]
         found = self._index.find(numbers)
         return [span for span in found if not self.is_open(numbers[span.start : span.end])]
+
+    def whole(self, numbers: Sequence[int]) -> int | None:
+        """The key of a text that is too plain to be looked for inside others, and is this one."""
+        key = self._index.whole(numbers)
+        return None if key is None or self.is_open(numbers) else key
+
+    def knows(self, key: int) -> bool:
+        """Whether the text of this key is still withheld."""
+        return key in self._texts
 
     def is_open(self, stretch: Sequence[int]) -> bool:
         """Whether one text that may be shown has these words in a row."""

@@ -100,6 +100,7 @@ class Gatherer:
             lineage=self._lineage(change, candidate),
             approval=case.held.approval if case.held else None,
             guarded=guarded_key is not None,
+            overdue=submission.due is not None and not submission.due.begin(),
         )
 
     def _token_state(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from policy.query import Filter
     from policy.ruleset import Ruleset
     from policy.trust import TrustState
+    from storage.due import Due
     from storage.quarantine import Standing
     from storage.usage import TenantUsage
 
@@ -63,11 +64,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # change without text.
     vector: bytes
     embedder_id: str
-    # Opaque to the store: the W3C trace id of the request, written into the verdict leaf.
-    trace_id: str
+    trace_id: str  # W3C, of the request; opaque to the store, written into the verdict leaf
     # Guard mode: what the server behind files the memory under; None for a memory of our own.
     guarded_key: str | None = None
     seen_version: int = 0  # of the memory to change, for token and shadow; 0: there was none
+    due: Due | None = None  # whether somebody still waits for the verdict
 
 
 class Decision(enum.Enum):

@@ -93,6 +93,7 @@ class Labels(NamedTuple):
     approval: str | None = None
     lineage: SourceKind | None = None
     guarded: bool = False
+    overdue: bool = False
     # What the channel said before anything lowered it; None where it is not known.
     culprit: SourceKind | None = None
 
@@ -160,6 +161,7 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
         lineage=labels.lineage,
         approval=None if labels.approval is None else _approval(*approved[labels.approval]),
         guarded=labels.guarded,
+        overdue=labels.overdue,
     )
     return candidate, facts
 

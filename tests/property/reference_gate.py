@@ -82,7 +82,7 @@ def judge(
     """What the gate must answer."""
     view = look(candidate, facts)
     lands_in = view.lands_in
-    if not ruleset.matrix:
+    if not ruleset.matrix or facts.overdue:
         return Expected("reject", Reason.GATE_UNAVAILABLE, 0, False, lands_in, None)
     table = {
         source.value: {cls.value: LETTERS[cell.value] for cls, cell in row.items()}

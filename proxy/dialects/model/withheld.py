@@ -78,10 +78,6 @@ class Asks(Protocol):
         """For each of the sentences that are one text."""
         ...
 
-    def stands(self, text: str) -> None:
-        """This text stands where it may be shown."""
-        ...
-
     def bears(self, text: str) -> bool:
         """Whether something was taken out of this text before, on its way to the agent."""
         ...
@@ -105,6 +101,8 @@ class Leave(msgspec.Struct, frozen=True, kw_only=True):
 
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
     trusted: frozenset[Where] = frozenset()
+    # The trusted texts themselves: what they say may be shown elsewhere too.
+    stands: tuple[str, ...] = ()
 
 
 def cut(text: str, asks: Asks) -> str:
@@ -171,6 +169,13 @@ def sieved(value: Json, asks: Asks) -> Json:
         return new
     # It runs on from one string into the next: none of them stays.
     return changed(new, lambda text: said if text else text, lambda _: said)
+
+
+def sieved_body(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
+    """A request of an API that is not known here, of which every string is cut."""
+    del leave
+    made = sieved(body, asks)
+    return made if isinstance(made, dict) else body
 
 
 def arguments(value: Json, asks: Asks) -> Json:
@@ -246,7 +251,6 @@ def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 def spoken(text: str, where: Where, leave: Leave, asks: Asks) -> str:
     """One text at its place: whole where it is trusted, else cut around what a person typed."""
     if where in leave.trusted:
-        asks.stands(text)
         return text
     typed = leave.typed.get(where, ())
     return cut_between(text, typed, asks) if typed else cut(text, asks)

@@ -88,7 +88,7 @@ def _withhold(
         if key != turns or not isinstance(value, list):
             made[key] = beside(value, (key,), leave, asks)
             continue
-        new = [
+        new: list[Json] = [
             change(part, (key, at), leave, asks) if isinstance(part, dict) else sieved(part, asks)
             for at, part in enumerate(value)
         ]
@@ -104,7 +104,7 @@ def _chat_message(
         call_id = text_of(message.get("tool_call_id")) or ""
         said = asks.of_result(call_id, joined(message.get("content")))
         return message if said is None else {**message, "content": said}
-    heard = _heard(message.get("content"), (*where, "content"), leave, asks)
+    heard = _heard(message.get("content"), (*where, "content"), leave)
     calls = list_of(message.get("tool_calls"))
     legacy = message.get("function_call")
     heard.append(written([*calls, legacy]) if calls or legacy else "")
@@ -130,7 +130,7 @@ def _chat_message(
             made["tool_calls"] = [_chat_call(object_of(call), asks) for call in calls]
         if legacy:
             made["function_call"] = _function(object_of(legacy), asks)
-        still = asks.of(apart(_heard(made["content"], (*where, "content"), leave, asks)))
+        still = asks.of(apart(_heard(made["content"], (*where, "content"), leave)))
         if still is not None:
             made["content"] = _emptied(made["content"], (*where, "content"), leave, still)
     return made
@@ -172,34 +172,33 @@ def _item(item: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> dict
     if kind != "message":
         return object_of(sieved(item, asks))
     place = (*where, "content")
-    if asks.of(apart(_heard(item.get("content"), place, leave, asks))) is None:
+    if asks.of(apart(_heard(item.get("content"), place, leave))) is None:
         return item
     content = _content(item.get("content"), place, leave, asks)
-    still = asks.of(apart(_heard(content, place, leave, asks)))
+    still = asks.of(apart(_heard(content, place, leave)))
     return {
         **item,
         "content": content if still is None else _emptied(content, place, leave, still),
     }
 
 
-def _heard(content: Json, where: Where, leave: Leave, asks: Asks) -> list[str | None]:
+def _heard(content: Json, where: Where, leave: Leave) -> list[str | None]:
     """What a message says, with None for what stays in any case."""
     if isinstance(content, str):
-        return _said(content, where, leave, asks)
+        return _said(content, where, leave)
     heard: list[str | None] = []
     for at, part in enumerate(list_of(content)):
         block = object_of(part)
         text = block.get("text")
         if isinstance(text, str):
-            heard += _said(text, (*where, at, "text"), leave, asks)
+            heard += _said(text, (*where, at, "text"), leave)
         else:
             heard.append(joined(part))
     return heard
 
 
-def _said(text: str, where: Where, leave: Leave, asks: Asks) -> list[str | None]:
+def _said(text: str, where: Where, leave: Leave) -> list[str | None]:
     if where in leave.trusted:
-        asks.stands(text)
         return [None]
     typed = leave.typed.get(where, ())
     return around(text, typed) if typed else [text]
