@@ -195,8 +195,8 @@ class Withholding:
             raise
         return dated
 
-    def ended(self, submission: Submission, result: Outcome | StorageError) -> None:
-        """A candidate was decided, or cannot be."""
+    def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
+        """A candidate was decided, or cannot be; None where nobody hears what became of it."""
         candidate = submission.candidate
         kept = self._of(candidate.principal_id)
         begun = kept.pending.get(submission.candidate_id)
@@ -206,6 +206,12 @@ class Withholding:
             self._show(kept, candidate.text, candidate.metadata_json)
         elif begun is None:
             return  # it has nothing to be withheld, or was given up and is withheld already
+        elif result is None:
+            # The writer goes on with what it has begun; the next model request asks the store.
+            early = submission.due is not None and submission.due.expire()
+            told = _undecided(candidate.memory_class)
+            waits = Waits(kept.principal, submission.candidate_id)
+            self._decide(kept, _record_of(begun, told) if early else waits)
         elif isinstance(result, Outcome):
             reason = result.reason or Reason.GATE_UNAVAILABLE
             told = Told(result.decision.value, reason, result.memory_class)

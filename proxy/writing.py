@@ -26,6 +26,7 @@ from proxy.seeing import NoSessions, Sees, seen_of
 from proxy.tokens import stored_of
 from proxy.vectors import takes_client_vectors, unit_vector
 from proxy.verdict_events import Span, undecided_event, verdict_event
+from proxy.watching import Unwatched, Watches
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.interfaces import Decision, Outcome, Submission
 
@@ -65,6 +66,8 @@ class Gatherers(msgspec.Struct, frozen=True, kw_only=True):
     ruleset: Callable[[], Ruleset]
     # What entered each agent's context, where a model front sees it.
     sessions: Sees = NoSessions()
+    # Who has to know of a candidate before it is judged.
+    watches: Watches = Unwatched()
 
 
 class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +95,7 @@ class Writing:
         gatherers: Gatherers,
         surroundings: Surroundings,
     ) -> None:
+        self._watches = gatherers.watches
         self._writer = writer
         self._reader = reader
         self._gather = gatherers
@@ -144,6 +148,10 @@ class Writing:
     async def _verdicts(
         self, chunk: list[_Intercepted | WrittenItem], dialect: str
     ) -> list[WrittenItem | StorageError]:
+        try:
+            chunk = await self._watched(chunk)
+        except StorageError as failure:
+            return [failure for _ in chunk]
         if len(chunk) == 1:
             return [await self._verdict(chunk[0], dialect)]
         async with asyncio.TaskGroup() as group:
@@ -151,6 +159,19 @@ class Writing:
             # writer sees the proposals in the client's order.
             tasks = [group.create_task(self._verdict(one, dialect)) for one in chunk]
         return [task.result() for task in tasks]
+
+    async def _watched(
+        self, chunk: list[_Intercepted | WrittenItem]
+    ) -> list[_Intercepted | WrittenItem]:
+        """The same candidates, once whoever withholds knows of them."""
+        found = [one for one in chunk if isinstance(one, _Intercepted)]
+        dated = iter(await self._watches.begun([one.submission for one in found]))
+        return [
+            one
+            if isinstance(one, WrittenItem)
+            else msgspec.structs.replace(one, submission=next(dated))
+            for one in chunk
+        ]
 
     def _vectors(self, proposals: tuple[Proposal, ...]) -> list[bytes]:
         embedder = self._gather.embedder
@@ -276,6 +297,10 @@ class Writing:
             result = await self._writer.submit(submission)
         except (StoreUnavailable, OutcomeUnknown) as failure:
             result = failure
+        except BaseException:
+            self._watches.ended(submission, None)
+            raise
+        self._watches.ended(submission, result)
         span = Span(
             context=intercepted.trace,
             dialect=dialect,

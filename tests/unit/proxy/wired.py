@@ -6,6 +6,7 @@ import itertools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from proxy.budgets import Budgets, Topics
@@ -20,11 +21,12 @@ from telemetry.events import Event, TraceContext
 from tests.unit.storage.opening import RULESET, Bench
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
     from policy.gate import Gate
     from proxy.seeing import Sees
+    from proxy.watching import Watches
     from storage.interfaces import Embedder
 
 NOW_MS = 1_750_000_000_000
@@ -43,7 +45,11 @@ class Wired(NamedTuple):
 
 @contextmanager
 def wired(
-    root: Path, gate: Gate, embedder: str = "static", sessions: Sees | None = None
+    root: Path,
+    gate: Gate,
+    embedder: str = "static",
+    sessions: Sees | None = None,
+    watches: Callable[[EmbeddedStore], Watches] | None = None,
 ) -> Generator[Wired]:
     """An interceptor in front of an open store."""
     bench = Bench(root)
@@ -73,6 +79,8 @@ def wired(
         ruleset=lambda: store.ruleset,
         sessions=sessions or NoSessions(),
     )
+    if watches is not None:
+        gatherers = msgspec.structs.replace(gatherers, watches=watches(store))
     writing = Writing(store.writer, store.reader, gatherers, surroundings)
     yield Wired(store, model, surroundings, writing, events)
     store.close()

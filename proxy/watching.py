@@ -1,0 +1,39 @@
+"""Who is told of every candidate around its verdict: the seam beside the interceptor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.errors import StorageError
+    from storage.interfaces import Outcome, Submission
+
+
+class Watches(Protocol):
+    """Who is told of every candidate around its verdict: `proxy.withholding.Withholding`."""
+
+    async def begun(self, submissions: Sequence[Submission]) -> list[Submission]:
+        """They were intercepted; the same ones as they may be judged.
+
+        Raises:
+            StoreUnavailable: None of them may be.
+        """
+        ...
+
+    def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
+        """It was decided, or could not be; None where nobody waits for the answer any more."""
+        ...
+
+
+class Unwatched:
+    """No model front: nobody sends what a candidate says."""
+
+    async def begun(self, submissions: Sequence[Submission]) -> list[Submission]:
+        """As they are."""
+        return [*submissions]
+
+    def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
+        """Nobody listens."""
+        del submission, result
