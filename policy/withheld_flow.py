@@ -10,12 +10,13 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.skeleton import skeleton
-from policy.withheld import UNSPACED
+from policy.withheld_words import UNSPACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.withheld import Printer, Span, Withheld
+    from policy.withheld import Span, Withheld
+    from policy.withheld_words import Printer
 
 _ATOM_LEN_MAX: Final = 1_024
 # A word with the one white space behind it, a letter of a script without spaces, a white space. An

@@ -20,8 +20,8 @@ import msgspec
 
 from policy.model import MemoryClass
 from policy.verdict import Reason
-from policy.withheld import Printer, prints_of
 from policy.withheld_flow import Flow
+from policy.withheld_words import Printer, prints_of
 from proxy.dialects.model.withheld import sieved, sieved_body, written
 from proxy.dialects.model.withheld_anthropic import withhold
 from proxy.dialects.model.withheld_openai import withhold_chat, withhold_responses

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from policy.model import MemoryClass
 from policy.verdict import Reason
-from policy.withheld import SHORT_LEN_MIN, blobs_in
+from policy.withheld_words import SHORT_LEN_MIN, blobs_in
 from proxy.observations import observation_for
 from proxy.withholding_state import BLOCK, RESULT, TEXT, Stuck, Told, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policy.withheld import Printer
+    from policy.withheld_words import Printer
     from proxy.withholding_state import Kept, Record
 
 CALL_ID_LEN_MIN: Final = 12

@@ -13,7 +13,8 @@ import msgspec
 
 from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotations
 from policy.verdict import Reason  # noqa: TC001 - the same
-from policy.withheld import Print, Withheld
+from policy.withheld import Withheld
+from policy.withheld_words import Print
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

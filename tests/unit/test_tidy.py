@@ -38,6 +38,7 @@ MANY_PARAMETERS = {
 # only repeat that one. The longest match decides.
 NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "policy/sentence_words.py": "tests/unit/policy/test_sentences.py",
+    "policy/withheld_words.py": "tests/unit/policy/test_withheld.py",
     "proxy/__main__.py": "tests/unit/test_wheel.py",  # two lines: import, call
     "proxy/admin_wire.py": "tests/integration/test_http_admin.py",
     "proxy/app.py": "tests/integration/test_write_path.py",

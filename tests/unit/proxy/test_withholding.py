@@ -12,7 +12,7 @@ import pytest
 
 from policy.model import ChangeKind, MemoryClass, PrincipalId
 from policy.verdict import Reason
-from policy.withheld import RUN, words_of
+from policy.withheld_words import RUN, words_of
 from proxy.dialects.model.body import write_body
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.model.withheld import Leave
