@@ -132,16 +132,18 @@ class Withholding:
 
     # ---- start and stop ------------------------------------------------------------------------
 
-    def restore(self, records: Iterable[bytes]) -> None:
-        """Take in what the log had; blocks, before anything is served.
+    def restore(self, record: bytes) -> None:
+        """Take back one record, in the order in which they were written."""
+        found = decode(record)
+        if found is not None:
+            self._of(found.principal).apply(found)
+
+    def resolve(self) -> None:
+        """After the last record, before anything is served; blocks.
 
         A candidate that was begun and not decided is asked for: the crash dropped what has no
         verdict, and nobody will decide it.
         """
-        for data in records:
-            record = decode(data)
-            if record is not None:
-                self._of(record.principal).apply(record)
         for kept in self._kept.values():
             for begun in tuple(kept.pending.values()):
                 kept.apply(self._resolved(begun))
@@ -151,8 +153,8 @@ class Withholding:
         told = self._verdicts.decided(begun.candidate_id)
         return _record_of(begun, told or _undecided(MemoryClass.L4))
 
-    def records(self) -> Iterator[bytes]:
-        """Records for a log that is written anew."""
+    def snapshot(self) -> Iterator[bytes]:
+        """Records that a compacted log keeps instead of all that were written."""
         for kept in self._kept.values():
             for record in kept.records():
                 yield encode(record)
@@ -186,13 +188,15 @@ class Withholding:
                 begun = Begun(principal, submission.candidate_id, pairs)
                 self._of(principal).apply(begun)
                 records.append(begun)
+        noted = not records
         try:
             if records:
                 await self._log.append(map(encode, records))
-        except BaseException:
-            for submission in dated:
-                self.ended(submission, StoreUnavailable("nothing was written"))
-            raise
+                noted = True
+        finally:
+            if not noted:
+                for submission in dated:
+                    self.ended(submission, StoreUnavailable("nothing was written"))
         return dated
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:

@@ -293,14 +293,13 @@ class Writing:
             return intercepted
         submission = intercepted.submission
         result: Outcome | StorageError
+        heard: Outcome | StorageError | None = None
         try:
-            result = await self._writer.submit(submission)
+            result = heard = await self._writer.submit(submission)
         except (StoreUnavailable, OutcomeUnknown) as failure:
-            result = failure
-        except BaseException:
-            self._watches.ended(submission, None)
-            raise
-        self._watches.ended(submission, result)
+            result = heard = failure
+        finally:
+            self._watches.ended(submission, heard)
         span = Span(
             context=intercepted.trace,
             dialect=dialect,

@@ -17,15 +17,15 @@ BROAD = {"Exception", "BaseException"}
 
 # Modules of the standard library that read no clock, draw no number and open nothing.
 PURE = frozenset({
-    "__future__", "base64", "binascii", "bisect", "collections", "difflib", "enum", "functools",
+    "__future__", "array", "base64", "binascii", "bisect", "collections", "difflib", "enum", "functools",
     "hashlib",
-    "heapq", "itertools", "math", "operator", "re", "string", "struct", "types", "typing",
+    "heapq", "html", "itertools", "math", "operator", "re", "string", "struct", "types", "typing",
     "unicodedata",
 })  # fmt: skip
 
 # The longest matching folder decides. A name allows itself and everything below it.
 ALLOWED: dict[str, frozenset[str]] = {
-    "policy": PURE | {"policy", "msgspec", "tomllib"},
+    "policy": PURE | {"policy", "msgspec", "tomllib", "urllib.parse"},
     "proxy/dialects": PURE
     | {"policy", "msgspec", "proxy.dialects", "proxy.strict_json"}
     # Parsing only: a test below refuses the calls that read the clock.

@@ -87,9 +87,7 @@ async def test_after_a_restart_it_is_withheld_still_with_the_same_bytes(one: Rig
     made = await one.withholding.apply(AGENT, api, body, Leave())
     again = one.again()
     assert write_body(await again.apply(AGENT, api, body, Leave())) == write_body(made)
-    written_anew = list(again.records())
-    third = one.again()
-    third.restore(written_anew)
+    third = one.again(list(again.snapshot()))
     assert write_body(await third.apply(AGENT, api, body, Leave())) == write_body(made)
 
 

@@ -96,10 +96,12 @@ class Rig(NamedTuple):
         for kept in self.withholding._kept.values():  # pyright: ignore[reportPrivateUsage]
             kept.withheld.forgive(tuple(kept.told))
 
-    def again(self) -> Withholding:
+    def again(self, records: Iterable[bytes] | None = None) -> Withholding:
         """As after a restart, from the log alone."""
         withholding = Withholding(KEY, self.log, StoreVerdicts(self.live.store))
-        withholding.restore(self.log.records)
+        for record in self.log.records if records is None else records:
+            withholding.restore(record)
+        withholding.resolve()
         return withholding
 
 
