@@ -17,8 +17,8 @@ BROAD = {"Exception", "BaseException"}
 
 # Modules of the standard library that read no clock, draw no number and open nothing.
 PURE = frozenset({
-    "__future__", "array", "base64", "binascii", "bisect", "collections", "difflib", "enum", "functools",
-    "hashlib",
+    "__future__", "array", "base64", "binascii", "bisect", "collections", "difflib", "enum",
+    "functools", "hashlib",
     "heapq", "html", "itertools", "math", "operator", "re", "string", "struct", "types", "typing",
     "unicodedata",
 })  # fmt: skip
