@@ -151,6 +151,7 @@ class Parts:
             authenticator=self.authenticator,
             coupling=coupling if couple is None else couple(coupling),
             halt=halt,
+            surroundings=self.operate.surroundings,
         )
         return await open_model_front(self._models if couple else (), parts, stack)
 

@@ -99,6 +99,33 @@ class RequestServed(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
     error_type: str = ""
 
 
+class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
+    """One model request was answered, to its last byte or until the agent left.
+
+    Its span is the parent of those of the verdicts on what the model asked for.
+    """
+
+    context: TraceContext
+    provider: str  # "anthropic" | "openai": whose API it is
+    api: str  # "anthropic" | "chat" | "responses"
+    model: str  # as the agent named it
+    status: int
+    streamed: bool
+    started_ns: int
+    ended_ns: int
+    # When the request went upstream, and when the first byte of a reply went to the agent; 0: not.
+    sent_ns: int
+    first_ns: int
+    principal: str
+    tenant: str
+    session: str
+    askings: int
+    calls: int
+    refused: int
+    withheld: bool
+    error_type: str = ""
+
+
 class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a store at the moment of a scrape. Not a happening: set, never recorded."""
 
@@ -114,4 +141,4 @@ class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     queue_len: int = 0
 
 
-Event = VerdictRecorded | ReadServed | RequestServed
+Event = VerdictRecorded | ReadServed | RequestServed | ModelServed

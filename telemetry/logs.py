@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Final
 import msgspec
 
 from telemetry import vocabulary
-from telemetry.events import ReadServed, RequestServed, VerdictRecorded
+from telemetry.events import ModelServed, ReadServed, RequestServed, VerdictRecorded
 from telemetry.pipe import Pipe, PipeCounts
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class EventLog:
         level = level_of(event)
         if not _events_logger.isEnabledFor(level):
             return True
-        if isinstance(event, RequestServed) and not self._access_log:
+        if isinstance(event, RequestServed | ModelServed) and not self._access_log:
             return True
         return self._pipe.offer(event, urgent=level >= logging.WARNING)
 
@@ -169,12 +169,12 @@ def level_of(event: Event) -> int:
             return logging.INFO if agreed else logging.WARNING
         case ReadServed():
             return logging.WARNING if event.error_type else logging.DEBUG
-        case RequestServed():
+        case RequestServed() | ModelServed():
             return logging.ERROR if event.error_type else logging.INFO
 
 
 def event_name(event: Event) -> str:
-    """The word for it: "verdict", "read" or "request"."""
+    """The word for it: "verdict", "read", "request" or "model"."""
     match event:
         case VerdictRecorded():
             return "verdict"
@@ -182,6 +182,8 @@ def event_name(event: Event) -> str:
             return "read"
         case RequestServed():
             return "request"
+        case ModelServed():
+            return "model"
 
 
 def fields_of(event: Event) -> dict[str, Field]:
@@ -193,6 +195,8 @@ def fields_of(event: Event) -> dict[str, Field]:
             return _read_fields(event)
         case RequestServed():
             return _request_fields(event)
+        case ModelServed():
+            return _model_fields(event)
 
 
 def _read_fields(event: ReadServed) -> dict[str, Field]:
@@ -202,6 +206,23 @@ def _read_fields(event: ReadServed) -> dict[str, Field]:
         "principal": event.principal,
         "tenant": event.tenant,
         "records": event.record_count,
+        **_how_and_when(event),
+    }
+
+
+def _model_fields(event: ModelServed) -> dict[str, Field]:
+    return {
+        "provider": vocabulary.known(event.provider, vocabulary.PROVIDERS),
+        "api": vocabulary.known(event.api, vocabulary.MODEL_APIS),
+        "model": vocabulary.model_name(event.model),
+        "status": event.status,
+        "principal": event.principal,
+        "tenant": event.tenant,
+        "session": vocabulary.hex_id(event.session),
+        "askings": event.askings,
+        "calls": event.calls,
+        "refused": event.refused,
+        "withheld": event.withheld,
         **_how_and_when(event),
     }
 

@@ -22,7 +22,13 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from telemetry import vocabulary
-from telemetry.events import ReadServed, RequestServed, StoreGauges, VerdictRecorded
+from telemetry.events import (
+    ModelServed,
+    ReadServed,
+    RequestServed,
+    StoreGauges,
+    VerdictRecorded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -73,6 +79,10 @@ _COUNTERS: Final = (
     ("mnemogate_replays", "Answers given again to a repeated request.", ("decision",)),
     ("mnemogate_requests", "HTTP requests answered.", ("listener", "route", "status")),
     ("mnemogate_reads", "Reads answered.", ("operation", "outcome")),
+    ("mnemogate_model_requests", "Model requests answered.", ("api", "status")),
+    ("mnemogate_model_askings", "Requests sent to a model, second askings included.", ("api",)),
+    ("mnemogate_model_calls", "Tool calls that models made.", ("api", "outcome")),
+    ("mnemogate_model_withheld", "Model requests that something was taken out of.", ("api",)),
 )
 _DURATIONS: Final = (
     (
@@ -85,6 +95,16 @@ _DURATIONS: Final = (
     ("mnemogate_queue_duration_seconds", "Waiting for the writer thread.", ""),
     ("mnemogate_request_duration_seconds", "HTTP request, first byte to answer.", "listener"),
     ("mnemogate_read_duration_seconds", "One read.", ""),
+    (
+        "mnemogate_model_preparation_seconds",
+        "From a model request's arrival until it went upstream.",
+        "api",
+    ),
+    (
+        "mnemogate_model_first_byte_seconds",
+        "From a model request's arrival to the first byte of its reply.",
+        "api",
+    ),
 )
 
 
@@ -135,6 +155,8 @@ class Metrics:
                 self._observe_read(event)
             case RequestServed():
                 self._observe_request(event)
+            case ModelServed():
+                self._observe_model(event)
 
     def set_store(self, gauges: StoreGauges) -> None:
         """Replace the store's gauges; call before `render`."""
@@ -208,6 +230,25 @@ class Metrics:
             self._durations["mnemogate_request_duration_seconds"][listener].add(
                 _seconds(event.started_ns, event.ended_ns)
             )
+
+    def _observe_model(self, event: ModelServed) -> None:
+        api = vocabulary.known(event.api, vocabulary.MODEL_APIS)
+        status = _STATUSES.get(event.status, vocabulary.OTHER)
+        prepared, first = (
+            self._durations[f"mnemogate_model_{name}_seconds"][api]
+            for name in ("preparation", "first_byte")
+        )
+        with self._lock:
+            self._counters["mnemogate_model_requests"][api, status] += 1
+            self._counters["mnemogate_model_askings"][(api,)] += event.askings
+            calls = self._counters["mnemogate_model_calls"]
+            calls[api, "refused"] += event.refused
+            calls[api, "passed"] += event.calls - event.refused
+            self._counters["mnemogate_model_withheld"][(api,)] += int(event.withheld)
+            if event.sent_ns:
+                prepared.add(_seconds(event.started_ns, event.sent_ns))
+            if event.first_ns:
+                first.add(_seconds(event.started_ns, event.first_ns))
 
     def _counter_families(self) -> Iterator[Metric]:
         for counter, documentation, labels in _COUNTERS:

@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
 
 from telemetry import vocabulary
-from telemetry.events import ReadServed, RequestServed, VerdictRecorded
+from telemetry.events import ModelServed, ReadServed, RequestServed, VerdictRecorded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,6 +84,9 @@ def is_traced(event: Event) -> bool:
             return event.context.sampled or _objected(event)
         case ReadServed():
             return event.context.sampled
+        case ModelServed():
+            # Refused calls are traced whatever the agent says; they need their parent.
+            return event.context.sampled or event.refused > 0
         case RequestServed():
             return False
 
@@ -101,6 +104,8 @@ def spans_of(event: Event, resource: Resource, admit_detail_share: float) -> lis
             return _verdict_spans(event, resource, admit_detail_share)
         case ReadServed():
             return [_read_span(event, resource)]
+        case ModelServed():
+            return [_model_span(event, resource)]
         case RequestServed():
             return []
 
@@ -224,6 +229,43 @@ def _read_span(event: ReadServed, resource: Resource) -> ReadableSpan:
         resource=resource,
         attributes=attributes,
         kind=SpanKind.SERVER,
+        status=Status(StatusCode.ERROR) if event.error_type else _UNSET,
+        start_time=event.started_ns,
+        end_time=max(event.started_ns, event.ended_ns),
+        instrumentation_scope=SCOPE,
+    )
+
+
+def _model_span(event: ModelServed, resource: Resource) -> ReadableSpan:
+    model = vocabulary.model_name(event.model)
+    attributes: dict[str, Attribute] = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": vocabulary.known(event.provider, vocabulary.PROVIDERS),
+        "gen_ai.request.model": model,
+        "openinference.span.kind": "LLM",
+        "http.response.status_code": event.status,
+        "mnemogate.api": vocabulary.known(event.api, vocabulary.MODEL_APIS),
+        "mnemogate.principal": vocabulary.printable(event.principal),
+        "mnemogate.tenant": vocabulary.printable(event.tenant),
+        "mnemogate.session": vocabulary.hex_id(event.session),
+        "mnemogate.streamed": event.streamed,
+        "mnemogate.askings": event.askings,
+        "mnemogate.calls": event.calls,
+        "mnemogate.calls.refused": event.refused,
+        "mnemogate.withheld": event.withheld,
+    }
+    for name, at_ns in (("sent_us", event.sent_ns), ("first_byte_us", event.first_ns)):
+        if at_ns:
+            attributes[f"mnemogate.{name}"] = max(0, at_ns - event.started_ns) // _NS_PER_US
+    if event.error_type:
+        attributes["error.type"] = vocabulary.name(event.error_type)
+    return ReadableSpan(
+        name=f"chat {model}",
+        context=_span_context(event.context, event.context.span_id),
+        parent=_parent(event.context),
+        resource=resource,
+        attributes=attributes,
+        kind=SpanKind.CLIENT,
         status=Status(StatusCode.ERROR) if event.error_type else _UNSET,
         start_time=event.started_ns,
         end_time=max(event.started_ns, event.ended_ns),

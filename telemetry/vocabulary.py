@@ -41,7 +41,11 @@ READ_OPERATIONS: Final = frozenset(
     }
 )
 
+PROVIDERS: Final = frozenset({"anthropic", "openai"})
+MODEL_APIS: Final = frozenset({"anthropic", "chat", "responses"})
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}", re.ASCII)
+_MODEL = re.compile(r"[A-Za-z0-9_.:/@\-]{1,64}", re.ASCII)
 _CALL_ID = re.compile(r"[A-Za-z0-9_.:\-]{1,64}", re.ASCII)
 _HEX_ID = re.compile(r"[0-9a-f\-]{1,64}", re.ASCII | re.IGNORECASE)
 
@@ -61,6 +65,11 @@ def name(value: str) -> str:
 def call_id(value: str) -> str:
     """The id of a call, as hosts number theirs, or "other"."""
     return value if _CALL_ID.fullmatch(value) else OTHER
+
+
+def model_name(value: str) -> str:
+    """The name of a model, as providers spell theirs, or "other"."""
+    return value if _MODEL.fullmatch(value) else OTHER
 
 
 def hex_id(value: str) -> str:

@@ -22,11 +22,11 @@ from proxy.model.turn import Turn, TurnParts, Wire
 from proxy.model_settings import Api, HostedState
 from proxy.responses import Failure, NotFound, attempt, refuse
 from proxy.stopping import Stop
+from telemetry.events import ModelServed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from policy.model import Principal
     from proxy.auth import Authenticator
     from proxy.dialects.model.api import ModelApi
     from proxy.dialects.model.body import Json
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from proxy.exchange import Incoming, Pieces
     from proxy.model.coupling import Coupling
     from proxy.model.sending import Behind
+    from proxy.surroundings import Surroundings
 
 ROUTES: Final = frozenset(
     {
@@ -62,6 +63,7 @@ class ModelParts(msgspec.Struct, frozen=True, kw_only=True):
     authenticator: Authenticator
     coupling: Coupling
     halt: Callable[[], None]
+    surroundings: Surroundings
 
 
 class ModelFront:
@@ -189,18 +191,50 @@ class ModelFront:
             names=names_of(head.headers),
             trace=served.incoming.trace,
         )
+        started_ns = self._parts.surroundings.clock_ns()
+
+        def ended(turn: Turn) -> None:
+            self._keep(turn, body, len(raw or b""))
+            self._record(turn, served.behind.settings.api, started_ns)
+
         parts = TurnParts(
             coupling=self._parts.coupling,
             halt=self._parts.halt,
-            ended=lambda turn: self._ended(turn, principal, body, len(raw or b"")),
+            clock_ns=self._parts.surroundings.clock_ns,
+            ended=ended,
         )
         return await Turn(parts, asked, served.wire(asks=raw is not None)).answer()
 
-    def _ended(self, turn: Turn, principal: Principal, body: dict[str, Json], size: int) -> None:
-        """Keep what a client may go on from."""
+    def _keep(self, turn: Turn, body: dict[str, Json], size: int) -> None:
+        """What a client may go on from."""
         if turn.reply_id and turn.output and body.get("store") is not False:
             size += len(write_body({"output": [*turn.output]}))
-            self._histories.keep(principal.principal_id, turn.reply_id, body, turn.output, size)
+            principal_id = turn.asked.principal.principal_id
+            self._histories.keep(principal_id, turn.reply_id, body, turn.output, size)
+
+    def _record(self, turn: Turn, api: Api, started_ns: int) -> None:
+        model = turn.asked.body.get("model")
+        self._parts.surroundings.record(
+            ModelServed(
+                context=turn.asked.trace,
+                provider=api.value,
+                api=turn.api.name,
+                model=model if isinstance(model, str) else "",
+                status=turn.status,
+                streamed=turn.streamed,
+                started_ns=started_ns,
+                ended_ns=self._parts.surroundings.clock_ns(),
+                sent_ns=turn.sent_ns,
+                first_ns=turn.first_ns,
+                principal=turn.asked.principal.principal_id,
+                tenant=turn.asked.principal.tenant,
+                session=turn.session,
+                askings=turn.askings,
+                calls=turn.deciding.calls,
+                refused=turn.deciding.refused,
+                withheld=turn.withheld,
+            )
+        )
 
 
 class _Progress:

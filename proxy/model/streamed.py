@@ -78,11 +78,13 @@ class StreamedReply:
                 # What is certain goes first, so that nobody waits for a verdict on something else.
                 before, out = out + (passed if waiting else b""), b""
                 if before:
+                    turn.begins()
                     yield before
                 decided = await turn.deciding.decide(turn.current, waiting, editor.said())
                 out = b"".join(editor.decide(one) for one in decided)
             out += b"" if waiting else passed
         if out:
+            turn.begins()
             yield out
 
 

@@ -49,6 +49,7 @@ class TurnParts(msgspec.Struct, frozen=True, kw_only=True):
 
     coupling: Coupling
     halt: Callable[[], None]
+    clock_ns: Callable[[], int]
     # Called once, when the last byte was sent or nobody reads on.
     ended: Callable[[Turn], None]
 
@@ -62,6 +63,12 @@ class Turn:
         self.prepared: Prepared | None = None
         self.deciding = Deciding(parts.coupling, parts.halt)
         self.askings = 0
+        self.status = OK
+        self.streamed = False
+        self.withheld = False
+        # When the request went upstream and when its reply began to go to the agent; 0: not yet.
+        self.sent_ns = 0
+        self.first_ns = 0
         self.due_s = asyncio.get_running_loop().time() + wire.behind.settings.total_seconds
         self.wire = wire
         self.output: tuple[Json, ...] = ()  # of a Responses reply, as the agent gets it
@@ -78,8 +85,9 @@ class Turn:
         """
         async with AsyncExitStack() as stack:
             reply = await self.ask(stack)
-            kind = reply.content_type
-            if reply.status == OK and kind == EVENTS:
+            self.status = reply.status
+            if reply.status == OK and reply.content_type == EVENTS:
+                self.streamed = True
                 head = HttpReply(
                     status=OK,
                     content_type=reply.headers["content-type"],
@@ -89,6 +97,7 @@ class Turn:
             body = await self.wire.behind.whole(reply)
             if reply.status == OK:
                 body = await self._whole(body)
+            self.begins()
             self.ended()
             return HttpReply(
                 status=reply.status,
@@ -103,7 +112,9 @@ class Turn:
         whole = continued(self.api, self.asked.body, self._more) if self._more else self.asked.body
         asked = msgspec.structs.replace(self.asked, body=whole)
         self.prepared = await self._parts.coupling.prepare(asked)
+        self.withheld |= self.prepared.body is not whole
         self.askings += 1
+        self.sent_ns = self.sent_ns or self._parts.clock_ns()
         wire = self.wire
         sent = write_body(self.prepared.body) if wire.asks else None
         headers = {**wire.headers, "content-type": "application/json"} if sent else wire.headers
@@ -156,9 +167,18 @@ class Turn:
         """For the events of one asking."""
         return self._parts.coupling.filter(self.current)
 
+    def begins(self) -> None:
+        """The reply begins to go to the agent."""
+        self.first_ns = self.first_ns or self._parts.clock_ns()
+
     def ended(self) -> None:
         """The reply is over, or nobody reads on."""
         self._parts.ended(self)
+
+    @property
+    def session(self) -> str:
+        """The session that the request belongs to, once that is known."""
+        return "" if self.prepared is None else self.prepared.session
 
     @property
     def current(self) -> Prepared:

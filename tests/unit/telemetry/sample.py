@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from telemetry.events import ReadServed, RequestServed, StepOutcome, TraceContext, VerdictRecorded
+from telemetry.events import (
+    ModelServed,
+    ReadServed,
+    RequestServed,
+    StepOutcome,
+    TraceContext,
+    VerdictRecorded,
+)
 
 if TYPE_CHECKING:
     from telemetry.events import Event
@@ -93,7 +100,27 @@ REQUEST = RequestServed(
     principal="agent-1",
 )
 
-EVENTS: tuple[Event, ...] = (REJECT, ADMIT, HOLD, ERROR, READ, REQUEST)
+MODEL = ModelServed(
+    context=CONTEXT,
+    provider="anthropic",
+    api="anthropic",
+    model="claude-sonnet-4-5",
+    status=200,
+    streamed=True,
+    started_ns=STARTED_NS,
+    ended_ns=STARTED_NS + 900_000_000,
+    sent_ns=STARTED_NS + 1_000_000,
+    first_ns=STARTED_NS + 300_000_000,
+    principal="agent-1",
+    tenant="default",
+    session="0" * 32,
+    askings=2,
+    calls=3,
+    refused=1,
+    withheld=True,
+)
+
+EVENTS: tuple[Event, ...] = (REJECT, ADMIT, HOLD, ERROR, READ, REQUEST, MODEL)
 
 
 def numbered(event: VerdictRecorded, number: int) -> VerdictRecorded:

@@ -101,6 +101,25 @@ def test_requests_and_reads_are_counted() -> None:
     }
 
 
+def test_model_requests_and_the_calls_in_their_replies_are_counted() -> None:
+    metrics = Metrics()
+    metrics.observe(sample.MODEL)
+    metrics.observe(msgspec.structs.replace(sample.MODEL, sent_ns=0, first_ns=0, status=503))
+    samples = rendered(metrics)
+    assert samples["mnemogate_model_requests_total"] == {
+        labels(api="anthropic", status="200"): 1,
+        labels(api="anthropic", status="503"): 1,
+    }
+    assert samples["mnemogate_model_calls_total"] == {
+        labels(api="anthropic", outcome="passed"): 4,
+        labels(api="anthropic", outcome="refused"): 2,
+    }
+    assert samples["mnemogate_model_askings_total"] == {labels(api="anthropic"): 4}
+    for name in ("preparation", "first_byte"):
+        counted = samples[f"mnemogate_model_{name}_seconds_count"]
+        assert counted == {labels(api="anthropic"): 1}
+
+
 def test_the_store_the_ladder_and_the_pipes_are_shown() -> None:
     metrics = Metrics()
     assert "mnemogate_store_version" not in rendered(metrics)

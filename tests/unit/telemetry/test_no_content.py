@@ -35,11 +35,14 @@ WORDS = {
     "listener",
     "method",
     "outcome",
+    "provider",
+    "api",
 }
 MINTED = {"trace_id", "span_id", "parent_span_id", "candidate_id", "memory_id", "session"}
 OUR_NAMES = {"name", "dialect", "route", "error_type"}
-# What servers call their tools, and hosts their calls: one short word each, or "other".
-THEIR_NAMES = {"culprit_server", "culprit_tool", "culprit_call_id"}
+# What servers call their tools, hosts their calls, providers their models: one short word each, or
+# "other".
+THEIR_NAMES = {"culprit_server", "culprit_tool", "culprit_call_id", "model"}
 OPERATORS_NAMES = {"principal", "tenant"}
 CHECKED_ON_ENTRY = {"tracestate"}
 
@@ -72,7 +75,7 @@ def test_no_event_has_a_field_that_could_hold_content() -> None:
     assert isinstance(events.Event, types.UnionType)
     allowed = WORDS | MINTED | OUR_NAMES | THEIR_NAMES | OPERATORS_NAMES | CHECKED_ON_ENTRY
     seen: set[type[msgspec.Struct]] = set(structs(events.Event))
-    assert len(seen) == 5
+    assert len(seen) == 6
     for struct in seen:
         for field, hint in typing.get_type_hints(struct).items():
             leaves = typing.get_args(hint) or (hint,)

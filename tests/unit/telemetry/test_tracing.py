@@ -104,6 +104,22 @@ def test_a_refusal_is_traced_whatever_the_callers_flag_says() -> None:
     assert spans_of(msgspec.structs.replace(sample.READ, context=unsampled), RESOURCE, 1.0) == []
 
 
+def test_a_model_request_is_one_span_and_traced_whenever_a_call_of_it_was_refused() -> None:
+    (span,) = spans_of(sample.MODEL, RESOURCE, 1.0)
+    assert span.name == "chat claude-sonnet-4-5"
+    assert span.attributes is not None
+    assert span.attributes["gen_ai.operation.name"] == "chat"
+    assert span.attributes["gen_ai.provider.name"] == "anthropic"
+    assert span.attributes["mnemogate.calls.refused"] == 1
+    assert span.attributes["mnemogate.first_byte_us"] == 300_000
+    assert span.context is not None
+    assert f"{span.context.span_id:016x}" == sample.CONTEXT.span_id, "its verdicts name it"
+    quiet = msgspec.structs.replace(sample.CONTEXT, sampled=False)
+    assert spans_of(msgspec.structs.replace(sample.MODEL, context=quiet), RESOURCE, 1.0) != []
+    unrefused = msgspec.structs.replace(sample.MODEL, context=quiet, refused=0)
+    assert spans_of(unrefused, RESOURCE, 1.0) == []
+
+
 def test_a_read_is_one_retriever_span_and_a_request_is_none() -> None:
     (span,) = spans_of(sample.READ, RESOURCE, 1.0)
     assert dict(span.attributes or {}) == {
