@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from proxy.strict_json import JsonValue
 
-__all__ = ["Call", "arguments_of", "read_call", "without"]
+__all__ = ["Call", "arguments_of", "kept_of", "read_call", "without"]
 
 KEY_LEN_MAX: Final = 1_024
 # The candidate's metadata holds the arguments, the key and lengths beside them.
@@ -58,6 +58,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, JsonValue]
     # Of a write or a delete: at least one, in the order of the call.
     items: tuple[Item, ...] = ()
+    # Which of them change nothing (`pass_if`).
+    idle: frozenset[int] = frozenset()
 
 
 def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
@@ -85,10 +87,17 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
         rule = _case(rule, arguments)
     if rule is None or rule.kind is None:
         return Call(tool=name, kind=None, rule=None, arguments=arguments)
-    items: tuple[Item, ...] = ()
-    if rule.kind in {ToolKind.WRITE, ToolKind.DELETE}:
-        items = _items(tool_map, rule, arguments)
-    return Call(tool=name, kind=rule.kind, rule=rule, arguments=arguments, items=items)
+    if rule.kind not in {ToolKind.WRITE, ToolKind.DELETE}:
+        return Call(tool=name, kind=rule.kind, rule=rule, arguments=arguments)
+    items = _items(tool_map, rule, arguments)
+    return Call(
+        tool=name,
+        kind=rule.kind,
+        rule=rule,
+        arguments=arguments,
+        items=items,
+        idle=_idle(rule, arguments),
+    )
 
 
 def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
@@ -97,6 +106,13 @@ def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
         return call.arguments
     if call.rule is None or not call.rule.items or len(refused) >= len(call.items):
         return None
+    return kept_of(call, refused)
+
+
+def kept_of(call: Call, refused: frozenset[int]) -> dict[str, JsonValue]:
+    """The call's arguments without some of its items: with empty arrays where none is left."""
+    if call.rule is None:
+        return call.arguments
     kept = [index for index in range(len(call.items)) if index not in refused]
     return _reduced(call.rule, call.arguments, kept)
 
@@ -148,6 +164,18 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
         key=_key(rule, named),
         memory_class=_memory_class(tool_map, rule, named),
         scope_user=_user(rule, named),
+    )
+
+
+def _idle(rule: Tool, arguments: dict[str, JsonValue]) -> frozenset[int]:
+    if not rule.pass_if:
+        return frozenset()
+    return frozenset(
+        at
+        for at in range(_number_of_items(rule, arguments))
+        for alone in (_reduced(rule, arguments, [at]),)
+        for text, words in rule.pass_if.items()
+        if any(value in words for _, value in _places(alone, path(text)))
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import ChangeKind, MemoryClass
+from proxy.dialects.mcp.in_model import InModel
 from proxy.dialects.mcp.paths import PathError, Pattern, parse_path
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ _PATTERN_LEN_MAX: Final = 256
 
 # What only a tool that changes something has.
 _OF_A_CHANGE: Final = (
-    *("change", "update_if", "delete_if", "aliases", "items", "required", "absent", "texts"),
-    *("labels", "plain"),
+    *("change", "update_if", "delete_if", "pass_if", "aliases", "items", "required"),
+    *("absent", "texts", "labels", "plain"),
     *("joined", "key", "user", "memory_class", "class_rules", "reconcile"),
 )
 
@@ -149,6 +150,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     update_if: Paths = ()
     # An item is a deletion where one of these arguments is one of the words given for it.
     delete_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
+    # It changes nothing where one of these arguments is one of the words given for it: an item that
+    # a model only repeats. Looked at in a model's output alone.
+    pass_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
     # Other names under which the server takes an argument. A call with two of them is refused.
     aliases: dict[Word, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]] = {}
     # Arrays of which each element is an item of its own; several are columns of the same items.
@@ -182,16 +186,6 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cases: Annotated[dict[Word, Tool], Meta(min_length=1, max_length=64)]
     # The case that applies where the argument is absent or null; without it the call is refused.
     absent: Word | None = None
-
-
-class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How these tools are found among those that a model may call (`proxy.dialects.model`)."""
-
-    # A tool of this type, which its API defines, is that tool of the map, whatever its name.
-    types: Annotated[dict[Word, Word], Meta(max_length=16)] = {}
-    # Looked for only where an operator names the map: what these tools write is judged elsewhere
-    # as a rule.
-    named_only: bool = False
 
 
 class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -239,9 +233,7 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
         raise MapError(f"{where}: tools: a context server's tools all pass; remove them")
     _check_rules(found.class_rules, f"{where}: class_rules")
     _check_shown(found.shown, f"{where}: shown")
-    for name in found.model.types.values():
-        if name not in found.tools:
-            raise MapError(f"{where}: model.types: {name!r} is not a tool of this map")
+    _check_model(found, f"{where}: model")
     for name, tool in found.tools.items():
         _check_tool(tool, f"{where}: tools.{name}", found.tools)
     return found
@@ -257,6 +249,18 @@ def key_paths(tool: Tool) -> Iterator[str]:
     """Every path that the key is made of."""
     for part in tool.key:
         yield from (part,) if isinstance(part, str) else part
+
+
+def _check_model(found: ToolMap, where: str) -> None:
+    for name in found.model.named_tools():
+        if name not in found.tools:
+            raise MapError(f"{where}: {name!r} is not a tool of this map")
+    for name in found.model.outputs:
+        # Anything would be of its form.
+        if not found.tools[name].required:
+            raise MapError(f"{where}.outputs: {name!r} requires nothing")
+    if not found.model.has_empty():
+        raise MapError(f"{where}.empty: must be a JSON object")
 
 
 def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
@@ -277,6 +281,7 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
         ("joined", tool.joined),
         ("update_if", tool.update_if),
         ("delete_if", tool.delete_if),
+        ("pass_if", tool.pass_if),
         ("absent", tool.absent),
         ("key", key_paths(tool)),
         ("user", (tool.user,) if tool.user else ()),
@@ -296,6 +301,8 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
 def _check_kind(tool: Tool, where: str) -> None:
     if tool.kind not in {ToolKind.WRITE, ToolKind.DELETE}:
         for name in _OF_A_CHANGE:
+            if name == "required" and tool.kind is ToolKind.ADMIN:
+                continue
             if getattr(tool, name):
                 raise MapError(f"{where}: {name}: only for a write or a delete")
     elif tool.kind is ToolKind.DELETE and tool.change not in {None, ChangeKind.DELETE}:

@@ -1,0 +1,214 @@
+"""What a memory backend's own model answers: found in a whole reply, and written anew.
+
+Only what a backend parses is left: its texts, joined as its client joins them, and the arguments of
+its calls. What was read here is what the backend will read, because it gets our own encoding.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.model.reading import arguments_of, list_of, object_of, text_of
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from proxy.dialects.model.body import Json
+
+_THOUGHT: Final = re.compile(r"<think>.*?</think>", re.DOTALL)
+_FENCED: Final = re.compile(r"```[A-Za-z0-9]*\s*\n(.*?)\n\s*```", re.DOTALL)
+# What is left of a reply beside the texts and calls.
+_MESSAGE: Final = frozenset({"role", "content", "tool_calls", "refusal"})
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """One text, or one call. `key` is its place among them, from the first."""
+
+    key: int
+    text: str | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: dict[str, Json] | None = None
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of an output. Neither: a call is taken out."""
+
+    text: str | None = None
+    arguments: dict[str, Json] | None = None
+
+
+def outputs_of(api: str, body: dict[str, Json]) -> tuple[Output, ...]:
+    """Every output of a whole reply, in order."""
+    found: list[Output] = []
+
+    def note(output: Output) -> Changed:
+        found.append(output)
+        return Changed(text=output.text, arguments=output.arguments)
+
+    _walked(api, body, note)
+    return tuple(found)
+
+
+def with_outputs(api: str, body: dict[str, Json], changed: dict[int, Changed]) -> dict[str, Json]:
+    """The reply with these outputs instead. What has none is taken out."""
+    return _walked(api, body, lambda output: changed.get(output.key, Changed(text="")))
+
+
+def bare(text: str) -> str:
+    """An answer without what its backend takes away before it reads."""
+    rest, found = text, 1
+    while found:
+        # What is left may spell the mark anew.
+        rest, found = _THOUGHT.subn("", rest)
+    return rest.strip()
+
+
+def spells_object(text: str) -> bool:
+    """Whether somebody may find a JSON object in an answer."""
+    return "{" in text
+
+
+def object_in(text: str) -> dict[str, Json]:
+    """The one JSON object that a bare answer spells, however it wraps it.
+
+    Raises:
+        MalformedRequest: None, or one that two parsers could read differently.
+    """
+    fenced = _FENCED.search(text)
+    inside = text if fenced is None else fenced[1]
+    begin, end = inside.find("{"), inside.rfind("}")
+    try:
+        value: Json = _DECODER.decode(inside[begin : end + 1])
+    except (ValueError, RecursionError):
+        raise MalformedRequest("output: not one JSON object") from None
+    if not isinstance(value, dict):
+        raise MalformedRequest("output: not one JSON object")
+    return value
+
+
+def spelled(value: dict[str, Json]) -> str:
+    """The text of an object, without the marks that its backend would take for its own."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace("`", "\\u0060")
+
+
+def _walked(api: str, body: dict[str, Json], take: Callable[[Output], Changed]) -> dict[str, Json]:
+    counter = iter(range(1_000_000))
+    walk = {"anthropic": _anthropic, "chat": _chat, "responses": _responses}[api]
+    return walk(body, take, counter)
+
+
+def _anthropic(
+    body: dict[str, Json], take: Callable[[Output], Changed], counter: Iterator[int]
+) -> dict[str, Json]:
+    blocks = [object_of(block) for block in list_of(body.get("content"))]
+    content: list[Json] = []
+    texts = [text_of(block.get("text")) or "" for block in blocks if block.get("type") == "text"]
+    if texts:
+        text = take(Output(key=next(counter), text="".join(texts))).text or ""
+        content.append({"type": "text", "text": text})
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    kept = [(call, _kept(call, call.get("input"), take, counter)) for call in calls]
+    content += [{**call, "input": given} for call, given in kept if given is not None]
+    changed: dict[str, Json] = {**body, "content": content}
+    if calls and all(given is None for _, given in kept):
+        changed["stop_reason"] = "end_turn"
+    return changed
+
+
+def _chat(
+    body: dict[str, Json], take: Callable[[Output], Changed], counter: Iterator[int]
+) -> dict[str, Json]:
+    choices: list[Json] = []
+    for part in list_of(body.get("choices")):
+        choice = object_of(part)
+        message = object_of(choice.get("message"))
+        edited = {key: value for key, value in message.items() if key in _MESSAGE}
+        text = _content(message.get("content"))
+        if text:
+            edited["content"] = take(Output(key=next(counter), text=text)).text or ""
+        calls = [object_of(call) for call in list_of(message.get("tool_calls"))]
+        kept: list[Json] = []
+        for call in calls:
+            function = object_of(call.get("function"))
+            named = {"id": call.get("id"), "name": function.get("name")}
+            given = _kept(named, function.get("arguments"), take, counter)
+            if given is not None:
+                arguments = spelled(given)
+                kept.append({**call, "function": {**function, "arguments": arguments}})
+        ending = choice.get("finish_reason")
+        if calls and not kept:
+            edited.pop("tool_calls", None)
+            edited.setdefault("content", "")
+            ending = "stop"
+        elif calls:
+            edited["tool_calls"] = kept
+        if "refusal" in edited:
+            edited["refusal"] = None
+        named_choice: dict[str, Json] = {**choice, "message": edited, "finish_reason": ending}
+        named_choice.pop("logprobs", None)
+        choices.append(named_choice)
+    return {**body, "choices": choices}
+
+
+def _responses(
+    body: dict[str, Json], take: Callable[[Output], Changed], counter: Iterator[int]
+) -> dict[str, Json]:
+    items = [object_of(item) for item in list_of(body.get("output"))]
+    messages = [item for item in items if item.get("type") == "message"]
+    text = "".join(_content(item.get("content")) for item in messages)
+    output: list[Json] = []
+    if messages:
+        said = take(Output(key=next(counter), text=text)).text or "" if text else ""
+        part: Json = {"type": "output_text", "text": said, "annotations": []}
+        output.append({**messages[0], "content": [part]})
+    for item in items:
+        if item.get("type") == "function_call":
+            named = {"id": item.get("call_id"), "name": item.get("name")}
+            given = _kept(named, item.get("arguments"), take, counter)
+            if given is not None:
+                output.append({**item, "arguments": spelled(given)})
+    return {**body, "output": output}
+
+
+def _kept(
+    call: dict[str, Json], given: Json, take: Callable[[Output], Changed], counter: Iterator[int]
+) -> dict[str, Json] | None:
+    return take(
+        Output(
+            key=next(counter),
+            call_id=text_of(call.get("id")) or "",
+            name=text_of(call.get("name")) or "",
+            arguments=arguments_of(given),
+        )
+    ).arguments
+
+
+def _content(content: Json) -> str:
+    """The text of a message, its parts joined as the clients join them."""
+    if isinstance(content, str):
+        return content
+    return "".join(text_of(object_of(part).get("text")) or "" for part in list_of(content))
+
+
+def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _no_constant(_name: str) -> float:
+    raise ValueError
+
+
+# Mem0 reads control characters inside strings; they are judged, and sent on as escapes.
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_once, parse_constant=_no_constant, strict=False
+)

@@ -1,0 +1,162 @@
+"""Gates what a memory backend's own model extracts, before the backend sees it.
+
+With `infer=true` the text that is stored does not exist when the write crosses a memory front: the
+backend's model makes it. Its answer is the write. Each fact in it is a candidate; what is refused
+is taken out, and the backend's parser finds an answer of its own format with less in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import ChangeKind, Channel
+from policy.verdict import InvariantBroken
+from proxy.dialects.mcp.calls import kept_of, read_call
+from proxy.dialects.mcp.maps import ToolKind, path
+from proxy.dialects.model.outputs import (
+    Changed,
+    bare,
+    object_in,
+    outputs_of,
+    spelled,
+    spells_object,
+    with_outputs,
+)
+from proxy.dialects.operation import MalformedRequest
+from proxy.guard import Forwarded, GuardedCall, Join
+from proxy.model.veto import SERVER_PREFIX
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.dialects.mcp.calls import Call
+    from proxy.dialects.mcp.maps import ToolMap
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.outputs import Output
+    from proxy.guard import Guard, Judged
+
+_UNDECIDED: Final = (StorageError, MalformedRequest)
+
+
+class Replied(msgspec.Struct, frozen=True, kw_only=True):
+    """One whole reply to a backend. `call_id` is by what the ledger knows its session."""
+
+    principal: Principal
+    api: str
+    call_id: str
+    tool_map: ToolMap
+
+
+class Extraction:
+    """Event loop only; any number of replies at once."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    async def edited(self, replied: Replied, body: dict[str, Json]) -> dict[str, Json]:
+        """The reply as its backend may see it. What no rule understands is withheld whole."""
+        changed: dict[int, Changed] = {}
+        for output in outputs_of(replied.api, body):
+            changed[output.key] = await self._one(replied, output)
+        return with_outputs(replied.api, body, changed)
+
+    async def _one(self, replied: Replied, output: Output) -> Changed:
+        if output.text is None:
+            read = _read_call(replied.tool_map, output)
+            return Changed(arguments=None if read is None else await self._kept(replied, read))
+        text = bare(output.text)
+        if not text:
+            return Changed(text="")
+        if not spells_object(text):
+            return Changed(text=text if await self._passes(replied, text) else "")
+        read = _read_text(replied.tool_map, text)
+        kept = None if read is None else await self._kept(replied, read)
+        return Changed(text=replied.tool_map.model.empty if kept is None else spelled(kept))
+
+    async def _passes(self, replied: Replied, text: str) -> bool:
+        """Whether an answer that is no JSON goes on."""
+        name = replied.tool_map.model.text
+        if name is None:
+            return False
+        try:
+            read = read_call(replied.tool_map, {"name": name, "arguments": {"text": text}})
+        except MalformedRequest:
+            return False
+        return await self._kept(replied, read) is not None
+
+    async def _kept(self, replied: Replied, read: Call) -> dict[str, Json] | None:
+        """What is left of an output; None where nothing is."""
+        if read.kind in {ToolKind.READ, ToolKind.CONTEXT}:
+            return read.arguments
+        if read.kind is ToolKind.ADMIN and replied.principal.channel is not Channel.AGENT:
+            return read.arguments
+        if read.kind not in {ToolKind.WRITE, ToolKind.DELETE}:
+            return None
+        wanted = [at for at in range(len(read.items)) if _changes(read, at)]
+        try:
+            judged = await self._judged(replied, read, wanted) if wanted else ()
+        except _UNDECIDED:
+            return None
+        refused = frozenset(
+            at for at, one in zip(wanted, judged, strict=True) if one.decision != "admit"
+        )
+        if refused and len(refused) == len(read.items):
+            return None
+        return kept_of(read, refused) if refused else read.arguments
+
+    async def _judged(self, replied: Replied, read: Call, wanted: list[int]) -> tuple[Judged, ...]:
+        server = SERVER_PREFIX + replied.tool_map.name
+        call = GuardedCall(
+            server=server,
+            tool=read.tool,
+            items=tuple(read.items[at] for at in wanted),
+            join=Join(tool_use_id=replied.call_id),
+        )
+        judged = await self._guard.judge(replied.principal, call)
+        if len(judged) != len(wanted):
+            raise InvariantBroken("a guard gives one verdict per item")
+        # Nothing comes back that says what the backend made of it: it was handed over.
+        done = tuple(
+            (one.candidate_id, Forwarded.DONE)
+            for one in judged
+            if one.decision == "admit" and one.candidate_id is not None
+        )
+        if done:
+            with contextlib.suppress(StorageError):
+                # Its intent stands; it is only not known to be done.
+                await self._guard.settle(replied.principal, server, done)
+        return judged
+
+
+def _read_call(tool_map: ToolMap, output: Output) -> Call | None:
+    if output.arguments is None or output.name not in tool_map.tools:
+        return None
+    try:
+        return read_call(tool_map, {"name": output.name, "arguments": output.arguments})
+    except MalformedRequest:
+        return None
+
+
+def _read_text(tool_map: ToolMap, text: str) -> Call | None:
+    """The first form of the map that a JSON answer is of."""
+    try:
+        value = object_in(text)
+    except MalformedRequest:
+        return None
+    for name in tool_map.model.outputs:
+        if any(path(text)[0] not in value for text in tool_map.tools[name].required):
+            continue
+        try:
+            return read_call(tool_map, {"name": name, "arguments": value})
+        except MalformedRequest:
+            continue
+    return None
+
+
+def _changes(read: Call, at: int) -> bool:
+    item = read.items[at]
+    # An empty list of facts is one item with nothing in it.
+    return at not in read.idle and (bool(item.pieces) or item.change is not ChangeKind.CREATE)
