@@ -8,8 +8,11 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from proxy.dialects.mcp.maps import MapError
+from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.server_settings import NAME_PATTERN, Text, check_url, headers_from
 from proxy.setting_values import BadValue
+from proxy.tool_maps import maps_of_models
 
 # The first segments of every other front on the data listener; a test holds them against those.
 RESERVED: Final = frozenset(
@@ -35,6 +38,13 @@ class HostedState(enum.Enum):
     ALLOW = "allow"
 
 
+class ModelPurpose(enum.Enum):
+    """Who asks the model."""
+
+    AGENT = "agent"  # its calls of memory tools are judged
+    EXTRACTION = "extraction"  # a memory backend: what it answers is stored
+
+
 class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One table, as it is written."""
 
@@ -44,6 +54,8 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     headers_file: Text | None = None
     principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
     hosted_state: HostedState = HostedState.REFUSE
+    purpose: ModelPurpose = ModelPurpose.AGENT
+    maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 600.0
     total_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 3_600.0
     request_bytes_max: Annotated[int, Meta(ge=1_024, le=128 * 1024**2)] = 32 * 1024**2
@@ -59,6 +71,10 @@ MEANINGS: Final[dict[str, str]] = {
     "principals": "Ids of the principals that may use it; unset: all.",
     "hosted_state": "`refuse`, or `allow` routes that write memory on the provider's side "
     "(conversations, vector stores, threads, memory stores).",
+    "purpose": "`agent`, or `extraction`: a memory backend asks its own model here, and what that "
+    "answers is gated before the backend sees it.",
+    "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "
+    "are shipped. For `extraction` one, with the form of the answers.",
     "answer_seconds": "Seconds to the beginning of an answer, and between two pieces of it.",
     "total_seconds": "Seconds for a whole answer, every second asking of the model included.",
     "request_bytes_max": "Largest request body in bytes.",
@@ -75,6 +91,8 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...]
     principals: frozenset[str] | None
     hosted_state: HostedState
+    purpose: ModelPurpose
+    maps: Maps
     answer_seconds: float
     total_seconds: float
     request_bytes_max: int
@@ -91,7 +109,7 @@ def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
     for position, table in enumerate(tables, 1):
         try:
             found.append(_upstream(msgspec.convert(table, ModelTable, strict=True)))
-        except (msgspec.ValidationError, BadValue) as error:
+        except (msgspec.ValidationError, BadValue, MapError) as error:
             raise BadValue(f"model, table {position}: {error}") from None
     names = [one.name for one in found]
     if len(set(names)) != len(names):
@@ -111,8 +129,20 @@ def _upstream(given: ModelTable) -> ModelUpstream:
         headers=headers,
         principals=None if given.principals is None else frozenset(given.principals),
         hosted_state=given.hosted_state,
+        purpose=given.purpose,
+        maps=_maps(given),
         answer_seconds=given.answer_seconds,
         total_seconds=given.total_seconds,
         request_bytes_max=given.request_bytes_max,
         reply_bytes_max=given.reply_bytes_max,
     )
+
+
+def _maps(given: ModelTable) -> Maps:
+    found = maps_of_models(given.maps)
+    if given.purpose is ModelPurpose.AGENT:
+        return found
+    answers = [one for one in found.maps if one.model.outputs or one.model.text]
+    if given.maps is None or len(found.maps) != 1 or not answers:
+        raise BadValue("maps: for extraction one map that says what the model answers")
+    return found

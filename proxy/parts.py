@@ -19,6 +19,9 @@ from proxy.fronts.model import ModelParts
 from proxy.guarding import Guarding, GuardParts
 from proxy.ledger import Ledger
 from proxy.model.coupling import UnsafeUncoupled
+from proxy.model.extraction import Extraction
+from proxy.model.veto import Veto
+from proxy.model.vetoing import Vetoing
 from proxy.model_serving import open_model_front
 from proxy.operate import Operate, OperateParts
 from proxy.relays import Relays
@@ -146,10 +149,11 @@ class Parts:
         halt: Callable[[], None],
     ) -> ModelFront:
         """What is served below the names of `[[model]]` tables; without `couple` none is."""
-        coupling: Coupling = UnsafeUncoupled()
+        coupling: Coupling = Vetoing(UnsafeUncoupled(), Veto(self.guard, self.relays))
         parts = ModelParts(
             authenticator=self.authenticator,
             coupling=coupling if couple is None else couple(coupling),
+            extraction=Extraction(self.guard),
             halt=halt,
             surroundings=self.operate.surroundings,
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.model.api import RESPONSES
+from proxy.dialects.model.api import RESPONSES, of_program
 from proxy.dialects.model.body import read_body, write_body
 from proxy.dialects.model.errors import no_previous, no_threads, refused
 from proxy.dialects.model.reading import object_of
@@ -17,9 +17,9 @@ from proxy.model.credentials import Admitted, admit
 from proxy.model.histories import PREVIOUS, Histories
 from proxy.model.passing import Passing
 from proxy.model.room import Holding, NoRoom, Room
-from proxy.model.routes import Purpose, names_of, purpose_of, target_of
+from proxy.model.routes import Purpose, answers_nothing, names_of, purpose_of, target_of
 from proxy.model.turn import Turn, TurnParts, Wire
-from proxy.model_settings import Api, HostedState
+from proxy.model_settings import Api, HostedState, ModelPurpose
 from proxy.responses import Failure, NotFound, attempt, refuse
 from proxy.stopping import Stop
 from telemetry.events import ModelServed
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from proxy.dialects.operation import Refusal
     from proxy.exchange import Incoming, Pieces
     from proxy.model.coupling import Coupling
+    from proxy.model.extraction import Extraction
     from proxy.model.sending import Behind
     from proxy.surroundings import Surroundings
 
@@ -53,6 +54,11 @@ _HOSTED: Final = (
     "unknown_write: this route would write memory on the provider's side, where nobody judges it; "
     'an operator may allow it with hosted_state = "allow"'
 )
+_UNREAD: Final = (
+    "unknown_write: what a model answers here is stored by a memory backend, and nobody could "
+    "judge the answer of this route"
+)
+_WHOLE_ONLY: Final = "stream: what a memory backend stores is judged whole; ask without it"
 _UNDECIDED: Final = "a memory candidate of this principal is still undecided; ask again"
 _NO_ROOM: Final = "busy: too many large requests at once"
 
@@ -62,6 +68,7 @@ class ModelParts(msgspec.Struct, frozen=True, kw_only=True):
 
     authenticator: Authenticator
     coupling: Coupling
+    extraction: Extraction
     halt: Callable[[], None]
     surroundings: Surroundings
 
@@ -120,6 +127,8 @@ class ModelFront:
         purpose, api = purpose_of(incoming.head.method, rest)
         if purpose is Purpose.HOSTED and settings.hosted_state is HostedState.REFUSE:
             raise MalformedRequest(_HOSTED, status=403)
+        if settings.purpose is ModelPurpose.EXTRACTION and not answers_nothing(purpose, rest):
+            raise MalformedRequest(_UNREAD, status=403)
         served = _Served(
             behind=behind,
             incoming=incoming,
@@ -174,9 +183,13 @@ class ModelFront:
         if object_of(body.get("thread")):
             return no_threads(served.incoming.answering), None
         whole = body
+        settings = served.behind.settings
+        extracts = settings.purpose is ModelPurpose.EXTRACTION
+        if extracts and body.get("stream") is True:
+            raise MalformedRequest(_WHOLE_ONLY, status=400)
         if api is RESPONSES:
             conversation = body.get("conversation")
-            allows = served.behind.settings.hosted_state is HostedState.ALLOW
+            allows = settings.hosted_state is HostedState.ALLOW
             if conversation is not None and not allows:
                 return no_previous("conversation"), None
             found = self._histories.whole(principal.principal_id, body)
@@ -186,10 +199,12 @@ class ModelFront:
         head = served.incoming.head
         asked = Asked(
             principal=principal,
-            api=api,
+            api=of_program(api) if extracts else api,
             body=whole,
             names=names_of(head.headers),
             trace=served.incoming.trace,
+            maps=settings.maps,
+            extracts=extracts,
         )
         started_ns = self._parts.surroundings.clock_ns()
 
@@ -199,6 +214,7 @@ class ModelFront:
 
         parts = TurnParts(
             coupling=self._parts.coupling,
+            extraction=self._parts.extraction,
             halt=self._parts.halt,
             clock_ns=self._parts.surroundings.clock_ns,
             ended=ended,

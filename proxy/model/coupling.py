@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     # The client's own names of its session, each prefixed by its kind (`header:session-id=...`).
     names: tuple[str, ...]
     trace: TraceContext
+    # The tools that write memory. `extracts`: a backend asks, and the answer itself is the write.
+    maps: Maps
+    extracts: bool = False
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):

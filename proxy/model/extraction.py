@@ -48,6 +48,8 @@ class Replied(msgspec.Struct, frozen=True, kw_only=True):
     api: str
     call_id: str
     tool_map: ToolMap
+    # Whether the ledger knows what the model said; else nothing of it goes on.
+    told: bool = True
 
 
 class Extraction:
@@ -60,7 +62,10 @@ class Extraction:
         """The reply as its backend may see it. What no rule understands is withheld whole."""
         changed: dict[int, Changed] = {}
         for output in outputs_of(replied.api, body):
-            changed[output.key] = await self._one(replied, output)
+            if replied.told:
+                changed[output.key] = await self._one(replied, output)
+            else:
+                changed[output.key] = Changed(text=replied.tool_map.model.empty)
         return with_outputs(replied.api, body, changed)
 
     async def _one(self, replied: Replied, output: Output) -> Changed:

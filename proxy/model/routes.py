@@ -52,6 +52,23 @@ def purpose_of(method: str, rest: str) -> tuple[Purpose, ModelApi | None]:
     return Purpose.OTHER, None
 
 
+# Routes on which a model says nothing that could be kept.
+_NO_WORDS: Final = frozenset(
+    {
+        *("embeddings", "moderations", "rerank", "models"),
+        *("count_tokens", "input_tokens", "tokenize"),
+    }
+)
+
+
+def answers_nothing(purpose: Purpose, rest: str) -> bool:
+    """Whether an answer needs no reading, or is read: for what a memory backend asks."""
+    if purpose is not Purpose.OTHER:
+        return True
+    parts = [part for part in rest.lower().split("/") if part]
+    return not parts or parts[-1] in _NO_WORDS or (len(parts) > 1 and parts[-2] == "models")
+
+
 def target_of(head: HttpRequest, rest: str) -> str:
     """Path below the upstream's URL, with the query, encoded again."""
     path = quote(rest, safe=_PATH_SAFE)

@@ -11,8 +11,10 @@ import msgspec
 from proxy.dialects.model.api import ModelApi, continued
 from proxy.dialects.model.body import read_body, write_body
 from proxy.dialects.model.reading import text_of
+from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.operation import HttpReply, MalformedRequest
 from proxy.model.deciding import Deciding
+from proxy.model.extraction import Replied
 from proxy.model.sending import shown_headers
 from proxy.model.streamed import StreamedReply
 from proxy.responses import Failure, attempt
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
     from proxy.exchange import Pieces
     from proxy.model.coupling import Asked, Coupling, Filter, Prepared
+    from proxy.model.extraction import Extraction
     from proxy.model.sending import Behind
     from proxy.upstream import Reply
 
@@ -48,6 +51,7 @@ class TurnParts(msgspec.Struct, frozen=True, kw_only=True):
     """What every turn stands on."""
 
     coupling: Coupling
+    extraction: Extraction
     halt: Callable[[], None]
     clock_ns: Callable[[], int]
     # Called once, when the last byte was sent or nobody reads on.
@@ -86,7 +90,10 @@ class Turn:
         async with AsyncExitStack() as stack:
             reply = await self.ask(stack)
             self.status = reply.status
-            if reply.status == OK and reply.content_type == EVENTS:
+            streams = reply.content_type == EVENTS
+            if streams and self.asked.extracts:
+                raise UpstreamError("the server behind streams, and was not asked to")
+            if reply.status == OK and streams:
                 self.streamed = True
                 head = HttpReply(
                     status=OK,
@@ -95,7 +102,9 @@ class Turn:
                 )
                 return head, StreamedReply(self, stack.pop_all(), reply)
             body = await self.wire.behind.whole(reply)
-            if reply.status == OK:
+            if reply.status == OK and self.asked.extracts:
+                body = await self._extracted(body)
+            elif reply.status == OK:
                 body = await self._whole(body)
             self.begins()
             self.ended()
@@ -133,6 +142,23 @@ class Turn:
         if isinstance(done, Failure) or done.status != OK:
             return None
         return done
+
+    async def _extracted(self, raw: bytes) -> bytes:
+        """A reply to a memory backend, without what was refused."""
+        body = _read(raw)
+        said, trace = self.api.read_reply(body), self.asked.trace
+        # By this call the ledger joins what the reply holds with what was asked.
+        call_id = f"extraction:{trace.trace_id}:{trace.span_id}"
+        call = ModelCall(call_id=call_id, name="extraction", arguments={})
+        reply = msgspec.structs.replace(said, calls=(*said.calls, call))
+        replied = Replied(
+            principal=self.asked.principal,
+            api=self.api.name,
+            call_id=call_id,
+            tool_map=self.asked.maps.maps[0],
+            told=await self.deciding.tell(self.current, reply),
+        )
+        return write_body(await self._parts.extraction.edited(replied, body))
 
     async def _whole(self, raw: bytes) -> bytes:
         """A reply that does not stream, edited."""

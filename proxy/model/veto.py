@@ -17,8 +17,7 @@ from policy.model import NAME_LEN_MAX, Channel
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import ToolKind
-from proxy.dialects.model.memory_tools import Catalogue, Maps
-from proxy.dialects.model.tools import Declared, outcomes_of, tools_of
+from proxy.dialects.model.tools import outcomes_of
 from proxy.dialects.operation import MalformedRequest
 from proxy.guard import Forwarded, GuardedCall, Join
 from proxy.observations import observation_of_call
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
     from proxy.dialects.mcp.calls import Call
     from proxy.dialects.mcp.maps import ToolMap
     from proxy.dialects.model.body import Json
+    from proxy.dialects.model.memory_tools import Catalogue
     from proxy.dialects.model.transcript import ModelCall
     from proxy.guard import Guard, Item, Judged
 
 SERVER_PREFIX: Final = "model/"
 OPEN_MAX: Final = 1_024
 HELD_MAX: Final = 1_024
-SESSIONS_MAX: Final = 1_024
 _UNDECIDED: Final = (StorageError, MalformedRequest)
 _CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _ADMIT: Final = "admit"
@@ -51,13 +50,6 @@ class Served(Protocol):
     def serves(self, tenant: Tenant, server: str, tool: str) -> bool:
         """Whether a call of this tool will come there."""
         ...
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request offers its model, as far as memory goes."""
-
-    session: str
-    catalogue: Catalogue
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,30 +70,15 @@ class Veto:
         self._held: OrderedDict[bytes, CandidateId] = OrderedDict()
         # Released by a person and ours to send: the call that asks for it again goes on.
         self._released: OrderedDict[CandidateId, str] = OrderedDict()
-        # The tools of a conversation whose later requests do not repeat them.
-        self._tools: OrderedDict[tuple[PrincipalId, str], tuple[Declared, ...]] = OrderedDict()
-
-    async def asked(
-        self, principal: Principal, session: str, body: dict[str, Json], maps: Maps
-    ) -> Asked:
-        """Read a request before it goes upstream: its tools, and the results of earlier calls."""
-        await self.results(principal, body)
-        key = (principal.principal_id, session)
-        tools = tools_of(body)
-        if tools is not None:
-            _keep(self._tools, key, tools, SESSIONS_MAX)
-        else:
-            tools = self._tools.get(key)
-        return Asked(session=session, catalogue=Catalogue(tools, maps))
 
     async def judge(
-        self, principal: Principal, asked: Asked, calls: tuple[ModelCall, ...]
+        self, principal: Principal, catalogue: Catalogue, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
         """For each call: None where it goes on, else the text that stands in its place.
 
         What an admitted call writes is an intent on disk when this returns.
         """
-        return tuple([await self._one(principal, asked.catalogue, call) for call in calls])
+        return tuple([await self._one(principal, catalogue, call) for call in calls])
 
     async def results(self, principal: Principal, body: dict[str, Json]) -> None:
         """Settle admitted calls whose results a request brings. Without one they stay unsettled."""

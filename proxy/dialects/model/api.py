@@ -11,6 +11,7 @@ from proxy.dialects.model.anthropic_stream import AnthropicEditor
 from proxy.dialects.model.chat_stream import ChatEditor
 from proxy.dialects.model.reading import list_of
 from proxy.dialects.model.responses_stream import ResponsesEditor
+from proxy.dialects.model.transcript import Voice
 from proxy.dialects.model.whole import AnthropicReply, ChatReply, ResponsesReply
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from proxy.dialects.model.body import Json
     from proxy.dialects.model.stream import Editor
-    from proxy.dialects.model.transcript import ModelReply, ModelRequest
+    from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said
     from proxy.dialects.model.whole import WholeReply
 
 
@@ -58,6 +59,26 @@ RESPONSES: Final = ModelApi(
     whole=ResponsesReply,
 )
 APIS: Final = (ANTHROPIC, CHAT, RESPONSES)
+
+
+def of_program(api: ModelApi) -> ModelApi:
+    """The same API where a program wrote the user turns: they are nobody's words."""
+
+    def read_request(body: dict[str, Json]) -> ModelRequest:
+        read = api.read_request(body)
+        turns = tuple(
+            msgspec.structs.replace(turn, said=tuple(map(_unplaced, turn.said)))
+            for turn in read.turns
+        )
+        return msgspec.structs.replace(read, turns=turns)
+
+    return msgspec.structs.replace(api, read_request=read_request)
+
+
+def _unplaced(said: Said) -> Said:
+    if said.voice is not Voice.USER:
+        return said
+    return msgspec.structs.replace(said, voice=Voice.UNPLACED)
 
 
 def continued(api: ModelApi, body: dict[str, Json], more: list[Json]) -> dict[str, Json]:

@@ -115,7 +115,9 @@ def _anthropic(
         content.append({"type": "text", "text": text})
     calls = [block for block in blocks if block.get("type") == "tool_use"]
     kept = [(call, _kept(call, call.get("input"), take, counter)) for call in calls]
-    content += [{**call, "input": given} for call, given in kept if given is not None]
+    for call, given in kept:
+        if given is not None:
+            content.append({**call, "input": given})
     changed: dict[str, Json] = {**body, "content": content}
     if calls and all(given is None for _, given in kept):
         changed["stop_reason"] = "end_turn"

@@ -11,13 +11,19 @@ from policy.gate import unsafe_gate_without
 from policy.model import ChangeKind, PrincipalId
 from policy.query import EVERYTHING
 from policy.verdict import Reason
+from proxy.dialects.model.api import ANTHROPIC
+from proxy.dialects.model.memory_tools import Catalogue
+from proxy.dialects.model.tools import tools_of
+from proxy.model.coupling import Asked, UnsafeUncoupled
 from proxy.model.veto import Veto
+from proxy.model.vetoing import Vetoing
 from proxy.observations import observation_of_call
 from proxy.relays import Relays
 from proxy.tool_maps import maps_of_models
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, PERSON, STEERING, Guarded, guarded
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.model.asking import FILES, HERMES, call, create, offering, result
+from tests.unit.proxy.wired import TRACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,11 +50,10 @@ def _veto(seen: Guarded) -> Veto:
 
 
 async def _one(
-    veto: Veto, one: ModelCall, *tools: Json, principal: Principal = AGENT, session: str = "s"
+    veto: Veto, one: ModelCall, *tools: Json, principal: Principal = AGENT
 ) -> str | None:
-    body = offering(*(tools or (FILES, HERMES)))
-    asked = await veto.asked(principal, session, body, MAPS)
-    (text,) = await veto.judge(principal, asked, (one,))
+    catalogue = Catalogue(tools_of(offering(*(tools or (FILES, HERMES)))), MAPS)
+    (text,) = await veto.judge(principal, catalogue, (one,))
     return text
 
 
@@ -180,8 +185,8 @@ async def test_one_refused_item_stops_its_call_and_the_others_are_not_kept(seen:
 
 async def test_parallel_calls_of_one_reply_are_judged_each(seen: Guarded) -> None:
     veto = _veto(seen)
-    asked = await veto.asked(AGENT, "s", offering(FILES), MAPS)
-    texts = await veto.judge(AGENT, asked, (create(GOOD), create(STEERING), create(SECOND)))
+    catalogue = Catalogue(tools_of(offering(FILES)), MAPS)
+    texts = await veto.judge(AGENT, catalogue, (create(GOOD), create(STEERING), create(SECOND)))
     assert [text is None for text in texts] == [True, False, True]
     assert len(_waiting(seen)) == 2
 
@@ -254,17 +259,24 @@ async def test_what_a_person_denied_stays_denied(seen: Guarded) -> None:
     assert Reason.DENIED_BY_PERSON.value in (text or "")
 
 
-async def test_a_later_request_of_a_thread_has_the_tools_of_its_first(seen: Guarded) -> None:
-    veto = _veto(seen)
-    await veto.asked(AGENT, "thread", offering(FILES, thread={"type": "create"}), MAPS)
+async def test_without_a_catalogue_what_reads_as_a_memory_write_is_judged(seen: Guarded) -> None:
     later: dict[str, Json] = {"messages": [], "thread": {"type": "continue"}}
-    asked = await veto.asked(AGENT, "thread", later, MAPS)
-    (text,) = await veto.judge(AGENT, asked, (create(STEERING),))
+    lost = Catalogue(tools_of(later), MAPS)
+    (text,) = await _veto(seen).judge(AGENT, lost, (create(STEERING, name="whatever"),))
     assert (text or "").startswith("Not stored")
-    # Nobody knows the tools of this one: what reads as a memory write is one.
-    lost = await veto.asked(AGENT, "another", later, MAPS)
-    (text,) = await veto.judge(AGENT, lost, (create(STEERING, name="whatever"),))
-    assert (text or "").startswith("Not stored")
+
+
+async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:
+    veto, one = _veto(seen), create(GOOD)
+    coupling = Vetoing(UnsafeUncoupled(), veto)
+    asked = Asked(
+        principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
+    )
+    prepared = await coupling.prepare(asked)
+    assert await coupling.judge(prepared, (one, create(STEERING))) != (None, None)
+    assert len(_waiting(seen)) == 1
+    await coupling.prepare(msgspec.structs.replace(asked, body=result(one)))
+    assert _waiting(seen) == []
 
 
 def _server_tools(server: str) -> list[Json]:
