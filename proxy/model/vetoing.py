@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.dialects.model.body import Json
     from proxy.dialects.model.transcript import ModelCall, ModelReply
-    from proxy.model.coupling import Asked, Coupling, Prepared
+    from proxy.model.coupling import Asked, Coupling, Filter, Prepared
     from proxy.model.veto import Veto
 
 
@@ -42,9 +42,9 @@ class Vetoing:
         """See `Coupling`."""
         await self._inner.replied(prepared, reply)
 
-    def carries(self, principal: Principal, text: str) -> bool:
+    def filter(self, prepared: Prepared) -> Filter:
         """See `Coupling`."""
-        return self._inner.carries(principal, text)
+        return self._inner.filter(prepared)
 
     def sieved(self, principal: Principal, value: Json) -> Json:
         """See `Coupling`."""
