@@ -9,13 +9,14 @@ words that two texts share leaves a print in both.
 
 from __future__ import annotations
 
+import math
 import re
 from binascii import crc32
-from collections import Counter
-from itertools import chain
+from heapq import nlargest
 from typing import Final, NamedTuple
 
 from policy.skeleton import skeleton
+from policy.stems import ranked
 
 SHINGLE: Final = 3
 WINDOW: Final = 3
@@ -36,33 +37,44 @@ _MARK: Final = re.compile(
 )
 _MARKED: Final = re.compile(r"[0-9]|\w\.\w")
 _YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}s?|[0-9]{1,2}(?:st|nd|rd|th)")
-_WEIGHT_MAX: Final = 8
 _ABOUT: Final = ".,;:!?'\"()[]{}<>*-_"
-_WORDS_FROM: Final = -(1 << 32)
+# How likely a word of each rank is in a text, before an index has seen any: what is shared weighs
+# by that, and by how many texts of the index have it.
+_LIKELY: Final = (0.3, 0.03, 0.006, 0.001)
+_BEFORE: Final = 200.0
+_NOTHING: Final = 1.3
+_LIVE: Final = 2.0
+_UNSPACED_RANK: Final = 1
+_UNSEEN: Final = tuple(max(0.0, -math.log(likely) - _NOTHING) for likely in _LIKELY)
 
-# Measured on pairs of a remark and what a model noted of it, against remarks of other people: 57 in
-# 100 notes are found, and 1 in 100 is found in one of 250 remarks that it has nothing to do with.
-# Chosen on those pairs: on other texts expect somewhat less.
 COPIED_SHARE: Final = 0.4
 COPIED_WORDS: Final = 5
-COPIED_WEIGHT: Final = 8
-RETOLD_SHARE: Final = 0.45
-RETOLD_WORDS: Final = 3
-RETOLD_WEIGHT: Final = 12
-RETOLD_FROM_WORDS: Final = 80
+COPIED_WEIGHT: Final = 6.0
+# Log-odds, fitted to pairs of a remark and what a model noted of it, of two conversations out of
+# five: remarks alone, and pages of twelve. `tests.benchmarks.labels` has what the others give.
+TOLD_FROM: Final = 1.0
+_SHARE_WORTH: Final = 7.9
+_ALIKE_WORTH: Final = 9.1
+_WEIGHT_WORTH: Final = 0.36
+_WEIGHT_MAX: Final = 30.0
+_COPIED_WORTH: Final = 0.5
+_COPIED_MAX: Final = 8
+_LENGTH_COST: Final = 1.05
+_TOLD_LEAST: Final = 5.3
 MARKED_SHARE: Final = 0.2
-_LOOKED_AT: Final = 4
-_TELLING_WEIGHT: Final = 3
+_LOOKED_AT: Final = 6
+_RUN_WORTH: Final = 4.0
 _COMMON: Final = 24
-"""A word that more texts have says nothing about which of them is meant."""
+"""Of so many texts with one word, the newest are looked at."""
 
 
 class Prints(NamedTuple):
-    """A text without its words: hashes of runs, of words with their weight, and of marks."""
+    """A text without its words: hashes of runs, of stems with their rank, and of marks."""
 
     runs: tuple[int, ...]  # of every run, in the order of the text
     words: dict[int, int]
     marks: frozenset[int]
+    norm: float = 1.0  # of the weights of its words
 
     @property
     def kept(self) -> frozenset[int]:
@@ -73,34 +85,44 @@ class Prints(NamedTuple):
 class Resemblance(NamedTuple):
     """How much of a text is in another; shares from 0 to 1.
 
-    `copied` counts words in runs that both have, `retold` the weight of all words that both have.
+    `copied` counts words in runs that both have, `retold` the weight of all words that both have,
+    and `alike` is the cosine between both.
     """
 
     copied: float
     copied_words: int
     retold: float
-    retold_words: int
-    weight: int
+    weight: float
+    alike: float
     other_words: int
     marks: int
+
+    @property
+    def told(self) -> float:
+        """How surely the one says what the other does, in other words perhaps; log-odds."""
+        return (
+            _SHARE_WORTH * self.retold
+            + _ALIKE_WORTH * self.alike
+            + _WEIGHT_WORTH * min(self.weight, _WEIGHT_MAX)
+            + _COPIED_WORTH * min(self.copied_words, _COPIED_MAX)
+            - _LENGTH_COST * math.log1p(self.other_words)  # a long text has most words in it anyway
+            - _TOLD_LEAST
+        )
 
     @property
     def contained(self) -> bool:
         """Whether it is so much that the one was made of the other."""
         copied = self.copied >= COPIED_SHARE and self.copied_words >= COPIED_WORDS
-        retold = self.retold >= RETOLD_SHARE and self.retold_words >= RETOLD_WORDS
-        # A long text has most words in it anyway.
-        retold = retold and (self.copied_words > 0 or self.other_words <= RETOLD_FROM_WORDS)
         return (
             (copied and self.weight >= COPIED_WEIGHT)
-            or (retold and self.weight >= RETOLD_WEIGHT)
+            or self.told >= TOLD_FROM
             or (self.marks > 0 and self.retold >= MARKED_SHARE)
         )
 
     @property
     def score(self) -> float:
         """One number to rank by."""
-        return max(self.copied, self.retold) + min(self.marks, 4) / 4
+        return self.told + 8 * self.copied + 2 * min(self.marks, 4)
 
 
 def prints_of(text: str) -> Prints:
@@ -118,15 +140,19 @@ def prints_of(text: str) -> Prints:
         for mark in _MARK.findall(part)
         if _YEAR.fullmatch(mark) is None
     )
-    weights = {number: _weight(word) for word, number in known.items()}
-    return Prints(runs=runs, words=weights, marks=marks)
+    stems: dict[int, int] = {}
+    for word in known:
+        stem, rank = _stem(word)
+        stems[crc32(stem.encode("utf-8", "surrogatepass"))] = rank
+    norm = math.sqrt(sum(_UNSEEN[rank] ** 2 for rank in stems.values())) or 1.0
+    return Prints(runs=runs, words=stems, marks=marks, norm=norm)
 
 
-def _weight(word: str) -> int:
-    """Short words are in every text; a letter of a script without spaces is half a word."""
-    if not word.isascii() and len(word) == 1:
-        return 2
-    return min(max(0, len(word) - 3), _WEIGHT_MAX)
+def _stem(word: str) -> tuple[str, int]:
+    if len(word) == 1:
+        # A letter says nothing; one of a script without spaces is a part of a word.
+        return word, 0 if word.isascii() else _UNSPACED_RANK
+    return ranked(word)
 
 
 def _winnowed(runs: tuple[int, ...]) -> list[int]:
@@ -135,21 +161,36 @@ def _winnowed(runs: tuple[int, ...]) -> list[int]:
     return list(map(min, runs, runs[1:], runs[2:]))
 
 
-def resemblance(text: Prints, other: Prints, kept: frozenset[int] | None = None) -> Resemblance:
-    """How much of `text` is in `other`; `kept` are the runs that an index kept of it."""
+def resemblance(
+    text: Prints,
+    other: Prints,
+    kept: frozenset[int] | None = None,
+    weights: dict[int, float] | None = None,
+) -> Resemblance:
+    """How much of `text` is in `other`.
+
+    `kept` are the runs that an index kept of the other, `weights` what it makes of the words.
+    """
     kept = other.kept if kept is None else kept
+    if weights is None:
+        weights = {word: _UNSEEN[rank] for word, rank in text.words.items()}
     covered = _covered(text.runs, kept)
     total = len(text.runs) + SHINGLE - 1 if text.runs else 0
-    whole = sum(text.words.values())
-    shared = [text.words[word] for word in text.words.keys() & other.words.keys()]
-    shared = [weight for weight in shared if weight]
+    whole, square, shared, common = 0.0, 0.0, 0.0, 0.0
+    there = other.words
+    for word, weight in weights.items():
+        whole += weight
+        square += weight * weight
+        if word in there:
+            shared += weight
+            common += weight * weight
     return Resemblance(
         copied=covered / total if total else 0.0,
         copied_words=covered,
-        retold=sum(shared) / whole if whole else 0.0,
-        retold_words=len(shared),
-        weight=sum(shared),
-        other_words=len(other.words),
+        retold=shared / whole if whole else 0.0,
+        weight=shared,
+        alike=min(1.0, common / (math.sqrt(square) * other.norm)) if square else 0.0,
+        other_words=len(there),
         marks=len(text.marks & other.marks),
     )
 
@@ -204,24 +245,33 @@ class Index:
 
     def search(self, prints: Prints) -> list[Found]:
         """Texts that contain this one, the likeliest first."""
-        where = self._where.get
-        lists: list[list[int]] = []
-        for name in {*prints.runs, *prints.marks, *_telling(prints)}:
-            keys = where(name)
-            if keys is None:
-                continue
-            if len(keys) <= _COMMON:
-                lists.append(keys)
-            elif not _WORDS_FROM <= name < 0:
-                lists.append(keys[: -_COMMON - 1 : -1])  # the newest of many copies, first
-        votes = Counter(chain.from_iterable(lists))
+        where, nowhere = self._where.get, ()
+        weights = {
+            word: self._weight(rank, len(where(~word, nowhere)))
+            for word, rank in prints.words.items()
+        }
+        votes: dict[int, float] = {}
+        for name in {*prints.runs, *prints.marks}:
+            # Of many copies the newest, first.
+            for key in where(name, nowhere)[: -_COMMON - 1 : -1]:
+                votes[key] = votes.get(key, 0.0) + _RUN_WORTH
+        for word, weight in weights.items():
+            for key in where(~word, nowhere)[: -_COMMON - 1 : -1]:
+                votes[key] = votes.get(key, 0.0) + weight
         found: list[Found] = []
-        for key, _ in votes.most_common(_LOOKED_AT):
+        for key in nlargest(_LOOKED_AT, votes, key=votes.__getitem__):
             other, kept = self._texts[key]
-            alike = resemblance(prints, other, kept)
+            alike = resemblance(prints, other, kept, weights)
             if alike.contained:
                 found.append(Found(key=key, resemblance=alike))
         return sorted(found, key=lambda one: -one.resemblance.score)
+
+    def _weight(self, rank: int, count: int) -> float:
+        if not rank:
+            return 0.0
+        texts = (len(self._texts) + _BEFORE) / (count + _BEFORE * _LIKELY[rank])
+        # Not more than so much: whoever fills the index with copies makes no word of them common.
+        return max(0.0, math.log(texts) - _NOTHING, _UNSEEN[rank] - _LIVE)
 
 
 def _names(prints: Prints, kept: frozenset[int]) -> set[int]:
@@ -229,5 +279,5 @@ def _names(prints: Prints, kept: frozenset[int]) -> set[int]:
 
 
 def _telling(prints: Prints) -> list[int]:
-    """Words of some length; as names apart from those of runs and marks by their range."""
-    return [~word for word, weight in prints.words.items() if weight >= _TELLING_WEIGHT]
+    """Words that are not in every text; as names apart from runs and marks by their range."""
+    return [~word for word, rank in prints.words.items() if rank]

@@ -138,8 +138,8 @@ GUARD: Final = (
     Mutant(
         name="a containment lowers nothing",
         file="policy/labels.py",
-        old="        if culprit.kind.trust < source.trust:\n",
-        new="        if culprit.kind.trust > 9:\n",
+        old="        if origin.kind.trust < source.trust:\n",
+        new="        if origin.kind.trust > 9:\n",
         invariant="a text is labelled no better than where it was seen",
         tests=(at(_GUARDING, "test_a_person_s_own_words_are_lowered_to_where_they_were_found"),),
     ),

@@ -53,8 +53,8 @@ LABELS: Final = (
     Mutant(
         name="a claim climbs above its channel",
         file=_LABELS,
-        old="source = claimed if bound is None else meet(bound, claimed)",
-        new="source = claimed",
+        old="return claimed if bound is None else meet(bound, claimed), Basis.VOUCHED",
+        new="return claimed, Basis.VOUCHED",
         invariant="a vouched claim cannot climb above a channel that is bound lower",
         tests=(at(_LABEL_TESTS, "test_a_label_is_what_the_channel_is_worth"),),
     ),

@@ -12,6 +12,18 @@ from tests.mutants.operate_table import OPERATE
 from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
 from tests.mutants.relay_table import RELAY
+from tests.mutants.session_labels_table import SESSION_LABELS
 from tests.mutants.storage_table import STORAGE
 
-MUTANTS: Final = (*DECISION, *LABELS, *STORAGE, *INDEX, *PROXY, *RELAY, *OPERATE, *MCP, *GUARD)
+MUTANTS: Final = (
+    *DECISION,
+    *LABELS,
+    *SESSION_LABELS,
+    *STORAGE,
+    *INDEX,
+    *PROXY,
+    *RELAY,
+    *OPERATE,
+    *MCP,
+    *GUARD,
+)

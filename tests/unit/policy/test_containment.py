@@ -68,7 +68,7 @@ def test_a_copy_is_found_however_it_is_dressed(note: str) -> None:
         "",
         "ok",
         "Ada sings in a choir on Mondays.",
-        "The support desk answers.",
+        "The desk is closed today.",
         "We met in 2024, on the 3rd of May.",
         "customers of a lower window",
         noise(9, 40),

@@ -1,0 +1,201 @@
+"""Faults in what a session's context makes of a label: taint, containment, endorsement."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_LABELS: Final = "policy/labels.py"
+_SENTENCES: Final = "policy/sentences.py"
+_WORDS: Final = "policy/sentence_words.py"
+_ENDORSEMENT: Final = "policy/endorsement.py"
+_CONTAINMENT: Final = "policy/containment.py"
+_LABEL_TESTS: Final = "tests/unit/policy/test_labels_session.py"
+_SENTENCE_TESTS: Final = "tests/unit/policy/test_sentences.py"
+_ENDORSEMENT_TESTS: Final = "tests/unit/policy/test_endorsement.py"
+_CONTAINMENT_TESTS: Final = "tests/unit/policy/test_containment.py"
+_NEVER_DROPS: Final = at(
+    _SENTENCE_TESTS, "test_a_cut_never_drops_a_negation_a_condition_or_a_quotation"
+)
+_RULE: Final = at(_LABEL_TESTS, "test_the_rule_is_that_of_the_class_it_is_judged_as")
+
+SESSION_LABELS: Final = (
+    Mutant(
+        name="an empty context is the user's",
+        file="policy/taint.py",
+        old="return SourceKind.UNKNOWN if lowest is None else lowest",
+        new="return SourceKind.USER_INPUT if lowest is None else lowest",
+        invariant="the meet of an empty session is unknown",
+        tests=("tests/unit/policy/test_taint.py",),
+    ),
+    Mutant(
+        name="the context does not lower what a model writes",
+        file=_LABELS,
+        old="    return written, tainted, Basis.TAINT\n",
+        new="    return written, written, Basis.TAINT\n",
+        invariant="a write of a model is labelled no better than all that is in its context",
+        tests=(at(_LABEL_TESTS, "test_a_label_is_what_was_seen_of_the_session"),),
+        quick=True,
+    ),
+    Mutant(
+        name="a write that is joined to no session is the model's own",
+        file=_LABELS,
+        old="        return tainted, tainted, Basis.UNJOINED\n",
+        new="        return written, written, Basis.UNJOINED\n",
+        invariant="what cannot be joined takes the lowest taint of the live sessions",
+        tests=(at(_LABEL_TESTS, "test_a_label_is_what_was_seen_of_the_session"),),
+    ),
+    Mutant(
+        name="not to be found counts where history was lost",
+        file=_LABELS,
+        old="if rule is LabelRule.CONTAINMENT and seen.whole:",
+        new="if rule is LabelRule.CONTAINMENT:",
+        invariant="loss of state never raises a label",
+        tests=(
+            at(_LABEL_TESTS, "test_with_a_lost_history_not_to_be_found_proves_nothing"),
+            at(_LABEL_TESTS, "test_what_was_lost_never_raises_a_label"),
+        ),
+    ),
+    Mutant(
+        name="endorsement by another session",
+        file=_LABELS,
+        old="seen.endorsed and seen.joined is not Joined.NONE:",
+        new="seen.endorsed:",
+        invariant="only a person of the very session that wrote endorses it",
+        tests=(at(_LABEL_TESTS, "test_a_label_is_what_was_seen_of_the_session"),),
+    ),
+    Mutant(
+        name="the rule is that of the class the client named",
+        file=_LABELS,
+        old="    return rules.get(judged_class(candidate, reading, stored), LabelRule.TAINT)\n",
+        new="    return rules.get(candidate.memory_class, LabelRule.TAINT)\n",
+        invariant="the rule of a label is that of the judged class, floor included",
+        tests=(_RULE,),
+    ),
+    Mutant(
+        name="a class without a rule is looked for by its text",
+        file=_LABELS,
+        old="stored), LabelRule.TAINT)\n",
+        new="stored), LabelRule.CONTAINMENT)\n",
+        invariant="a class that the ruleset leaves out has the rule taint",
+        tests=(_RULE,),
+    ),
+    Mutant(
+        name="a removal is looked for by its text",
+        file=_LABELS,
+        old="if candidate.text is None or candidate.change in {ChangeKind.DELETE, ",
+        new="if candidate.text is None or candidate.change in {",
+        invariant="whatever steers a removal is not in its text",
+        tests=(_RULE,),
+    ),
+    Mutant(
+        name="what the context forbids moves the ladder",
+        file="policy/checks.py",
+        old="    return own.culprits[-1].kind if own.culprits else own.source\n",
+        new="    return own.source\n",
+        invariant="an honest agent is not charged for what is in its context",
+        tests=(
+            at(
+                _LABEL_TESTS,
+                "test_what_only_the_context_forbids_is_held_and_moves_no_ladder",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what stands over a list is dropped",
+        file=_SENTENCES,
+        old="                    self._governing.append(bare)\n",
+        new="                    pass\n",
+        invariant="an item under 'these are false' is no statement by itself",
+        tests=(_NEVER_DROPS,),
+    ),
+    Mutant(
+        name="a quotation is cut",
+        file=_SENTENCES,
+        old="            self._held.append(text[opening.start() : end])\n",
+        new="            kept[-1] = text[at : opening.end()]\n            at = opening.end()\n"
+        "            continue\n",
+        invariant="what a person quotes she does not say",
+        tests=(_NEVER_DROPS,),
+    ),
+    Mutant(
+        name="what is taken back still endorses",
+        file=_SENTENCES,
+        old="            spoken.clear()\n",
+        new="            pass\n",
+        invariant="what a person takes back in the same breath she did not say",
+        tests=(_NEVER_DROPS,),
+    ),
+    Mutant(
+        name="any lead-in leaves a statement",
+        file=_SENTENCES,
+        old="        if NO_STATEMENT.match(sentence):\n            break\n",
+        new="",
+        invariant="behind a lead-in stands a whole statement, or it is not cut",
+        tests=(_NEVER_DROPS,),
+    ),
+    Mutant(
+        name="sentences are endorsed as skeletons",
+        file=_SENTENCES,
+        old='    return _SPACE.sub(" ", text.translate(_MARKS).lower())\n',
+        new="    return skeleton(text)\n",
+        invariant="a sign, a digit or a look-alike more makes another sentence",
+        tests=(
+            at(
+                _SENTENCE_TESTS,
+                "test_a_sign_a_digit_or_an_invisible_letter_makes_another_sentence",
+            ),
+        ),
+    ),
+    Mutant(
+        name="one endorsed sentence endorses all",
+        file=_ENDORSEMENT,
+        old="and wanted.sentences <= said.sentences",
+        new="and bool(wanted.sentences & said.sentences)",
+        invariant="every whole sentence must stand in the segment",
+        tests=(_ENDORSEMENT_TESTS,),
+        quick=True,
+    ),
+    Mutant(
+        name="names need not be said",
+        file=_ENDORSEMENT,
+        old="and wanted.names <= said.names",
+        new="",
+        invariant="a name is a word of the person's",
+        tests=(
+            at(
+                _ENDORSEMENT_TESTS,
+                "test_the_names_of_a_call_are_words_of_hers_or_say_nothing",
+            ),
+        ),
+    ),
+    Mutant(
+        name="metadata is no part of what must be said",
+        file=_ENDORSEMENT,
+        old="        inside = _strings(candidate.metadata_json)\n",
+        new="        inside = []\n",
+        invariant="metadata comes back with the text, and says something as well",
+        tests=(at(_ENDORSEMENT_TESTS, "test_metadata_says_something_as_well"),),
+    ),
+    Mutant(
+        name="a candidate that says nothing is endorsed",
+        file=_ENDORSEMENT,
+        old="        bool(wanted.sentences) and wanted",
+        new="        wanted",
+        invariant="nothing is not something that a person said",
+        tests=(_ENDORSEMENT_TESTS,),
+        more=(
+            ("        if not stated:\n", "        if stated is None:\n"),
+            ("    if not sentences or len", "    if len"),
+        ),
+    ),
+    Mutant(
+        name="copies make a word common",
+        file=_CONTAINMENT,
+        old="math.log(texts) - _NOTHING, _UNSEEN[rank] - _LIVE)",
+        new="math.log(texts) - _NOTHING)",
+        invariant="whoever reads a page often does not hide what is copied from it",
+        tests=(at(_CONTAINMENT_TESTS, "test_a_page_that_was_read_a_hundred_times_is_found"),),
+    ),
+)
