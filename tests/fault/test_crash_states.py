@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tests.fault.crashstates.disk import Operation
 
 STATES = 5_000 if HEAVY else 300
+# Distinct ones: a boundary with little unsynced has no more to give, so of many asked some lack.
+DISTINCT = 3_500 if HEAVY else 300
 CONTROL_STATES = 400 if HEAVY else 60
 recordable = pytest.mark.skipif(bool(missing()), reason=missing() or "strace traces here")
 EACH = Choice(contents=0.5, names=0.5)
@@ -38,10 +40,10 @@ EACH = Choice(contents=0.5, names=0.5)
 @recordable
 @pytest.mark.timeout(900)
 def test_no_power_cut_loses_what_was_answered_or_shows_what_was_refused(tmp_path: Path) -> None:
-    found = search(recorded(tmp_path), STATES, seed=random.randrange(1 << 20) if HEAVY else 1)  # noqa: S311
-    assert found.violations == []
-    # Distinct ones: a boundary with little unsynced has no more to give.
-    assert found.states > STATES * 0.5
+    seed = random.randrange(1 << 20) if HEAVY else 1  # noqa: S311
+    found = search(recorded(tmp_path), STATES, seed=seed)
+    assert found.violations == [], f"seed {seed}"
+    assert found.states >= DISTINCT
 
 
 @recordable

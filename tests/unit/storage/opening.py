@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ OPERATOR = Principal(
     principal_id=PrincipalId("operator-1"), tenant=TENANT, channel=Channel.OPERATOR
 )
 BY = PrincipalId("operator-1")
+HELD_S = 30.0
 
 
 class Clock:
@@ -131,14 +133,27 @@ class Bench:
 
 
 def write(store: EmbeddedStore, *submissions: Submission) -> list[Outcome]:
-    """The outcomes of submissions that reach the writer together."""
+    """The outcomes of submissions that are one batch of the writer, on any machine.
+
+    They are handed over one by one. The thread that the first of them wakes may not run before the
+    last: on a busy machine it would find a shorter batch, and that is another life of the store.
+    """
+    interval = sys.getswitchinterval()
 
     async def all_of_them() -> list[Outcome]:
+        sys.setswitchinterval(HELD_S)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(store.writer.submit(one)) for one in submissions]
+            # They put themselves in a row, and are handed over behind that.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            sys.setswitchinterval(interval)
         return [task.result() for task in tasks]
 
-    return asyncio.run(all_of_them())
+    try:
+        return asyncio.run(all_of_them())
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def say(store: EmbeddedStore, text: str, principal: Principal = AGENT, **fields: object) -> Outcome:
