@@ -24,6 +24,7 @@ from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.mcp.relay import limits_of
 from proxy.mcp_serving import McpServing, ServingParts
+from proxy.model_memory import ModelMemory
 from proxy.observing import warned
 from proxy.parts import Ground, Parts, Scrape
 from proxy.rules import MEM0, Rules, parse_rules
@@ -141,7 +142,8 @@ async def compose(
         rules = Rules(
             text, read=settings.ruleset_text, writer=store.writer, in_force=lambda: store.ruleset
         )
-        ground = _ground(settings, composition, store, embedder)
+        opened = _Opened(store=store, embedder=embedder, surroundings=surroundings)
+        ground = await _ground(stack, settings, composition, opened)
         parts = Parts(ground, surroundings, executor, rules)
         health = Health(lambda: _told(store, clock), Scrape(store, telemetry))
         mcp = _mcp(settings, composition, parts, surroundings, halted)
@@ -180,15 +182,26 @@ async def compose(
         )
 
 
-def _ground(
-    settings: Settings, composition: Composition, store: EmbeddedStore, embedder: Embedder
+class _Opened(msgspec.Struct, frozen=True, kw_only=True):
+    store: EmbeddedStore
+    embedder: Embedder
+    surroundings: Surroundings
+
+
+async def _ground(
+    stack: AsyncExitStack, settings: Settings, composition: Composition, opened: _Opened
 ) -> Ground:
+    memory = None
+    if settings.models and composition.listen:
+        memory = await ModelMemory.opened(opened.store, settings.state, opened.surroundings)
+        stack.push_async_callback(memory.close)
     return Ground(
         settings=settings,
         gate=composition.gate,
-        store=store,
-        writer=composition.placing(store),
-        embedder=embedder,
+        store=opened.store,
+        writer=composition.placing(opened.store),
+        embedder=opened.embedder,
+        model_memory=memory,
     )
 
 

@@ -29,10 +29,9 @@ from telemetry import propagation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.model import Principal
+    from policy.model import Origin, Principal, PrincipalId
     from proxy.dialects.operation import WrittenItem
     from proxy.guard import GuardedCall, Item, PinnedTool, Segment
-    from proxy.ledger import Ledger
     from proxy.relays import Relays
     from proxy.sifting import Sieve
     from proxy.surroundings import Surroundings
@@ -60,6 +59,18 @@ class Confirms(Protocol):
         ...
 
 
+class Notes(Protocol):
+    """Who notes what relays saw: the session ledger, or a ring of prints where there is none."""
+
+    def saw(self, principal_id: PrincipalId, segment: Segment) -> None:
+        """Note the texts of one segment."""
+        ...
+
+    def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
+        """Segments of this principal that the text is contained in, the likeliest first."""
+        ...
+
+
 class NoPage:
     """Nothing serves a page for people: held candidates wait in `mnemogate review`."""
 
@@ -78,7 +89,7 @@ class GuardParts(msgspec.Struct, frozen=True, kw_only=True):
     followed: Followed
     pins: Pins
     sieve: Sieve
-    ledger: Ledger
+    ledger: Notes
     surroundings: Surroundings
     confirms: Confirms
     relays: Relays

@@ -26,10 +26,12 @@ from proxy.model_serving import open_model_front
 from proxy.operate import Operate, OperateParts
 from proxy.relays import Relays
 from proxy.retention import Retaining
+from proxy.seeing import NoSessions
 from proxy.session import Session
 from proxy.sifting import Sieve
 from proxy.tokens import TokenSigner, TokenVerifier
 from proxy.vectors import takes_client_vectors
+from proxy.watching import Unwatched
 from proxy.writing import Gatherers, Writing
 from storage.audit_reading import EmbeddedAudit
 from storage.objections import Objections
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from proxy.fronts.health import Health
     from proxy.fronts.model import ModelFront
     from proxy.model.coupling import Coupling
+    from proxy.model_memory import ModelMemory
     from proxy.rules import Rules
     from proxy.settings import Settings
     from proxy.surroundings import Surroundings
@@ -63,6 +66,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     store: EmbeddedStore
     writer: Submits
     embedder: Embedder
+    # None where no model front is configured: nobody sees what enters a context.
+    model_memory: ModelMemory | None = None
 
 
 class Parts:
@@ -76,6 +81,7 @@ class Parts:
         rules: Rules,
     ) -> None:
         settings, store, embedder = ground.settings, ground.store, ground.embedder
+        memory = ground.model_memory
         self.authenticator = Authenticator(
             store.reader.keys, settings.bindings, surroundings.now_ms
         )
@@ -89,21 +95,25 @@ class Parts:
             ),
             tokens=TokenVerifier(signer.public_key),
             ruleset=lambda: store.ruleset,
+            sessions=NoSessions() if memory is None else memory.sessions,
+            watches=Unwatched() if memory is None else memory.withholding,
         )
         self.confirming = Confirming(
             store.secrets.token_key, store.reader.held_candidate, surroundings
         )
         self._store = store
         self._models = settings.models
+        self._memory = memory
         writing = Writing(ground.writer, store.reader, gatherers, surroundings)
         self.relays = Relays()
-        self.guard = _guarding(store, writing, (self.confirming, self.relays), surroundings)
+        self.guard = _guarding(ground, writing, (self.confirming, self.relays), surroundings)
         self.session = Session(
             reader=store.reader,
             writing=writing,
             embedder=embedder,
             surroundings=surroundings,
             executor=executor,
+            recalled=None if memory is None else memory.recalled,
         )
         self.retaining = Retaining(
             retained=store.retained,
@@ -150,6 +160,8 @@ class Parts:
     ) -> ModelFront:
         """What is served below the names of `[[model]]` tables; without `couple` none is."""
         coupling: Coupling = Vetoing(UnsafeUncoupled(), Veto(self.guard, self.relays))
+        if self._memory is not None:
+            coupling = self._memory.coupled(coupling)
         parts = ModelParts(
             authenticator=self.authenticator,
             coupling=coupling if couple is None else couple(coupling),
@@ -174,12 +186,13 @@ class Parts:
 
 
 def _guarding(
-    store: EmbeddedStore,
+    ground: Ground,
     writing: Writing,
     beside: tuple[Confirming, Relays],
     surroundings: Surroundings,
 ) -> Guarding:
     confirming, relays = beside
+    store, memory = ground.store, ground.model_memory
     sieve = Sieve(store.followed.since)
     # What waits may be refused before anybody reads, and then its prints cannot be taken any more.
     sieve.take(store.followed.held())
@@ -191,7 +204,7 @@ def _guarding(
             followed=store.followed,
             pins=store.pins,
             sieve=sieve,
-            ledger=Ledger(),
+            ledger=Ledger() if memory is None else memory.sessions,
             surroundings=surroundings,
             confirms=confirming,
             relays=relays,

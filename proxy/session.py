@@ -7,7 +7,7 @@ this file decides: the gate does, on the writer's thread, inside the transaction
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, assert_never
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, TypeVarTuple, assert_never
 
 from policy.model import NONCE_LEN_MAX, ChangeKind, MemoryId
 from proxy.dialects.operation import (
@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from policy.model import Principal
+    from policy.model import Memory, Principal, PrincipalId
     from proxy.surroundings import Surroundings
     from proxy.writing import Writing
     from storage.interfaces import Embedder, MemoryReader
+
+Recalls: TypeAlias = "Callable[[PrincipalId, tuple[Memory, ...]], None]"
 
 DELETE_WHERE_MAX = 100_000
 # Leaves room for "/" and the memory id, which make one nonce per deleted memory.
@@ -62,12 +64,15 @@ class Session:
         embedder: Embedder,
         surroundings: Surroundings,
         executor: Executor,
+        recalled: Recalls | None = None,
     ) -> None:
+        """`recalled` hears of every memory before it is served."""
         self._reader = reader
         self._writing = writing
         self._embedder = embedder
         self._out = surroundings
         self._executor = executor
+        self._recalled = recalled
 
     async def perform(
         self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
@@ -89,6 +94,8 @@ class Session:
             return self._identity(principal)
         started_ns = self._out.clock_ns()
         result, name, count = await self._read(principal, operation)
+        if self._recalled is not None:
+            self._recalled(principal.principal_id, _memories_in(result))
         self._out.record(
             ReadServed(
                 context=trace,
@@ -183,3 +190,15 @@ class Session:
         # both release the interpreter lock.
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, call, *args)
+
+
+def _memories_in(result: Result) -> tuple[Memory, ...]:
+    match result:
+        case Found():
+            return tuple(hit.memory for hit in result.hits)
+        case Listed():
+            return result.memories
+        case Got() if result.memory is not None:
+            return (result.memory,)
+        case _:
+            return ()

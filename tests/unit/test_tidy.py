@@ -109,6 +109,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/fronts/model.py": "tests/integration/test_model_front.py",
     "proxy/model/vetoing.py": "tests/unit/proxy/model/test_veto.py",
     "proxy/model/": "tests/integration/test_model_front.py",
+    "proxy/model_memory.py": "tests/integration/test_model_front.py",
     "proxy/model_serving.py": "tests/integration/test_model_front.py",
     "proxy/observing.py": "tests/integration/test_every_so_often.py",
     "proxy/openapi.py": "tests/integration/test_http_admin.py",

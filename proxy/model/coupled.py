@@ -1,0 +1,109 @@
+"""The model front coupled to memory: the ledger and withholding around whatever judges calls.
+
+A request waits for the candidates in flight, is noted, then goes upstream without what was refused.
+What it makes the model say is noted before the agent can act on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import SourceKind
+from proxy.dialects.model.transcript import Voice
+from proxy.dialects.model.withheld import Leave
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policy.model import Principal
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Said, Where
+    from proxy.model.coupling import Asked, Coupling, Filter, Prepared
+    from proxy.session_ground import Span
+    from proxy.sessions import Entered, Sessions
+    from proxy.withholding import Withholding
+
+QUIET_S: Final = 20.0
+"""How long a request waits for candidates in flight; then they are refused."""
+
+
+class Coupled:
+    """Implements `Coupling` on another one."""
+
+    def __init__(self, inner: Coupling, sessions: Sessions, withholding: Withholding) -> None:
+        self._inner = inner
+        self._sessions = sessions
+        self._withholding = withholding
+
+    async def prepare(self, asked: Asked) -> Prepared:
+        """See `Coupling`."""
+        principal, principal_id = asked.principal, asked.principal.principal_id
+        prepared = await self._inner.prepare(asked)
+        request = prepared.request
+        # A candidate that does not end is withheld until somebody knows what became of it.
+        await self._withholding.quiet(principal_id, QUIET_S)
+        names = (*asked.names, *(f"session:{name}" for name in request.sessions))
+        entered = await self._sessions.entered(principal, request, tuple(dict.fromkeys(names)))
+        # What was begun while the disk was waited for.
+        await self._withholding.quiet(principal_id, QUIET_S)
+        leave = left_alone(request, entered)
+        body = await self._withholding.apply(principal, asked.api.name, prepared.body, leave)
+        return msgspec.structs.replace(prepared, body=body, session=entered.session)
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        """See `Coupling`. What one of the calls is refused for, no other one carries."""
+        principal_id = prepared.asked.principal.principal_id
+        verdicts = await self._inner.judge(prepared, calls)
+        return tuple(
+            self._withholding.refusal(principal_id, call) if verdict is None else verdict
+            for call, verdict in zip(calls, verdicts, strict=True)
+        )
+
+    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        """See `Coupling`."""
+        await self._sessions.replied(prepared.asked.principal, prepared.session, reply)
+
+    def filter(self, prepared: Prepared) -> Filter:
+        """See `Coupling`."""
+        asked = prepared.asked
+        return self._withholding.reply(asked.principal.principal_id, asked.api.name)
+
+    def sieved(self, principal: Principal, value: Json) -> Json:
+        """See `Coupling`."""
+        return self._withholding.sieved(principal.principal_id, value)
+
+
+def left_alone(request: ModelRequest, entered: Entered) -> Leave:
+    """What withholding leaves as it is: what persons typed, and system texts that are trusted."""
+    typed: dict[Where, tuple[tuple[int, int], ...]] = {}
+    for place, said, spans in _turns(request, entered):
+        by_hand = tuple(
+            (span.start, span.end) for span in spans if span.label is SourceKind.USER_INPUT
+        )
+        if said.voice is Voice.USER and by_hand:
+            typed[place] = by_hand
+    trusted = [
+        said
+        for said, spans in zip(request.system, entered.system.spans, strict=False)
+        if spans and all(span.label.trust >= SourceKind.AGENT_SELF_EDIT.trust for span in spans)
+    ]
+    return Leave(
+        typed=typed,
+        trusted=frozenset(said.where for said in trusted),
+        stands=tuple(said.text for said in trusted),
+    )
+
+
+def _turns(
+    request: ModelRequest, entered: Entered
+) -> Iterator[tuple[Where, Said, tuple[Span, ...]]]:
+    """Every string of the conversation with its place in the body, and its labelled spans."""
+    for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
+        for said, spans in zip(turn.said, read.spans, strict=False):
+            # A bare string is the body's own value.
+            place = (*request.prefix, at, *said.where) if request.prefix else said.where
+            yield place, said, spans
