@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 STATE_BYTES: Final = 16
 CONFIRMED: Final = "A person confirmed it, and it is being stored. Do not send it again."
+NOT_TAKEN: Final = "A person confirmed it, and the memory server did not take it: it is not stored."
 
 
 class People:
@@ -134,7 +135,7 @@ class People:
         if shown.result:
             await self._ground.answer(pending, shown.result)
         else:
-            await self._ground.refuse(pending, [CONFIRMED])
+            await self._ground.refuse(pending, [NOT_TAKEN])
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> None:

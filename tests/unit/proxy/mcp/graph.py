@@ -34,6 +34,7 @@ class GraphServer:
         self.calls: list[dict[str, Any]] = []
         self.silent = False
         self.failing = False
+        self.breaking = False  # answers writes with an error, not with a result
         self.description = "a tool"
         self.kept: list[dict[str, Any]] = []  # answers that it will give later
         ends.on_server = self.take
@@ -46,6 +47,9 @@ class GraphServer:
         if "_meta" in (body.get("params") or {}):
             result["resultType"] = "complete"
         answer = {"jsonrpc": "2.0", "id": body["id"], "result": result}
+        if self.breaking and body["method"] == "tools/call":
+            del answer["result"]
+            answer["error"] = {"code": -32603, "message": "no room"}
         if self.silent and body["method"] == "tools/call":
             self.kept.append(answer)
         else:

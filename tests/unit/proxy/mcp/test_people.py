@@ -55,6 +55,20 @@ async def test_a_person_is_sent_to_the_page_and_his_yes_sends_the_write_once() -
     assert not [body for body in sent if "result" in body]
 
 
+async def test_a_yes_that_the_server_does_not_take_is_said_to_be_that() -> None:
+    async with connected(limits=QUICK, capabilities=URLS) as (ends, graph, guard):
+        graph.breaking = True
+        await ends.client(held_write(1))
+        (question,) = await ends.client_has(1)
+        await accept(ends, question)
+        (candidate_id,) = guard.held
+        guard.release(candidate_id, "create_entities")
+        answer = (await ends.client_has(2))[1]
+    assert guard.settled == [(candidate_id, Forwarded.FAILED)]
+    assert answer["result"]["isError"] is True
+    assert "it is not stored" in text_of(answer)
+
+
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_person_who_will_not_look_leaves_it_in_review(action: str) -> None:
     async with connected(limits=QUICK, capabilities=URLS) as (ends, graph, guard):
