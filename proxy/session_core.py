@@ -145,11 +145,12 @@ class Core:
         self, principal_id: PrincipalId, memories: tuple[Memory, ...], now_ms: int
     ) -> None:
         """Memories were served to this principal's agent: their texts keep their labels."""
-        self.book(principal_id, now_ms)
+        recalls = self.book(principal_id, now_ms).recalls
         for memory in memories:
-            parts = packed(self.reader.parts(memory.text))
-            label = memory.source
-            self.do(Recalled(principal_id, now_ms, memory.memory_id, label, parts))
+            parts, served = self.reader.parts(memory.text), (memory.source, memory.memory_id)
+            if any(recalls.get(one) != served for one in parts):
+                label, found = memory.source, packed(parts)
+                self.do(Recalled(principal_id, now_ms, memory.memory_id, label, found))
 
     def saw(self, principal_id: PrincipalId, segment: Segment, now_ms: int) -> None:
         """A relay saw an answer of a server on its way to this principal's agent."""
@@ -225,8 +226,13 @@ class Core:
                 session.unread[digest] = one.origin.kind
         self._bound_rings()
 
+    @property
+    def print_count(self) -> int:
+        """Of all rings together."""
+        return sum(ring.print_count for ring in self._rings.values())
+
     def _bound_rings(self) -> None:
-        while sum(ring.print_count for ring in self._rings.values()) > PRINTS_MAX:
+        while self.print_count > PRINTS_MAX:
             for ring in self._rings.values():
                 if len(ring):
                     ring.drop()

@@ -166,6 +166,52 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True):
     bits: bytes
 
 
+class KeptRow(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: a segment with the turn it came in."""
+
+    turn: int
+    at_ms: int
+    row: Row
+
+
+class KeptSession(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: a whole session."""
+
+    began: Began
+    used_ms: int
+    taint: SourceKind | None
+    falls: tuple[tuple[SourceKind, KeptRow], ...]
+    shown: tuple[KeptRow, ...]
+    turns: int
+    rows: int
+    keys: Prints
+    conversations: tuple[tuple[int, SourceKind], ...]
+    labels: tuple[tuple[int, SourceKind, int], ...]
+    typed: tuple[Typed, ...]
+    spoken: tuple[tuple[SourceKind, Prints], ...]
+    writes: tuple[Wrote, ...]
+
+
+class KeptCall(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: a call, and what became of it."""
+
+    session: str
+    at_ms: int
+    row: CallRow
+    open: bool
+    used: bool
+
+
+class KeptBook(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: what else is known of a principal."""
+
+    principal: str
+    ambiguous: Prints
+    dropped: SourceKind | None
+    dropped_ms: int
+    calls: tuple[KeptCall, ...]
+
+
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
     """A session, or with an empty name a whole principal, that had to make room."""
 
@@ -196,6 +242,8 @@ Record: TypeAlias = (
     | Forgotten
     | Dropped
     | Distrusted
+    | KeptSession
+    | KeptBook
 )
 
 TAGS: Final[dict[int, type[Record]]] = {
@@ -212,6 +260,8 @@ TAGS: Final[dict[int, type[Record]]] = {
     11: Forgotten,
     12: Dropped,
     13: Distrusted,
+    14: KeptSession,
+    15: KeptBook,
 }
 """The first byte of each; 64 and above belong to others that keep something in the same log."""
 OTHERS_FROM: Final = 64

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from policy.endorsement import Said
 from policy.model import MemoryId, SourceKind, meet
+from policy.verdict import InvariantBroken
 from proxy.session_book import Recalls, Sentences, prints
 from proxy.session_records import (
     Began,
@@ -16,6 +17,8 @@ from proxy.session_records import (
     Dropped,
     Entry,
     Forgotten,
+    KeptBook,
+    KeptSession,
     Keyed,
     Marked,
     Merged,
@@ -136,7 +139,7 @@ class Book:
 
 
 class State:
-    """All principals. `apply` is the only way in."""
+    """All principals. `apply` is the only way in, and `put` for a session of a snapshot."""
 
     def __init__(self) -> None:
         self.books: OrderedDict[str, Book] = OrderedDict()
@@ -182,12 +185,21 @@ class State:
                 self._distrust(record)
             case Recalled() | Relayed() | Marked() | Forgotten():
                 self._noted(self.book(record.principal), record)
+            case KeptSession() | KeptBook():
+                raise InvariantBroken("a record of a snapshot is restored, not applied")
 
     def _began(self, record: Began) -> None:
         if record.session not in self.sessions:
             session = SessionState(record.principal, record)
             self.sessions[record.session] = session
             self.book(record.principal).sessions[record.session] = session
+
+    def put(self, session: SessionState) -> None:
+        """A session as a snapshot has it."""
+        book = self.book(session.principal)
+        self.sessions[session.session] = book.sessions[session.session] = session
+        for key in session.keys:
+            book.keys[key] = session.session
 
     def _told(self, session: SessionState, record: Keyed | Conversed | Entry | Wrote) -> None:
         book = self.book(session.principal)
@@ -196,7 +208,8 @@ class State:
                 for key in prints(record.keys):
                     session.keys[key] = None
                     book.keys[key] = session.session
-                _bound(session.keys, KEYS_MAX)
+                while len(session.keys) > KEYS_MAX:
+                    book.keys.pop(session.keys.popitem(last=False)[0], None)
             case Conversed():
                 there = session.conversations.get(record.root)
                 most = record.most if there is None else meet(there, record.most)

@@ -6,8 +6,11 @@ request goes on only when what it says of its session is on disk.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Protocol
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.session_book import packed
 from proxy.session_core import DISTRUST_MS, Core
@@ -16,17 +19,20 @@ from proxy.session_evidence import SeenCall, evidence
 from proxy.session_records import (
     OTHERS_FROM,
     Distrusted,
+    KeptBook,
+    KeptSession,
     Row,
     Wrote,
     decode,
     encode,
 )
+from proxy.session_snapshot import restore_book, restored_session, snapshot_of
 from proxy.session_splices import shipped_rules
 from proxy.session_state import unread_of
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from policy.endorsement import Asked
     from policy.model import Memory, Origin, Principal, PrincipalId
@@ -38,6 +44,15 @@ if TYPE_CHECKING:
     from storage.session_log import SessionLog
 
 __all__ = ["Entered", "Sessions"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+GROWN_BYTES: Final = 8 * 1024 * 1024
+GROWN_TIMES: Final = 4
+"""How much longer than its last snapshot a log gets before it is replaced by a new one."""
+COMPACTED_EVERY_S: Final = 30.0
+CULPRITS_MAX: Final = 3
 
 
 class Keeps(Protocol):
@@ -63,29 +78,95 @@ class Sessions:
         self._entering = Entering(self._core)
         self._out = surroundings
         self._others: list[Keeps] = []
+        self._unshared: list[bytes] = []
+        self._snapshot_bytes = 0
 
     @staticmethod
-    def scar(now_ms: float) -> bytes:
+    def scar(now_ms: int) -> bytes:
         """The record that says in a log that some of it was lost."""
-        return encode(Distrusted(int(now_ms) + DISTRUST_MS))
+        return encode(Distrusted(now_ms + DISTRUST_MS))
 
     def restore(self, records: Iterable[bytes], *others: Keeps) -> None:
-        """Take back what a log had in it, with those who keep something in it too."""
-        self._others += others
+        """Take back what a log had in it, and give others what they keep in it."""
         state = self._core.state
         for data in records:
             if data[:1] >= bytes([OTHERS_FROM]):
-                for other in self._others:
+                self._unshared.append(data)
+                for other in others:
                     other.restore(data)
                 continue
             record = decode(data)
-            if record is None:
+            if isinstance(record, KeptSession):
+                state.put(restored_session(record))
+            elif isinstance(record, KeptBook):
+                restore_book(state.book(record.principal), record)
+            elif record is not None:
+                state.apply(record)
+            else:
                 # Of a later version, or worse: history that cannot be read is lost.
                 state.apply(Distrusted(self._out.now_ms() + DISTRUST_MS))
-                continue
-            state.apply(record)
         for session in state.sessions.values():
             session.unread = unread_of(session)
+        self._others += others
+
+    @property
+    def log(self) -> SessionLog | None:
+        """The file, for those who keep something in it too."""
+        return self._log
+
+    @property
+    def print_count(self) -> int:
+        """How much of texts is kept in memory, to be searched."""
+        return self._core.print_count
+
+    async def compact(self) -> bool:
+        """Replace a log that grew by a snapshot; whether it was.
+
+        Raises:
+            StoreUnavailable: The log is as it was.
+        """
+        log = self._log
+        if log is None or log.length < max(GROWN_BYTES, GROWN_TIMES * self._snapshot_bytes):
+            return False
+        # All at one moment: what happens from here on is written behind it.
+        self._core.take()
+        snapshot = [encode(record) for record in snapshot_of(self._core.state)]
+        for other in self._others:
+            snapshot += other.snapshot()
+        if not self._others:
+            snapshot += self._unshared
+        await log.rewrite(snapshot)
+        self._snapshot_bytes = log.length
+        return True
+
+    @asynccontextmanager
+    async def compacting(self) -> AsyncGenerator[None]:
+        """Compact every so often for as long as the block runs."""
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._for_ever())
+            try:
+                yield
+            finally:
+                task.cancel()
+
+    async def _for_ever(self) -> None:
+        while True:
+            await self._out.wait(COMPACTED_EVERY_S)
+            try:
+                await self.compact()
+            except StorageError:
+                # The file is as it was, and whoever needs it will be told.
+                _LOG.warning("the session ledger could not be compacted")
+
+    async def close(self) -> None:
+        """Write what waits and give the file back.
+
+        Raises:
+            StoreUnavailable: Something that waited is not in it.
+        """
+        if self._log is not None:
+            self._soon()
+            await self._log.close()
 
     async def entered(
         self, principal: Principal, request: ModelRequest, names: tuple[str, ...]
@@ -140,7 +221,7 @@ class Sessions:
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
         """What relays saw, outside of any session we know, that the text is contained in."""
         found = self._core.ring_of(principal_id).containing(text, "")
-        return self._core.origins(found)
+        return self._core.origins(found)[:CULPRITS_MAX]
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         """A candidate that `seen` was said of is decided."""
@@ -174,15 +255,6 @@ class Sessions:
         )
         self._core.do(record)
         self._soon()
-
-    async def keep(self, record: bytes) -> None:
-        """Make a record of somebody else durable, in the order of all.
-
-        Raises:
-            StoreUnavailable: It is not durable.
-        """
-        if self._log is not None:
-            await self._log.append([*self._taken(), record])
 
     def _taken(self) -> list[bytes]:
         return [encode(record) for record in self._core.take()]

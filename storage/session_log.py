@@ -143,6 +143,24 @@ class SessionLog:
         loop = asyncio.get_running_loop()
         await asyncio.shield(loop.run_in_executor(self._pool, self._replace, list(records)))
 
+    async def check(self) -> str | None:
+        """What is wrong with the file by now, or None."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._check)
+
+    def _check(self) -> str | None:
+        """On the thread that writes: nobody writes meanwhile."""
+        try:
+            contents = read_contents(self._directory / NAME, self._keys)
+        except OSError as error:
+            return f"{DIRECTORY}/{NAME} cannot be read: {error.strerror}"
+        if contents is None:
+            return f"{DIRECTORY}/{NAME} is missing"
+        same = (contents.whole, contents.file_id) == (True, self._file_id)
+        if not same or contents.frame_count != self._frame_count:
+            return f"{DIRECTORY}/{NAME} is not what was written"
+        return None
+
     async def close(self) -> None:
         """Write what waits and give the file back.
 
@@ -247,15 +265,3 @@ def open_session_log(state: Path, belonging: Belonging, scar: bytes) -> Opened:
     except OSError as error:
         raise StoreUnavailable(f"the session ledger cannot be opened: {error}") from error
     return Opened(log, contents.records, contents.whole)
-
-
-def check_session_log(state: Path, belonging: Belonging) -> str | None:
-    """What is wrong with the file, or None. Reads only; blocks."""
-    keys = FrameKeys(belonging.store_key, belonging.incarnation)
-    try:
-        contents = read_contents(state / DIRECTORY / NAME, keys)
-    except OSError as error:
-        return f"{DIRECTORY}/{NAME} cannot be read: {error.strerror}"
-    if contents is None:
-        return f"{DIRECTORY}/{NAME} is missing"
-    return None if contents.whole else f"{DIRECTORY}/{NAME} is damaged or not of this store's life"

@@ -43,6 +43,7 @@ def probe_files(aim: Aim) -> Iterator[Finding]:
     yield _opened("staging.write", aim.state / "staging" / "held" / "data.mdb", os.O_RDWR)
     yield _listing("staging.keys", aim.state / "staging" / "keys")
     yield _created("segments.write", aim.state / "segments")
+    yield _opened("sessions.write", aim.state / "sessions" / "log", os.O_RDWR)
     for name in ("store.key", "log.key", "token.key"):
         yield _opened(f"secrets.{name}", aim.state / "secrets" / name, os.O_RDONLY)
     yield _opened("gate.lock", aim.state / "gate.lock", os.O_RDWR)

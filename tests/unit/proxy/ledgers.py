@@ -104,7 +104,7 @@ def kept(state: Path, clock: Clock | None = None, *, is_new: bool = False) -> Le
     """A ledger with a file, with what was in it."""
     belonging = Belonging(KEY, "life-1", is_new)
     clock = clock or Clock()
-    log, records, _ = open_session_log(state, belonging, Sessions.scar(clock.now_s * 1_000))
+    log, records, _ = open_session_log(state, belonging, Sessions.scar(int(clock.now_s * 1_000)))
     ledger = Ledger(clock, log)
     ledger.sessions.restore(records)
     return ledger

@@ -12,7 +12,7 @@ import pytest
 
 from storage.errors import StoreUnavailable
 from storage.session_frames import SECTOR_LEN, FrameKeys, read_contents
-from storage.session_log import Belonging, check_session_log, open_session_log
+from storage.session_log import Belonging, open_session_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,6 @@ async def read_again(state: Path, belonging: Belonging = MINE) -> tuple[tuple[by
 async def test_what_was_appended_is_there_again_in_order(tmp_path: Path) -> None:
     await written(tmp_path, (b"one", b"two"), (b"",), (b"three" * 1_000,))
     assert await read_again(tmp_path) == ((b"one", b"two", b"", b"three" * 1_000), True)
-    assert check_session_log(tmp_path, MINE) is None
 
 
 async def test_a_new_store_has_no_history_and_one_in_use_without_a_file_lost_it(
@@ -57,7 +56,6 @@ async def test_a_new_store_has_no_history_and_one_in_use_without_a_file_lost_it(
 ) -> None:
     assert await read_again(tmp_path, NEW) == ((), True)
     file_of(tmp_path).unlink()
-    assert "missing" in (check_session_log(tmp_path, MINE) or "")
     assert await read_again(tmp_path) == ((SCAR,), False)
     # And the next start must not take the new file for the one that is gone.
     assert await read_again(tmp_path) == ((SCAR,), True)
@@ -101,7 +99,6 @@ async def test_a_damaged_file_is_left_with_what_could_be_read_and_the_scar(tmp_p
     await written(tmp_path, (b"one",), (b"two",))
     path = file_of(tmp_path)
     path.write_bytes(path.read_bytes()[:-1])
-    assert check_session_log(tmp_path, MINE) is not None
     assert await read_again(tmp_path) == ((b"one", SCAR), False)
     assert await read_again(tmp_path) == ((b"one", SCAR), True)
 
@@ -218,3 +215,19 @@ async def test_what_was_added_and_not_waited_for_is_written_at_the_end(tmp_path:
     log.add([b"two"])
     await log.close()
     assert await read_again(tmp_path) == ((b"one", b"two"), True)
+
+
+async def test_a_check_names_what_happened_to_the_file_while_it_was_open(tmp_path: Path) -> None:
+    log = opened(tmp_path, NEW).log
+    await log.append([b"one"])
+    await log.append([b"two"])
+    assert await log.check() is None
+    path = file_of(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    assert "not what was written" in (await log.check() or "")
+    path.write_bytes(data[:SECTOR_LEN])
+    assert "not what was written" in (await log.check() or "")
+    path.unlink()
+    assert "missing" in (await log.check() or "")
+    await log.close()

@@ -21,6 +21,7 @@ pytestmark = needs_root
 
 _FILES = (
     "store/data.mdb",
+    "sessions/log",
     "store/lock.mdb",
     "staging/held/data.mdb",
     "staging/keys/held",
@@ -81,6 +82,7 @@ ON_STATE = (
     "staging.write",
     "staging.keys",
     "segments.write",
+    "sessions.write",
     "secrets.store.key",
     "secrets.log.key",
     "secrets.token.key",
@@ -112,7 +114,7 @@ def test_a_state_others_may_only_read_is_red_for_reading_alone(state: Path) -> N
 
     for name in ("state.list", "store.read", "secrets.store.key", "staging.keys"):
         assert found[name].verdict is Standing.FAIL, name
-    for name in ("store.write", "state.create", "segments.write", "gate.lock"):
+    for name in ("store.write", "state.create", "segments.write", "sessions.write", "gate.lock"):
         assert found[name].verdict is Standing.OK, name
 
 
