@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,13 @@ def asking(api: str, prompt: str, *, stream: bool = False, tools: tuple[str, ...
         body["input"] = prompt
         body["tools"] = [{"type": "function", "name": name} for name in tools]
     return {**body, "stream": True} if stream else body
+
+
+def shown(answer: Answer) -> str:
+    """The answer, and its streamed texts and arguments put together."""
+    text = answer.raw.decode()
+    keys = "partial_json|arguments|delta|text|content"
+    return text + "".join(re.findall(rf'"(?:{keys})": ?"((?:[^"\\]|\\.)*)"', text))
 
 
 def call(name: str, **arguments: AnyJson) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -18,14 +17,13 @@ from tests.integration.model_bench import (
     call,
     coupled,
     fronted,
+    shown,
 )
 from tests.integration.models.server import Fault
 from tests.integration.running import AGENT_KEY, running
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.integration.model_bench import Answer
 
 each_api = pytest.mark.parametrize("api", APIS)
 streamed = pytest.mark.parametrize("how", ["whole", "stream"])
@@ -66,7 +64,7 @@ async def test_a_refused_call_is_replaced_and_the_model_is_asked_again(
         composition = None if coupling is None else coupled(coupling)
         async with fronted(tmp_path / str(coupling is None), composition) as bench:
             answer = await bench.ask(api, body)
-        whole = _pieces(answer)
+        whole = shown(answer)
         assert ("POISON" in whole) is (coupling is None), "control: it lands where nobody looks"
         if coupling is None:
             continue
@@ -76,13 +74,6 @@ async def test_a_refused_call_is_replaced_and_the_model_is_asked_again(
         assert len(bench.model.asked) == 2
         assert b"POISON" not in bench.model.requests[1].raw
         assert b"Not stored" in bench.model.requests[1].raw
-
-
-def _pieces(answer: Answer) -> str:
-    """The answer with streamed arguments put together."""
-    text = answer.raw.decode()
-    found = re.findall(r'"(?:partial_json|arguments|delta|text)": ?"((?:[^"\\]|\\.)*)"', text)
-    return text + "".join(found)
 
 
 async def test_who_may_ask(tmp_path: Path) -> None:
@@ -184,7 +175,7 @@ async def test_a_known_response_is_gone_on_from_with_its_whole_history(
         result = {"type": "function_call_output", "call_id": "call_0000", "output": "the value"}
         second = {**first, "input": [result], "previous_response_id": "resp_00000001"}
         answer = await bench.ask("responses", second)
-        assert "Done. I read: the value" in _pieces(answer)
+        assert "Done. I read: the value" in shown(answer)
         sent = bench.model.requests[1].body
         assert "previous_response_id" not in sent
         assert [item["type"] for item in sent["input"]] == [
