@@ -37,6 +37,8 @@ class Entered(msgspec.Struct, frozen=True, kw_only=True):
     taint: SourceKind
     system: TurnRead
     turns: tuple[TurnRead, ...]
+    # Tools whose description is not the one that was approved.
+    changed_tools: frozenset[str] = frozenset()
 
 
 class Moment(NamedTuple):
@@ -89,10 +91,14 @@ class Entering:
             inherited=SourceKind.UNKNOWN,
         )
         system = self._turn(above, ground) if request.system else TurnRead(SourceKind.OPERATOR, ())
-        self._catalogue(principal, request, ground)
+        changed = self._catalogue(principal, request, ground)
         turns = self._turns(request, history, ground)
         return Entered(
-            session=session.session, taint=taint_now(session), system=system, turns=turns
+            session=session.session,
+            taint=taint_now(session),
+            system=system,
+            turns=turns,
+            changed_tools=changed,
         )
 
     def _one(self, book: Book, sessions: tuple[SessionState, ...], moment: Moment) -> SessionState:
@@ -165,16 +171,21 @@ class Entering:
             self._core.reads.popitem(last=False)
         return read.read
 
-    def _catalogue(self, principal: Principal, request: ModelRequest, ground: Ground) -> None:
-        """Tools are what they were when they were first seen; a changed one is anybody's words."""
+    def _catalogue(
+        self, principal: Principal, request: ModelRequest, ground: Ground
+    ) -> frozenset[str]:
+        """Tools are what they were when they were first seen; a changed one is anybody's words.
+
+        The names of those that are not.
+        """
         tools = [
             (name, self._core.reader.digest([one.text for one in said]), said)
             for name, said in request.catalogue
         ]
         whole = self._core.reader.digest([f"{name}\0{digest:x}" for name, digest, _ in tools])
-        if not tools or whole in ground.session.labels:
-            return
+        known = whole in ground.session.labels
         rows: list[Row] = []
+        changed: set[str] = set()
         for name, digest, said in tools:
             length = sum(len(one.text) for one in said)
             pins = self._core.state.pins.get((principal.tenant, name))
@@ -183,8 +194,11 @@ class Entering:
             elif pins is None or digest not in pins:
                 label, tool = SourceKind.UNKNOWN, name[:_NAME_LEN_MAX]
                 rows.append(Row("catalogue", label, length, "changed", tool=tool))
+                changed.add(name)
                 continue
             rows.append(Row("catalogue", SourceKind.AGENT_SELF_EDIT, length))
+        if not tools or known:
+            return frozenset(changed)
         good = [row for row in rows if not row.why]
         total = sum(row.len for row in good)
         shown = [row for row in rows if row.why]
@@ -195,6 +209,7 @@ class Entering:
             lowest = meet(lowest, row.label)
         session = ground.session.session
         self._core.do(Entry(session, whole, ground.now_ms, lowest, ground.root, "", tuple(shown)))
+        return frozenset(changed)
 
     def _note(self, session: SessionState, why: str, now_ms: int) -> None:
         """Something about the session itself makes it unknown."""

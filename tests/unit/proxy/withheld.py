@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from policy.gate import GATE
-from policy.model import CandidateId, ChangeKind, MemoryClass, MemoryId, Tenant
-from policy.verdict import Reason
+from policy.model import ChangeKind, MemoryClass, MemoryId
 from proxy.dialects.operation import Proposal
 from proxy.withholding import Withholding
-from proxy.withholding_state import Told
+from proxy.withholding_verdicts import StoreVerdicts
 from storage.errors import StoreUnavailable
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT
@@ -49,27 +48,6 @@ class MemoryLog:
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
         await self.add(records)
-
-
-class StoreVerdicts:
-    """What an open store knows."""
-
-    def __init__(self, store: EmbeddedStore) -> None:
-        self._store = store
-
-    def leaf_count(self) -> int:
-        return self._store.reader.status().leaf_count
-
-    def held(self, tenant: Tenant) -> frozenset[str]:
-        return frozenset(one.candidate_id for one in self._store.reader.held(tenant))
-
-    def decided(self, candidate_id: str) -> Told | None:
-        found = self._store.followed.decided(CandidateId(candidate_id))
-        if found is None:
-            return None
-        leaf = found.verdict
-        reason = leaf.reason or Reason.GATE_UNAVAILABLE
-        return Told(leaf.decision.value, reason, leaf.memory_class)
 
 
 class Rig(NamedTuple):
