@@ -1,0 +1,274 @@
+"""What an API needs to take a request of which something was left out, and what nobody touches."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from proxy.dialects.model import withheld, withheld_anthropic, withheld_openai
+from proxy.dialects.model.withheld import Leave, cut
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Bodies are read here as tests read any JSON.
+withhold: Any = withheld_anthropic.withhold
+withhold_chat: Any = withheld_openai.withhold_chat
+withhold_responses: Any = withheld_openai.withhold_responses
+sieved: Any = withheld.sieved
+
+BAD = "POISON"
+INSTEAD = "[withheld]"
+
+
+class Words:
+    """Asks that find one word, and keep what they were told to."""
+
+    def __init__(self) -> None:
+        self.fresh_count = 0
+        self.seen: set[str] = set()
+        self.blocks: set[str] = set()
+
+    def of(self, text: str) -> str | None:
+        if BAD not in text:
+            return None
+        if text not in self.seen:
+            self.seen.add(text)
+            self.fresh_count += 1
+        return INSTEAD
+
+    def of_result(self, call_id: str, text: str) -> str | None:
+        if call_id in self.seen:
+            return INSTEAD
+        said = self.of(text)
+        if said is not None:
+            self.seen.add(call_id)
+        return said
+
+    def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
+        return [self.of(one) for one in sentences]
+
+    def bears(self, text: str) -> bool:
+        return INSTEAD in text
+
+    def unbinds(self, name: str) -> bool:
+        return name in self.blocks
+
+    def unbind(self, name: str) -> None:
+        self.blocks.add(name)
+
+
+def thinking(text: str, signature: str = "c2ln") -> dict[str, Any]:
+    return {"type": "thinking", "thinking": text, "signature": signature}
+
+
+def use(call_id: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": "fetch", "input": {"url": "u"}}
+
+
+def result(call_id: str, content: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+    return {"role": "user", "content": [block]}
+
+
+def turns(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    ask = {"role": "user", "content": "go"}
+    return {"model": "m", "messages": [ask, *messages], **more}
+
+
+def said(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "assistant", "content": [*blocks]}
+
+
+def kinds(body: dict[str, Any], at: int) -> list[str]:
+    return [block["type"] for block in body["messages"][at]["content"]]
+
+
+def test_a_body_without_it_is_the_same_object() -> None:
+    asks = Words()
+    body = turns(said(thinking("fine"), use("a")), result("a", "fine"))
+    assert withhold(body, Leave(), asks) is body
+    chat: Any = {"messages": [{"role": "assistant", "content": "fine", "tool_calls": []}]}
+    assert withhold_chat(chat, Leave(), asks) is chat
+    items: Any = {"input": [{"type": "reasoning", "summary": [], "encrypted_content": BAD}]}
+    assert withhold_responses(items, Leave(), asks) is items
+    plain = {"input": "fine"}
+    assert withhold_responses(plain, Leave(), asks) is plain
+
+
+def test_sentences_go_and_the_others_stay_with_their_spaces() -> None:
+    text = f"One.  Two {BAD} here!\nThree?\n\nFour {BAD}. {BAD} five. Six"
+    assert cut(text, Words()) == f"One.  {INSTEAD}\nThree?\n\n{INSTEAD} Six"
+    assert cut(BAD, Words()) == INSTEAD
+
+
+def test_a_thinking_block_that_says_it_goes_and_a_signed_one_that_does_not_stays() -> None:
+    body = turns(said(thinking("fine", "s1")), said(thinking(f"so {BAD}", "s2"), use("a")))
+    made = withhold(body, Leave(), Words())
+    assert made["messages"][1] == body["messages"][1]
+    assert kinds(made, 2) == ["tool_use"]
+    assert BAD not in json.dumps(made)
+
+
+def test_a_message_of_nothing_else_still_holds_something() -> None:
+    made = withhold(turns(said(thinking(BAD))), Leave(), Words())
+    assert made["messages"][1]["content"] == [{"type": "text", "text": INSTEAD}]
+
+
+def test_thinking_that_was_made_after_a_text_that_is_withheld_now_goes_and_stays_away() -> None:
+    """Its signature is bound to what stood before it, which is sent no longer."""
+    asks = Words()
+    first = said(thinking("before", "s0"), use("a"))
+    second = said(thinking("after", "s1"), {"type": "redacted_thinking", "data": "x"}, use("b"))
+    body = turns(first, result("a", f"page {BAD}"), second, result("b", "ok"))
+    made = withhold(body, Leave(), asks)
+    assert kinds(made, 1) == ["thinking", "tool_use"]
+    assert kinds(made, 3) == ["tool_use"]
+    # What the model thinks from here on was made after what was sent.
+    longer = copy.deepcopy(body)
+    longer["messages"] += [said(thinking("later", "s2"), use("c")), result("c", "ok")]
+    again = withhold(longer, Leave(), asks)
+    assert again["messages"][: len(made["messages"])] == made["messages"]
+    assert kinds(again, 5) == ["thinking", "tool_use"]
+
+
+def test_manual_thinking_is_off_for_a_turn_whose_thought_was_left_out() -> None:
+    body = turns(
+        said(thinking("fine", "s0"), use("a")),
+        result("a", "ok"),
+        said(thinking(BAD, "s1"), use("b")),
+        result("b", "ok"),
+        thinking={"type": "enabled", "budget_tokens": 1024},
+        context_management={
+            "edits": [{"type": "clear_thinking_20251015"}, {"type": "clear_tool_uses_20250919"}]
+        },
+    )
+    made = withhold(body, Leave(), Words())
+    assert made["thinking"] == {"type": "disabled"}
+    assert made["context_management"] == {"edits": [{"type": "clear_tool_uses_20250919"}]}
+    assert kinds(made, 1) == ["thinking", "tool_use"]
+
+
+def test_manual_thinking_stays_on_where_the_turn_that_goes_on_keeps_its_thought() -> None:
+    body = turns(
+        said(thinking("fine", "s0"), use("a")),
+        result("a", f"page {BAD}"),
+        said(thinking("fine too", "s1"), use("b")),
+        result("b", "ok"),
+        thinking={"type": "enabled", "budget_tokens": 1024},
+    )
+    made = withhold(body, Leave(), Words())
+    assert made["thinking"]["type"] == "enabled"
+    assert kinds(made, 3) == ["thinking", "tool_use"]
+
+
+def test_a_thought_from_which_something_was_taken_on_its_way_goes_for_its_signature_is_void() -> (
+    None
+):
+    made = withhold(turns(said(thinking(f"so {INSTEAD} on"), use("a"))), Leave(), Words())
+    assert kinds(made, 1) == ["tool_use"]
+
+
+def test_readable_reasoning_goes_with_the_ids_that_are_tied_to_it() -> None:
+    items: list[Any] = [
+        {"type": "message", "role": "user", "content": "go"},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": BAD}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": "{}"},
+        {"type": "function_call", "id": "fc_2", "call_id": "b", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "a", "output": "ok"},
+        {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "x"},
+        {"type": "function_call", "id": "fc_3", "call_id": "c", "name": "f", "arguments": "{}"},
+    ]
+    made = withhold_responses({"input": items}, Leave(), Words())["input"]
+    assert [item.get("id") for item in made] == [None, None, None, None, "rs_2", "fc_3"]
+
+
+def test_thoughts_beside_a_chat_message_go() -> None:
+    for field in ("reasoning_content", "reasoning", "reasoning_details"):
+        message = {"role": "assistant", "content": "fine", field: [{"text": BAD}]}
+        made = withhold_chat({"messages": [message]}, Leave(), Words())
+        assert made == {"messages": [{"role": "assistant", "content": "fine"}]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        BAD,
+        [{"type": "text", "text": "a"}, {"type": "text", "text": BAD}],
+        [{"type": "tool_reference", "more": {"deep": [BAD]}}],
+    ],
+)
+def test_a_result_goes_as_a_whole(content: Any) -> None:  # noqa: ANN401 - any JSON
+    made = withhold(turns(said(use("a")), result("a", content)), Leave(), Words())
+    (block,) = made["messages"][2]["content"]
+    assert block == {
+        "type": "tool_result",
+        "tool_use_id": "a",
+        "content": INSTEAD,
+        "is_error": True,
+    }
+
+
+def test_a_result_of_the_provider_s_own_tools_keeps_its_shape() -> None:
+    found = {"type": "web_search_result", "title": BAD, "url": "u", "encrypted_content": BAD}
+    block = {"type": "web_search_tool_result", "tool_use_id": "s", "content": [found]}
+    made = withhold(turns(said(block)), Leave(), Words())
+    (new,) = made["messages"][1]["content"]
+    assert new["content"] == [{**found, "title": INSTEAD}]
+
+
+def test_strings_of_a_call_go_and_what_is_beside_them_stays() -> None:
+    call = {"type": "tool_use", "id": "a", "name": "f", "input": {"t": BAD, "n": 1, "x": ["k"]}}
+    made = withhold(turns(said(call)), Leave(), Words())
+    assert made["messages"][1]["content"][0]["input"] == {"t": INSTEAD, "n": 1, "x": ["k"]}
+    keyed = {**call, "input": {BAD: 1}}
+    made = withhold(turns(said(keyed)), Leave(), Words())
+    assert made["messages"][1]["content"][0]["input"] == {"withheld": INSTEAD}
+    for arguments in ('{"t":"POISON","n":1}', "POISON {", '"POISON"'):
+        function = {"name": "f", "arguments": arguments}
+        message = {"role": "assistant", "tool_calls": [{"id": "a", "function": function}]}
+        chat = withhold_chat({"messages": [message]}, Leave(), Words())
+        new = chat["messages"][0]["tool_calls"][0]["function"]["arguments"]
+        assert isinstance(json.loads(new), dict)
+        assert BAD not in new
+
+
+def test_what_stands_beside_the_conversation_is_cut_too_unless_it_is_trusted() -> None:
+    body = turns(
+        system=[{"type": "text", "text": f"Be kind. {BAD}"}],
+        tools=[{"name": "f", "description": BAD}],
+        metadata={"user_id": BAD},
+    )
+    made = withhold(body, Leave(), Words())
+    assert BAD not in json.dumps(made)
+    assert made["system"][0]["text"] == f"Be kind. {INSTEAD}"
+    trusted = Leave(trusted=frozenset({("system", 0, "text"), ("tools", 0, "description")}))
+    kept = withhold(body, trusted, Words())
+    assert (kept["system"], kept["tools"]) == (body["system"], body["tools"])
+    assert kept["metadata"] == {"user_id": INSTEAD}
+
+
+def test_what_a_person_typed_stays_in_every_api() -> None:
+    text = f"{BAD}, what is it?\n\n<recall>{BAD}</recall>"
+    end = text.index("\n\n")
+    parts = [{"type": "text", "text": text}]
+    for message in ({"role": "user", "content": text}, {"role": "user", "content": parts}):
+        for change, key in (
+            (withhold, "messages"),
+            (withhold_chat, "messages"),
+            (withhold_responses, "input"),
+        ):
+            where: tuple[str | int, ...] = (key, 0, "content")
+            where = where if isinstance(message["content"], str) else (*where, 0, "text")
+            leave = Leave(typed={where: ((0, end),)})
+            made = json.dumps(change({key: [{**message, "type": "message"}]}, leave, Words()))
+            assert made.count(BAD) == 1
+            assert f"{BAD}, what is it?" in made
+
+
+def test_pictures_signatures_and_numbers_are_left_alone() -> None:
+    value = {"signature": BAD, "image_url": BAD, "encrypted_content": BAD, "n": 1, "id": BAD}
+    assert sieved(value, Words()) is value
