@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""
+# A model's own words are as far down as its program's; only the channel tells them apart.
+_LEFT: Final = frozenset({SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.AGENT_SELF_EDIT})
 
 
 class Coupled:
@@ -78,24 +80,40 @@ class Coupled:
 
 
 def left_alone(request: ModelRequest, entered: Entered) -> Leave:
-    """What withholding leaves as it is: what persons typed, and system texts that are trusted."""
+    """What withholding leaves as it is: what persons typed, and what the agent's own program says.
+
+    A system prompt, a reminder in a user's turn and a tool that is the one that was approved cannot
+    be blanked: else a steered model would only have to propose to remember them.
+    """
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
-    for place, said, spans in _turns(request, entered):
-        by_hand = tuple(
-            (span.start, span.end) for span in spans if span.label is SourceKind.USER_INPUT
-        )
-        if said.voice is Voice.USER and by_hand:
-            typed[place] = by_hand
-    trusted = [
-        said
-        for said, spans in zip(request.system, entered.system.spans, strict=False)
-        if spans and all(span.label.trust >= SourceKind.AGENT_SELF_EDIT.trust for span in spans)
+    trusted: list[tuple[Where, str]] = []
+    for place, said, spans in _labelled(request, entered):
+        if said.voice is Voice.USER:
+            own = tuple((span.start, span.end) for span in spans if span.label in _LEFT)
+            if own:
+                typed[place] = own
+        elif said.voice is Voice.SYSTEM and spans and all(span.label in _LEFT for span in spans):
+            trusted.append((place, said.text))
+    trusted += [
+        (said.where, said.text)
+        for name, texts in request.catalogue
+        if name not in entered.changed_tools
+        for said in texts
     ]
     return Leave(
         typed=typed,
-        trusted=frozenset(said.where for said in trusted),
-        stands=tuple(said.text for said in trusted),
+        trusted=frozenset(place for place, _ in trusted),
+        stands=tuple(text for _, text in trusted),
     )
+
+
+def _labelled(
+    request: ModelRequest, entered: Entered
+) -> Iterator[tuple[Where, Said, tuple[Span, ...]]]:
+    """Every string of the prompt and the conversation, its place in the body, its spans."""
+    for said, spans in zip(request.system, entered.system.spans, strict=False):
+        yield said.where, said, spans
+    yield from _turns(request, entered)
 
 
 def _turns(

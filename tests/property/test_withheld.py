@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hypothesis import given
@@ -66,7 +67,7 @@ def test_any_cut_of_a_text_gives_the_same_text(
 ) -> None:
     of = withheld(refused)
     ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    pieces = [text[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    pieces = [text[start:end] for start, end in pairwise(ends)]
     assert through(of, pieces) == through(of, [text]) == through(of, text)
 
 
@@ -101,9 +102,7 @@ def test_the_order_of_refusals_does_not_matter(
 @given(st.lists(texts, min_size=1, max_size=4), texts)
 def test_what_is_forgiven_is_as_if_it_had_never_been_refused(refused: list[str], text: str) -> None:
     made = Withheld()
-    keys: list[list[int]] = []
-    for one in refused:
-        keys.append([made.refuse(printed)[0] for printed in prints_of(PRINTER, [one])])
+    keys = [[made.refuse(printed)[0] for printed in prints_of(PRINTER, [one])] for one in refused]
     others = {key for group in keys[1:] for key in group}
     made.forgive(key for key in keys[0] if key not in others)
     numbers = PRINTER.numbers(text)
@@ -118,9 +117,7 @@ def test_showing_a_text_never_withholds_more_and_never_shows_another_whole(
     before = withheld([refused]).spans(PRINTER.numbers(text))
     after = withheld([refused], [shown]).spans(PRINTER.numbers(text))
     assert {(one.start, one.end) for one in after} <= {(one.start, one.end) for one in before}
-    numbers = PRINTER.numbers(text)
     for span in before:
         if (span.start, span.end) not in {(one.start, one.end) for one in after}:
             words = words_of(text)[span.start : span.end]
             assert f" {' '.join(words)} " in f" {' '.join(words_of(shown))} "
-    del numbers

@@ -139,7 +139,6 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/watching.py": "tests/unit/proxy/test_withholding.py",
     "proxy/withholding_asking.py": "tests/unit/proxy/test_withholding.py",
     "proxy/withholding_state.py": "tests/unit/proxy/test_withholding.py",
-    "proxy/withholding_verdicts.py": "tests/unit/proxy/test_withholding.py",
     "proxy/withholding_texts.py": "tests/unit/proxy/test_withholding.py",
     "proxy/version.py": "tests/unit/test_wheel.py",
     "storage/due.py": "tests/unit/proxy/test_withholding.py",

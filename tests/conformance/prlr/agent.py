@@ -102,9 +102,9 @@ def _events(raw: bytes) -> Iterator[Json]:
 def _streamed(api: str, raw: bytes) -> Json:
     """A reply put together as the vendors' own clients do it."""
     if api == "responses":
-        return [event["response"] for event in _events(raw) if event["type"].endswith("completed")][
-            -1
-        ]
+        ended = [event for event in _events(raw) if event["type"].endswith("completed")]
+        reply: Json = ended[-1]["response"]
+        return reply
     if api == "chat":
         return _chat(raw)
     blocks: dict[int, Json] = {}

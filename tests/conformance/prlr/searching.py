@@ -17,11 +17,12 @@ import unicodedata
 import urllib.parse
 import zlib
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+Json: TypeAlias = "dict[str, Any]"
 RUN: Final = 5
 _WORD: Final = re.compile(r"[^\W_]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
@@ -104,14 +105,14 @@ def _json(value: Any, depth: int) -> Iterator[str]:  # noqa: ANN401 - any JSON
             yield from _read(one, depth)
 
 
-def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON
+def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for part in value:
+        for part in cast("list[object]", value):
             yield from _strings(part)
     elif isinstance(value, dict):
-        for key, part in value.items():
+        for key, part in cast("Json", value).items():
             yield key
             yield from _strings(part)
 
@@ -129,26 +130,29 @@ def _events(text: str) -> Iterator[str]:
         except ValueError:
             continue
         if isinstance(body, dict):
-            for name, piece in _pieces(body):
+            for name, piece in _pieces(cast("Json", body)):
                 pieces[name].append(piece)
     for parts in pieces.values():
         yield from _read("".join(parts), 1)
 
 
-def _pieces(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    delta = body.get("delta")
+def _pieces(body: Json) -> Iterator[tuple[str, str]]:
+    delta: Any = body.get("delta")
     if isinstance(delta, str):
         yield f"{body.get('type')} {body.get('output_index')}", delta
     for where, part in (("", delta), *_choices(body)):
         if not isinstance(part, dict):
             continue
-        for key, value in part.items():
+        fields = cast("Json", part)
+        for key, value in fields.items():
             if isinstance(value, str):
                 yield f"{where} {body.get('index')} {key}", value
-        for call in part.get("tool_calls") or ():
+        calls: list[Json] = fields.get("tool_calls") or []
+        for call in calls:
             yield f"{where} {call.get('index')} call", call.get("function", {}).get("arguments", "")
 
 
-def _choices(body: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for choice in body.get("choices") or ():
+def _choices(body: Json) -> Iterator[tuple[str, Any]]:
+    choices: list[Json] = body.get("choices") or []
+    for choice in choices:
         yield f"choice {choice.get('index')}", choice.get("delta")

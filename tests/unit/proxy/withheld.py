@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from policy.gate import GATE
 from policy.model import ChangeKind, MemoryClass, MemoryId
 from proxy.dialects.operation import Proposal
+from proxy.model_memory import StoreVerdicts
 from proxy.withholding import Withholding
-from proxy.withholding_verdicts import StoreVerdicts
 from storage.errors import StoreUnavailable
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT

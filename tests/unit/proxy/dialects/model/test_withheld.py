@@ -91,9 +91,9 @@ def test_a_body_without_it_is_the_same_object() -> None:
     asks = Words()
     body = turns(said(thinking("fine"), use("a")), result("a", "fine"))
     assert withhold(body, Leave(), asks) is body
-    chat: Any = {"messages": [{"role": "assistant", "content": "fine", "tool_calls": []}]}
+    chat = {"messages": [{"role": "assistant", "content": "fine"}]}
     assert withhold_chat(chat, Leave(), asks) is chat
-    items: Any = {"input": [{"type": "reasoning", "summary": [], "encrypted_content": BAD}]}
+    items = {"input": [{"type": "reasoning", "encrypted_content": BAD}]}
     assert withhold_responses(items, Leave(), asks) is items
     plain = {"input": "fine"}
     assert withhold_responses(plain, Leave(), asks) is plain
