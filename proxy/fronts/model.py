@@ -127,7 +127,8 @@ class ModelFront:
         purpose, api = purpose_of(incoming.head.method, rest)
         if purpose is Purpose.HOSTED and settings.hosted_state is HostedState.REFUSE:
             raise MalformedRequest(_HOSTED, status=403)
-        if settings.purpose is ModelPurpose.EXTRACTION and not answers_nothing(purpose, rest):
+        extracts = settings.purpose is ModelPurpose.EXTRACTION
+        if extracts and not answers_nothing(incoming.head.method, purpose, rest):
             raise MalformedRequest(_UNREAD, status=403)
         served = _Served(
             behind=behind,

@@ -55,18 +55,20 @@ def purpose_of(method: str, rest: str) -> tuple[Purpose, ModelApi | None]:
 # Routes on which a model says nothing that could be kept.
 _NO_WORDS: Final = frozenset(
     {
-        *("embeddings", "moderations", "rerank", "models"),
+        *("embeddings", "moderations", "rerank"),
         *("count_tokens", "input_tokens", "tokenize"),
     }
 )
 
 
-def answers_nothing(purpose: Purpose, rest: str) -> bool:
+def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
     """Whether an answer needs no reading, or is read: for what a memory backend asks."""
     if purpose is not Purpose.OTHER:
         return True
     parts = [part for part in rest.lower().split("/") if part]
-    return not parts or parts[-1] in _NO_WORDS or (len(parts) > 1 and parts[-2] == "models")
+    if method in _SAFE:
+        return not parts or "models" in parts[-2:]
+    return bool(parts) and parts[-1] in _NO_WORDS
 
 
 def target_of(head: HttpRequest, rest: str) -> str:
