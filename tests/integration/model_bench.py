@@ -88,7 +88,10 @@ class Bench:
 
 @asynccontextmanager
 async def fronted(
-    base: Path, composition: Composition | None = None, more: str = ""
+    base: Path,
+    composition: Composition | None = None,
+    more: str = "",
+    flags: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Bench]:
     """A sidecar with `/anthropic` and `/openai` before one scripted model."""
     secrets = base / "provider-headers"
@@ -100,7 +103,7 @@ async def fronted(
             f'headers_file = "{secrets}"\n{more}\n'
             for name in ("anthropic", "openai")
         )
-        async with running(base, composition, tables=tables) as front:
+        async with running(base, composition, flags, tables) as front:
             yield Bench(front, model)
 
 

@@ -115,12 +115,16 @@ class Catalogue:
                 self._found.setdefault(key, Found(tool_map=known, tool=None, server=server))
 
     def _options(self, tool: Declared) -> Iterator[_Option]:
+        # What its API says of a tool outweighs what it is called.
         for tool_map in self._maps.maps:
             typed = tool_map.model.types.get(tool.type)
             if typed is not None:
                 found = Found(tool_map=tool_map, tool=typed)
                 yield _Option(found=found, place=("", tool_map.name), fitting=0)
-                continue
+                return
+        if tool.type.startswith(_MEMORY_TYPE):
+            return
+        for tool_map in self._maps.maps:
             for name, rule in tool_map.tools.items():
                 for server in _cuts(tool, name):
                     if self._maps.named or _fits(rule, tool):

@@ -60,6 +60,17 @@ WIRES: Final = {
 }
 
 
+# The SDK of this API then sends whole conversations.
+NO_THREADS: Final[Json] = {
+    "type": "error",
+    "error": {
+        "type": "invalid_request_error",
+        "message": "thread: not here",
+        "details": {"error_code": "thread_unsupported_request"},
+    },
+}
+
+
 class ScriptedModel:
     """Follows directives (see `script`), and keeps every request."""
 
@@ -100,6 +111,8 @@ class ScriptedModel:
             kind = request.headers.get("Content-Type", "")
             return web.json_response({"path": request.path, "kind": kind, "len": len(received.raw)})
         body = received.body
+        if body.get("thread"):
+            return web.json_response(NO_THREADS, status=400)
         move = self.move(wire.read(body))
         reply_id = f"{len(self.requests):08d}"
         if not body.get("stream"):

@@ -94,8 +94,10 @@ def test_a_namespace_is_a_server() -> None:
 
 
 def test_a_typed_tool_is_found_whatever_its_name() -> None:
-    catalogue = Catalogue((Declared(name="notebook", type="memory_20250818"),), ALL)
-    assert named(catalogue.find(call("notebook"))) == ("anthropic-memory", "memory", "")
+    # `memory` is what other maps call a tool of theirs.
+    for name in ("notebook", "memory"):
+        catalogue = Catalogue((Declared(name=name, type="memory_20250818"),), ALL)
+        assert named(catalogue.find(call(name))) == ("anthropic-memory", "memory", "")
 
 
 def test_a_memory_type_of_tomorrow_is_closed() -> None:
