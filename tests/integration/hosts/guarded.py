@@ -65,14 +65,7 @@ async def sidecar(
     scene: Scene, tables: Mapping[str, Table], ruleset: Path | None = None
 ) -> AsyncGenerator[tuple[Running, HttpTee]]:
     """A sidecar with these `[[mcp]]` tables, and a recorder before its data listener."""
-    lines: list[str] = []
-    for name, table in tables.items():
-        lines += ["[[mcp]]", f"name = {json.dumps(name)}"]
-        lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
-    # Where a person has it: `running` gives the sidecar this folder as its home.
-    config = scene.base / "ours" / ".config" / "mnemogate" / "mnemogate.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_settings(scene.base / "ours", {"mcp": tables})
     flags = {
         "state": str(scene.state),
         "checkpoint": str(scene.checkpoint),
@@ -80,6 +73,18 @@ async def sidecar(
     }
     async with running(scene.base / "ours", flags=flags) as live, http_tee(live.url) as tee:
         yield live, tee
+
+
+def write_settings(home: Path, kinds: Mapping[str, Mapping[str, Table]]) -> None:
+    """The settings file where a person has it: `running` gives the sidecar this folder as home."""
+    lines: list[str] = []
+    for kind, tables in kinds.items():
+        for name, table in tables.items():
+            lines += [f"[[{kind}]]", f"name = {json.dumps(name)}"]
+            lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
+    config = home / ".config" / "mnemogate" / "mnemogate.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _toml(value: object) -> str:

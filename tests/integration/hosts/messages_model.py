@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from tests.integration.hosts.script import Reply, ToolResult, next_move, send_events
+from tests.integration.hosts.script import CallGiven, Reply, Script, ToolResult, send_events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
 _WAIT = "WaitForMcpServers"
@@ -18,11 +18,13 @@ _USAGE = {"input_tokens": 1, "output_tokens": 1}
 
 
 class MessagesModel:
-    """Follows the prompt, and keeps the body of every request."""
+    """Follows the prompt or a script, and keeps the body of every request, as a whole history."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
         self.url = ""
         self.requests: list[Json] = []
+        self._script = Script(told)
+        self._threads: dict[str, Json] = {}
 
     def routes(self, application: web.Application) -> None:
         application.router.add_post("/v1/messages", self._messages)
@@ -41,9 +43,14 @@ class MessagesModel:
         return sorted({tool["name"] for body in self.requests for tool in body.get("tools", ())})
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
-        body: Json = await request.json()
+        body: Json = self._whole(await request.json())
         self.requests.append(body)
-        content, stop = _content(body)
+        content, stop = self._content(body)
+        said = {"role": "assistant", "content": content}
+        self._threads[f"msg_{len(self.requests)}"] = {
+            **body,
+            "messages": [*body["messages"], said],
+        }
         message: Json = {
             "id": f"msg_{len(self.requests)}",
             "type": "message",
@@ -57,28 +64,36 @@ class MessagesModel:
         start: Json = {"message": {**message, "content": [], "stop_reason": None}}
         return await send_events(request, [("message_start", start), *_streamed(content, stop)])
 
+    def _whole(self, body: Json) -> Json:
+        """A request that goes on from an earlier message, as if it had said all of it."""
+        thread = body.pop("thread", {"type": "create"})
+        if thread["type"] == "create":
+            return body
+        before = self._threads[thread["previous_message_id"]]
+        return {**before, **body, "messages": [*before["messages"], *body["messages"]]}
 
-def _content(body: Json) -> tuple[list[Json], str]:
-    """The blocks of the answer and why it stops. Requests without tools are about titles."""
-    offered = {tool["name"] for tool in body.get("tools", ())}
-    if not offered:
-        return [{"type": "text", "text": "A title"}], "end_turn"
-    results = _results(body)
-    move: Reply = next_move(_user_texts(body), results)
-    if move.call is None:
-        return [{"type": "text", "text": move.text}], "end_turn"
-    server, tool = move.call.server, move.call.tool
-    name = f"mcp__{server}__{tool}" if server else tool
-    if name not in offered and _WAIT in offered:
-        # A server that is slow to start is not there yet at the first request.
-        use = {"type": "tool_use", "id": f"toolu_wait_{len(body['messages'])}", "name": _WAIT}
-        return [{"type": "text", "text": "Waiting."}, {**use, "input": {}}], "tool_use"
-    if name not in offered:
-        text = f"NO TOOL {name} among {sorted(offered)}"
-        return [{"type": "text", "text": text}], "end_turn"
-    given = json.loads(move.arguments)
-    use = {"type": "tool_use", "id": f"toolu_{len(results):024d}", "name": name, "input": given}
-    return [{"type": "text", "text": move.text}, use], "tool_use"
+    def _content(self, body: Json) -> tuple[list[Json], str]:
+        """The blocks of the answer and why it stops. Requests without tools are about titles."""
+        offered = {tool["name"] for tool in body.get("tools", ())}
+        if not offered:
+            return [{"type": "text", "text": "A title"}], "end_turn"
+        results = _results(body)
+        begun = any(message["role"] == "assistant" for message in body["messages"])
+        move: Reply = self._script.next(_user_texts(body), results, begun=begun)
+        if move.call is None:
+            return [{"type": "text", "text": move.text}], "end_turn"
+        server, tool = move.call.server, move.call.tool
+        name = f"mcp__{server}__{tool}" if server else tool
+        if name not in offered and _WAIT in offered:
+            # A server that is slow to start is not there yet at the first request.
+            use = {"type": "tool_use", "id": f"toolu_wait_{len(body['messages'])}", "name": _WAIT}
+            return [{"type": "text", "text": "Waiting."}, {**use, "input": {}}], "tool_use"
+        if name not in offered:
+            text = f"NO TOOL {name} among {sorted(offered)}"
+            return [{"type": "text", "text": text}], "end_turn"
+        given = json.loads(move.arguments)
+        use = {"type": "tool_use", "id": f"toolu_{self._script.made():024d}", "name": name}
+        return [{"type": "text", "text": move.text}, {**use, "input": given}], "tool_use"
 
 
 def _streamed(content: list[Json], stop: str) -> Iterator[tuple[str, Json]]:

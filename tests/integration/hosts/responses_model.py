@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from tests.integration.hosts.script import Directive, ToolResult, next_move, send_events
+from tests.integration.hosts.script import CallGiven, Directive, Script, ToolResult, send_events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
 _USAGE = {
@@ -23,11 +23,13 @@ _USAGE = {
 
 
 class ResponsesModel:
-    """Follows the prompt, and keeps the body of every request."""
+    """Follows the prompt or a script, and keeps the body of every request, as a whole history."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
         self.url = ""
         self.requests: list[Json] = []
+        self._script = Script(told)
+        self._histories: dict[str, list[Json]] = {}
 
     def routes(self, application: web.Application) -> None:
         application.router.add_post("/v1/responses", self._responses)
@@ -46,8 +48,12 @@ class ResponsesModel:
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         body: Json = await request.json()
+        before = body.pop("previous_response_id", None)
+        if before is not None and before not in self._histories:
+            return _refused("Previous response not found.", 400)
+        body["input"] = [*self._histories.get(before, ()), *_items(body["input"])]
         self.requests.append(body)
-        item = _next_item(body)
+        item = self._next_item(body)
         whole: Json = {
             "id": f"resp_{len(self.requests)}",
             "object": "response",
@@ -59,7 +65,10 @@ class ResponsesModel:
             "usage": _USAGE,
             "error": None,
         }
+        self._histories[whole["id"]] = [*body["input"], item]
         done: Json = {**whole, "status": "completed", "output": [item]}
+        if not body.get("stream"):
+            return web.json_response(done)
         begun: Json = {**whole, "status": "in_progress", "output": []}
         events: list[tuple[str, Json]] = [
             ("response.created", {"response": begun}),
@@ -71,25 +80,29 @@ class ResponsesModel:
         ]
         return await send_events(request, numbered)
 
-
-def _next_item(body: Json) -> Json:
-    results = _results(body["input"])
-    move = next_move(_user_texts(body["input"]), results)
-    if move.call is None:
-        return _message(move.text)
-    found = _find(move.call, _offered(body.get("tools", ())))
-    if found is None:
-        return _message(f"NO TOOL {move.call.server}/{move.call.tool}")
-    space, name = found
-    item = {
-        "type": "function_call",
-        "id": f"fc_{len(results)}",
-        "call_id": f"call_{len(results):020d}",
-        "name": name,
-        "arguments": move.arguments,
-        "status": "completed",
-    }
-    return {**item, "namespace": space} if space else item
+    def _next_item(self, body: Json) -> Json:
+        results = _results(body["input"])
+        begun = any(
+            item.get("type") == "function_call" or item.get("role") == "assistant"
+            for item in body["input"]
+        )
+        move = self._script.next(_user_texts(body["input"]), results, begun=begun)
+        if move.call is None:
+            return _message(move.text)
+        found = _find(move.call, _offered(body.get("tools", ())))
+        if found is None:
+            return _message(f"NO TOOL {move.call.server}/{move.call.tool}")
+        space, name = found
+        made = self._script.made()
+        item = {
+            "type": "function_call",
+            "id": f"fc_{made}",
+            "call_id": f"call_{made:020d}",
+            "name": name,
+            "arguments": move.arguments,
+            "status": "completed",
+        }
+        return {**item, "namespace": space} if space else item
 
 
 def _message(text: str) -> Json:
@@ -125,8 +138,12 @@ def _streamed(item: Json) -> Iterator[tuple[str, Json]]:
         text: str = item["content"][0]["text"]
         empty: Json = {**item, "content": [], "status": "in_progress"}
         yield "response.output_item.added", {"output_index": 0, "item": empty}
-        yield "response.output_text.delta", {**at, "content_index": 0, "delta": text}
-        yield "response.output_text.done", {**at, "content_index": 0, "text": text}
+        part: Json = {**at, "content_index": 0}
+        hollow = {"type": "output_text", "text": "", "annotations": []}
+        yield "response.content_part.added", {**part, "part": hollow}
+        yield "response.output_text.delta", {**part, "delta": text, "logprobs": []}
+        yield "response.output_text.done", {**part, "text": text, "logprobs": []}
+        yield "response.content_part.done", {**part, "part": item["content"][0]}
     else:
         empty = {**item, "arguments": "", "status": "in_progress"}
         yield "response.output_item.added", {"output_index": 0, "item": empty}
@@ -138,12 +155,16 @@ def _streamed(item: Json) -> Iterator[tuple[str, Json]]:
     yield "response.output_item.done", {"output_index": 0, "item": item}
 
 
+def _parts(content: str | list[Json]) -> list[Json]:
+    return [{"type": "input_text", "text": content}] if isinstance(content, str) else content
+
+
 def _user_texts(items: list[Json]) -> list[str]:
     return [
         part["text"]
         for item in items
         if item.get("role") == "user"
-        for part in item["content"]
+        for part in _parts(item["content"])
         if "text" in part
     ]
 
@@ -167,6 +188,14 @@ def _text(output: str | list[Json]) -> str:
     return "\n".join(part.get("text", json.dumps(part)) for part in output)
 
 
+def _items(given: str | list[Json]) -> list[Json]:
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
 async def _nothing(_: web.Request) -> web.Response:
-    error = {"message": "There is nothing here.", "type": "invalid_request_error", "code": None}
-    return web.json_response({"error": error}, status=404)
+    return _refused("There is nothing here.", 404)
+
+
+def _refused(message: str, status: int) -> web.Response:
+    error = {"message": message, "type": "invalid_request_error", "code": None}
+    return web.json_response({"error": error}, status=status)

@@ -2,7 +2,8 @@
 
 `CALL server/tool {json} ENDCALL` is one tool call; several are made one after the other. `<<memo>>`
 inside the JSON becomes what a tool result said last after `MEMO:`, up to the end of that line: a
-model that obeys what it read. A tool of the host's own is written `/tool`.
+model that obeys what it read. A tool of the host's own is written `/tool`. Where the words of the
+prompt matter, a script has the calls beside it: which of them follow which words.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import msgspec
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
+CallGiven = tuple[str, dict[str, Any]]
+"""`server/tool` and arguments."""
 _CALL = re.compile(r"CALL (\S*)/(\S+) (\{.*?\}) ENDCALL", re.DOTALL)
 _MEMO = re.compile(r"MEMO: ([^\n\"\\]+)")
 MEMO = "<<memo>>"
@@ -52,7 +55,7 @@ class Reply(msgspec.Struct, frozen=True):
     arguments: str = "{}"
 
 
-def calling(*calls: tuple[str, dict[str, Any]]) -> str:
+def calling(*calls: CallGiven) -> str:
     """A prompt that has the model make these calls, `server/tool` and arguments each."""
     return "\n".join(f"CALL {name} {json.dumps(given)} ENDCALL" for name, given in calls)
 
@@ -62,13 +65,33 @@ def directives(texts: Iterable[str]) -> tuple[Directive, ...]:
     return tuple(Directive(*match) for matches in found for match in matches)
 
 
-def next_move(texts: Iterable[str], results: list[ToolResult]) -> Reply:
-    """What follows after these results."""
-    calls = directives(texts)
-    if len(results) >= len(calls):
-        return Reply(f"FINAL: {len(results)} calls made.")
-    call = calls[len(results)]
-    return Reply("Calling.", call, call.filled(results))
+class Script:
+    """The moves of one model: calls that follow a person's words, or those in her prompt."""
+
+    def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
+        self._told = {words: directives([calling(*calls)]) for words, calls in (told or {}).items()}
+        self._made = 0
+        self._ids = 0
+
+    def next(self, texts: Sequence[str], results: Sequence[ToolResult], *, begun: bool) -> Reply:
+        """What follows after these results. `begun`: the model has said something already."""
+        calls = (*directives(texts), *self._told_to(texts))
+        # A call that somebody took out on its way has no result, and was made all the same.
+        self._made = max(self._made, len(results)) if begun else len(results)
+        if self._made >= len(calls):
+            return Reply(f"FINAL: {len(results)} calls made.")
+        call = calls[self._made]
+        return Reply("Calling.", call, call.filled(results))
+
+    def made(self) -> int:
+        """The call that `next` gave is made; its number among all that this model made."""
+        self._made += 1
+        self._ids += 1
+        return self._ids
+
+    def _told_to(self, texts: Sequence[str]) -> tuple[Directive, ...]:
+        found = [calls for text in texts for words, calls in self._told.items() if words in text]
+        return tuple(call for calls in found for call in calls)
 
 
 class ModelServer(Protocol):

@@ -1,0 +1,117 @@
+"""A model URL for an agent: the scripted model's own, or the sidecar's, recorded on each side.
+
+agent --[agent]--> sidecar --[upstream]--> model        guarded
+agent --[agent]--> model                                direct
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tests.integration.hosts.guarded import write_settings
+from tests.integration.hosts.http_tee import HttpTee, http_tee
+from tests.integration.hosts.script import serving
+from tests.integration.running import AGENT_KEY, Running, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from proxy.app import Composition
+    from proxy.setting_table import Raw
+    from tests.integration.hosts.guarded import Table
+    from tests.integration.hosts.http_tee import HttpExchange
+    from tests.integration.hosts.script import ModelServer
+
+ANTHROPIC: Final = "anthropic"
+OPENAI: Final = "openai"
+# What the operator has and no agent: it goes upstream in the place of the agent's own key.
+PROVIDER_KEY: Final = "provider-key-0123456789"
+_CREDENTIAL: Final = {
+    ANTHROPIC: f"x-api-key: {PROVIDER_KEY}\n",
+    OPENAI: f"Authorization: Bearer {PROVIDER_KEY}\n",
+}
+_NO_TEXT: Final = {"type", "role", "id"}
+
+
+class Fronted(NamedTuple):
+    """What an agent is given, and what both sides of it said."""
+
+    url: str  # for the agent: without `/v1`
+    key: str
+    agent: HttpTee
+    upstream: HttpTee
+    live: Running | None
+
+    @property
+    def sidecar(self) -> Running:
+        assert self.live is not None
+        return self.live
+
+
+@asynccontextmanager
+async def direct(model: ModelServer) -> AsyncGenerator[Fronted]:
+    """The model as the agent has it without us."""
+    async with serving(model), http_tee(model.url) as tee:
+        yield Fronted(tee.url, "nothing", tee, tee, None)
+
+
+@asynccontextmanager
+async def fronted(
+    base: Path,
+    model: ModelServer,
+    api: str,
+    *,
+    mcp: Mapping[str, Table] | None = None,
+    flags: Mapping[str, Raw] | None = None,
+    composition: Composition | None = None,
+) -> AsyncGenerator[Fronted]:
+    """The same model behind a sidecar, whose home is `base`; it alone has the provider's key."""
+    async with serving(model), http_tee(model.url) as upstream:
+        headers = base / "headers.txt"
+        headers.parent.mkdir(parents=True, exist_ok=True)
+        headers.write_text(_CREDENTIAL[api], encoding="utf-8")
+        headers.chmod(0o600)
+        table: Table = {"api": api, "url": upstream.url, "headers_file": str(headers)}
+        write_settings(base, {"model": {api: table}, "mcp": mcp or {}})
+        async with running(base, composition, flags) as live, http_tee(live.url) as agent:
+            yield Fronted(f"{agent.url}/{api}", AGENT_KEY, agent, upstream, live)
+
+
+def answered(exchanges: Sequence[HttpExchange]) -> str:
+    """All that was answered: as it was written, and the pieces of each stream put together."""
+    parts: list[str] = []
+    for one in exchanges:
+        parts += [repr(one.headers), one.body.decode("utf-8", "replace")]
+        pieces = [piece for event in one.messages() for piece in _pieces(event)]
+        parts.append("".join(pieces))
+    return "\n".join(parts)
+
+
+def asked(exchanges: Sequence[HttpExchange]) -> str:
+    """All that was asked, as it was written."""
+    return "\n".join(one.asked.decode("utf-8", "replace") for one in exchanges)
+
+
+def _pieces(event: bytes) -> Iterator[str]:
+    """The text in what an event adds to a stream: whatever stands below a `delta`."""
+    try:
+        yield from _strings_below(json.loads(event), added=False)
+    except ValueError:
+        return
+
+
+def _strings_below(value: Any, *, added: bool) -> Iterator[str]:  # noqa: ANN401
+    if isinstance(value, str):
+        if added:
+            yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _strings_below(one, added=added)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            if name in _NO_TEXT:
+                continue
+            yield from _strings_below(one, added=added or name == "delta")
