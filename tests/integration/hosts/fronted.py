@@ -43,6 +43,7 @@ class Fronted(NamedTuple):
     key: str
     agent: HttpTee
     upstream: HttpTee
+    model: ModelServer
     live: Running | None
 
     @property
@@ -55,7 +56,7 @@ class Fronted(NamedTuple):
 async def direct(model: ModelServer) -> AsyncGenerator[Fronted]:
     """The model as the agent has it without us."""
     async with serving(model), http_tee(model.url) as tee:
-        yield Fronted(tee.url, "nothing", tee, tee, None)
+        yield Fronted(tee.url, "nothing", tee, tee, model, None)
 
 
 @asynccontextmanager
@@ -77,7 +78,7 @@ async def fronted(
         table: Table = {"api": api, "url": upstream.url, "headers_file": str(headers)}
         write_settings(base, {"model": {api: table}, "mcp": mcp or {}})
         async with running(base, composition, flags) as live, http_tee(live.url) as agent:
-            yield Fronted(f"{agent.url}/{api}", AGENT_KEY, agent, upstream, live)
+            yield Fronted(f"{agent.url}/{api}", AGENT_KEY, agent, upstream, model, live)
 
 
 def answered(exchanges: Sequence[HttpExchange]) -> str:

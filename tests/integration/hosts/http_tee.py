@@ -31,6 +31,7 @@ class HttpExchange(msgspec.Struct):
     method: str
     path: str
     asked: bytes
+    sent: dict[str, str] = {}
     status: int = 0
     headers: dict[str, str] = {}
     body: bytes = b""
@@ -63,7 +64,7 @@ class HttpTee:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP}
         # Compressed text would hide what a search of these bytes looks for.
         headers["Accept-Encoding"] = "identity"
-        exchange = HttpExchange(method=request.method, path=request.path, asked=asked)
+        exchange = HttpExchange(method=request.method, path=request.path, asked=asked, sent=headers)
         self.exchanges.append(exchange)
         async with self._client.request(
             request.method, self._target + request.path_qs, data=asked or None, headers=headers
