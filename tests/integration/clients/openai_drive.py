@@ -74,7 +74,7 @@ class Agent:
                 answer = self.client.responses.create(**asked)
             calls = [item for item in answer.output if item.type == "function_call"]
             if not calls:
-                return answer.output_text
+                return str(answer.output_text)
             asked["previous_response_id"] = answer.id
             asked["input"] = [
                 {
@@ -92,7 +92,7 @@ class Agent:
         ]
         asked = {"model": MODEL, "input": [{"role": "user", "content": prompt}]}
         runner = ResponsesToolRunner(functions=functions)
-        return runner.run(self.client, asked, stream=self._stream).output_text
+        return str(runner.run(self.client, asked, stream=self._stream).output_text)
 
 
 def _schema(given: dict[str, Any]) -> dict[str, Any]:

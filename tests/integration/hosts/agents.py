@@ -90,9 +90,11 @@ class HostAgent:
         home = scene.base / "home"
         await asyncio.to_thread((home / ".codex").mkdir, parents=True, exist_ok=True)
         (prompt,) = prompts
-        credentials = {"ANTHROPIC_API_KEY": at.key, "SCRIPTED_KEY": at.key}
+        environment = {"ANTHROPIC_API_KEY": at.key, "SCRIPTED_KEY": at.key}
+        # Claude Code's first request waits for its servers, or two runs are not alike.
+        environment["MCP_CONNECTION_NONBLOCKING"] = "0"
         settings = Settings(
-            text=self._host.settings(servers), servers=tuple(servers), environment=credentials
+            text=self._host.settings(servers), servers=tuple(servers), environment=environment
         )
         return (await self._host.run(prompt, home, at.url, settings)).out
 

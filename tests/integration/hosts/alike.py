@@ -19,14 +19,14 @@ Json = dict[str, Any]
 
 _OWN: Final = (
     # Claude Code, Codex: sessions, threads, turns, installations.
-    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UUID"),
-    (re.compile(r'\\?"device_id\\?": ?\\?"[0-9a-f]{64}\\?"'), "DEVICE"),
+    (re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])"), "UUID"),
+    (re.compile(r"(?<=device_id)(\\*\": ?\\*\")[0-9a-f]{64}"), r"\1DEVICE"),
     (re.compile(r"cch=[0-9a-f]{5}"), "CCH"),
-    # Claude Code's print of a run, and what Codex says how long a tool took.
-    (re.compile(r'"(?:duration_ms|duration_api_ms|ttft_ms|\w+_ms)": ?[0-9.]+'), "DURATION"),
+    # Claude Code's print of a run, Codex's times, and what Codex says how long a tool took.
+    (re.compile(r"(_ms|_at)(\\*\": ?)[0-9.]+"), r"\1\g<2>0"),
     (re.compile(r"Wall time: [0-9.]+ seconds"), "WALL TIME"),
-    (re.compile(r'"(?:started_at|completed_at|\w+_unix_ms)": ?[0-9]+'), "TIME"),
 )
+_THREADS: Final = b"thread_unsupported_request"
 
 
 def printed(text: str) -> str:
@@ -46,10 +46,13 @@ def heads(exchanges: Sequence[HttpExchange]) -> list[tuple[str, str]]:
 
 
 def replies(at: Fronted) -> list[list[Json | str]]:
-    """The events, or the bodies, that the agent got for each question to its model."""
+    """The events, or the bodies, that the agent got for each question to its model.
+
+    Without the one that sends the anthropic SDK back from message threads to whole histories.
+    """
     found: list[list[Json | str]] = []
     for one in at.agent.exchanges:
-        if one.method != "POST" or "/mcp/" in one.path:
+        if one.method != "POST" or "/mcp/" in one.path or _THREADS in one.body:
             continue
         found.append([_decoded(message) for message in one.messages()])
     return found
@@ -61,3 +64,16 @@ def _decoded(message: bytes) -> Json | str:
     except ValueError:
         return message.decode()
     return decoded
+
+
+def differences(one: object, other: object, at: str = "") -> list[str]:
+    """Where two values differ, and how."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = sorted({*one, *other}, key=str)
+        found = [differences(one.get(name), other.get(name), f"{at}.{name}") for name in names]
+        return [line for lines in found for line in lines]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        found = [differences(here, there, f"{at}[{index}]") for index, (here, there) in pairs]
+        return [line for lines in found for line in lines]
+    return [] if one == other else [f"{at}: {str(one)[:300]} / {str(other)[:300]}"]

@@ -10,7 +10,7 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tests.integration.hosts.guarded import write_settings
+from tests.integration.hosts.guarded import settings_text
 from tests.integration.hosts.http_tee import HttpTee, http_tee
 from tests.integration.hosts.script import serving
 from tests.integration.running import AGENT_KEY, Running, running
@@ -76,8 +76,11 @@ async def fronted(
         headers.write_text(_CREDENTIAL[api], encoding="utf-8")
         headers.chmod(0o600)
         table: Table = {"api": api, "url": upstream.url, "headers_file": str(headers)}
-        write_settings(base, {"model": {api: table}, "mcp": mcp or {}})
-        async with running(base, composition, flags) as live, http_tee(live.url) as agent:
+        text = settings_text({"model": {api: table}, "mcp": mcp or {}})
+        async with (
+            running(base, composition, flags, text) as live,
+            http_tee(live.url) as agent,
+        ):
             yield Fronted(f"{agent.url}/{api}", AGENT_KEY, agent, upstream, model, live)
 
 

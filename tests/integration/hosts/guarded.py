@@ -66,26 +66,25 @@ async def sidecar(
     scene: Scene, tables: Mapping[str, Table], ruleset: Path | None = None
 ) -> AsyncGenerator[tuple[Running, HttpTee]]:
     """A sidecar with these `[[mcp]]` tables, and a recorder before its data listener."""
-    write_settings(scene.base / "ours", {"mcp": tables})
     flags = {
         "state": str(scene.state),
         "checkpoint": str(scene.checkpoint),
         **({} if ruleset is None else {"ruleset": str(ruleset)}),
     }
-    async with running(scene.base / "ours", flags=flags) as live, http_tee(live.url) as tee:
+    text = settings_text({"mcp": tables})
+    ours = scene.base / "ours"
+    async with running(ours, flags=flags, tables=text) as live, http_tee(live.url) as tee:
         yield live, tee
 
 
-def write_settings(home: Path, kinds: Mapping[str, Mapping[str, Table]]) -> None:
-    """The settings file where a person has it: `running` gives the sidecar this folder as home."""
+def settings_text(kinds: Mapping[str, Mapping[str, Table]]) -> str:
+    """A settings file with these tables."""
     lines: list[str] = []
     for kind, tables in kinds.items():
         for name, table in tables.items():
             lines += [f"[[{kind}]]", f"name = {json.dumps(name)}"]
             lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
-    config = home / ".config" / "mnemogate" / "mnemogate.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"
 
 
 def _toml(value: object) -> str:

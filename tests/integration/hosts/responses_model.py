@@ -189,7 +189,9 @@ def _text(output: str | list[Json]) -> str:
 
 
 def _items(given: str | list[Json]) -> list[Json]:
-    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    return given
 
 
 async def _nothing(_: web.Request) -> web.Response:
