@@ -30,10 +30,10 @@ from tests.integration.hosts.scene import Scene
 from tests.integration.running import AGENT_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.integration.hosts.fronted import Fronted
+    from tests.integration.hosts.views import Value
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -45,8 +45,8 @@ class Run(NamedTuple):
 
     printed: str
     kept: list[str]
-    bodies: Sequence[object]
-    replies: Sequence[object]
+    bodies: list[Value]
+    replies: list[Value]
 
 
 async def ran(agent: Agent, at: Fronted, scene: Scene, servers: Servers) -> Run:

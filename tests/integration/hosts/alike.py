@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.integration.hosts.fronted import Fronted
-    from tests.integration.hosts.http_tee import HttpExchange
-
-Json = dict[str, Any]
+    from tests.integration.hosts.views import Json, Value
 
 _OWN: Final = (
     # Claude Code, Codex: sessions, threads, turns, installations.
@@ -36,21 +34,17 @@ def printed(text: str) -> str:
     return text
 
 
-def bodies(requests: Sequence[Json]) -> list[Json]:
+def bodies(requests: Sequence[Json]) -> list[Value]:
     """What a model was sent, in order."""
     return [json.loads(printed(json.dumps(body, ensure_ascii=False))) for body in requests]
 
 
-def heads(exchanges: Sequence[HttpExchange]) -> list[tuple[str, str]]:
-    return [(one.method, one.path) for one in exchanges]
-
-
-def replies(at: Fronted) -> list[list[Json | str]]:
+def replies(at: Fronted) -> list[Value]:
     """The events, or the bodies, that the agent got for each question to its model.
 
     Without the one that sends the anthropic SDK back from message threads to whole histories.
     """
-    found: list[list[Json | str]] = []
+    found: list[Value] = []
     for one in at.agent.exchanges:
         if one.method != "POST" or "/mcp/" in one.path or _THREADS in one.body:
             continue
@@ -58,15 +52,15 @@ def replies(at: Fronted) -> list[list[Json | str]]:
     return found
 
 
-def _decoded(message: bytes) -> Json | str:
+def _decoded(message: bytes) -> Value:
     try:
-        decoded: Json = json.loads(message)
+        decoded: Value = json.loads(message)
     except ValueError:
         return message.decode()
     return decoded
 
 
-def differences(one: object, other: object, at: str = "") -> list[str]:
+def differences(one: Value, other: Value, at: str = "") -> list[str]:
     """Where two values differ, and how."""
     if isinstance(one, dict) and isinstance(other, dict):
         names = sorted({*one, *other}, key=str)

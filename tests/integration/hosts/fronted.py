@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.integration.hosts.guarded import settings_text
 from tests.integration.hosts.http_tee import HttpTee, http_tee
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.integration.hosts.guarded import Table
     from tests.integration.hosts.http_tee import HttpExchange
     from tests.integration.hosts.script import ModelServer
+    from tests.integration.hosts.views import Value
 
 ANTHROPIC: Final = "anthropic"
 OPENAI: Final = "openai"
@@ -107,7 +108,7 @@ def _pieces(event: bytes) -> Iterator[str]:
         return
 
 
-def _strings_below(value: Any, *, added: bool) -> Iterator[str]:  # noqa: ANN401
+def _strings_below(value: Value, *, added: bool) -> Iterator[str]:
     if isinstance(value, str):
         if added:
             yield value

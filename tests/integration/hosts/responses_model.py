@@ -48,8 +48,8 @@ class ResponsesModel:
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         body: Json = await request.json()
-        before = body.pop("previous_response_id", None)
-        if before is not None and before not in self._histories:
+        before: str = body.pop("previous_response_id", None) or ""
+        if before and before not in self._histories:
             return _refused("Previous response not found.", 400)
         body["input"] = [*self._histories.get(before, ()), *_items(body["input"])]
         self.requests.append(body)
@@ -139,7 +139,7 @@ def _streamed(item: Json) -> Iterator[tuple[str, Json]]:
         empty: Json = {**item, "content": [], "status": "in_progress"}
         yield "response.output_item.added", {"output_index": 0, "item": empty}
         part: Json = {**at, "content_index": 0}
-        hollow = {"type": "output_text", "text": "", "annotations": []}
+        hollow: Json = {"type": "output_text", "text": "", "annotations": []}
         yield "response.content_part.added", {**part, "part": hollow}
         yield "response.output_text.delta", {**part, "delta": text, "logprobs": []}
         yield "response.output_text.done", {**part, "text": text, "logprobs": []}
