@@ -1,8 +1,9 @@
 """Links by which a person is brought to one held candidate, and may decide it.
 
-A link is signed, and bound to the candidate, its class, a nonce and an expiry. It is good for one
-decision: whoever follows it later finds nothing that is held. It goes to the person's own screen
-and never to the model; who has it may decide that one candidate, and nothing else.
+The address alone asks for the operator's key. A link with a code is signed, and bound to the
+candidate, its class, a nonce and an expiry. It is good for one decision: whoever follows it later
+finds nothing that is held. Who has it may decide that one candidate, and nothing else; so it is
+made for those alone who could decide without it, and goes to a person's own screen.
 """
 
 from __future__ import annotations
@@ -74,7 +75,12 @@ class Confirming:
         self._base = f"{'https' if tls else 'http'}://{host}:{address.port}"
 
     def url_of(self, candidate_id: CandidateId) -> str | None:
-        """A link of its own for a held candidate; None where no page is served or nothing held."""
+        """Where a held candidate is decided; None where no page is served or nothing held."""
+        held = None if self._base is None else self._held(candidate_id)
+        return None if held is None else f"{self._base}{CONFIRM}/{candidate_id}"
+
+    def link_of(self, candidate_id: CandidateId) -> str | None:
+        """The same with a code: whoever has it decides without a key."""
         held = None if self._base is None else self._held(candidate_id)
         if held is None:
             return None

@@ -101,7 +101,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     observation: Annotated[str, Meta(max_length=1_024)]
     reason: Reason | None = None
     step: int | None = None
-    # Where a person may confirm a held candidate (admin listener); None where nothing serves it.
+    # Where a person may confirm a held candidate (admin listener); None where nothing serves it. A
+    # relay of the gate's own uid gets a link that decides, everybody else a page that wants a key.
     confirm_url: Annotated[str, Meta(max_length=2_048)] | None = None
 
 

@@ -55,7 +55,7 @@ class Confirms(Protocol):
     """Makes the address where a person may confirm a held candidate."""
 
     def url_of(self, candidate_id: CandidateId) -> str | None:
-        """A link of its own for this candidate; None where no page is served."""
+        """Its page, which asks for the operator's key; None where no page is served."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -181,6 +182,8 @@ class Parts:
                 authenticator=self.authenticator,
                 surroundings=self.operate.surroundings,
                 halt=halt,
+                link_of=self.confirming.link_of,
+                own_uid=os.geteuid(),
             )
         )
 

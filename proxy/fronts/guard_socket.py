@@ -62,6 +62,9 @@ class GuardSocketParts(msgspec.Struct, frozen=True, kw_only=True):
     authenticator: Authenticator
     surroundings: Surroundings
     halt: Callable[[], None]
+    # A link that decides: for relays of this uid, which could decide without one.
+    link_of: Callable[[CandidateId], str | None]
+    own_uid: int
 
 
 class GuardFront:
@@ -174,7 +177,16 @@ class GuardFront:
             await self._guard.settle(principal, call.server, failed)
         else:
             self._note(incoming, admitted)
-        return judged
+        return tuple(self._linked(one) for one in judged) if self._is_own(incoming) else judged
+
+    def _is_own(self, incoming: Incoming) -> bool:
+        return incoming.peer.uid == self._parts.own_uid
+
+    def _linked(self, judged: Judged) -> Judged:
+        if judged.confirm_url is None or judged.candidate_id is None:
+            return judged
+        link = self._parts.link_of(judged.candidate_id)
+        return msgspec.structs.replace(judged, confirm_url=link or judged.confirm_url)
 
     def _note(self, incoming: Incoming, admitted: tuple[CandidateId, ...]) -> None:
         waiting = self._sending.get(incoming.head.headers.get(wire.RELAY_HEADER.lower(), ""))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from policy.model import ChangeKind
 from proxy.app import Composition
 from proxy.guard import Judged, Segment
+from proxy.guard_client import GuardClient
+from proxy.guard_wire import SOCKET
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.proxy.guarded import AGENT, SERVER, STEERING, call, item
 
@@ -59,8 +63,7 @@ class Held(NamedTuple):
 async def held(tmp_path: Path) -> AsyncIterator[Held]:
     clock = Clock()
     composition = Composition(clock_ns=clock, monotonic_ns=clock)
-    async with running(tmp_path, composition) as live:
-        guard = live.sidecar.guard
+    async with running(tmp_path, composition) as live, GuardClient(live.state / SOCKET) as guard:
         segment = Segment(server="web", tool="search", call_id="toolu_1", texts=(HOSTILE,))
         await guard.saw(AGENT, segment)
         (judged,) = await guard.judge(AGENT, call(item(HOSTILE)))
@@ -146,7 +149,8 @@ async def test_nobody_else_sees_or_decides(held: Held, form: dict[str, str], sta
 
 async def test_a_link_is_for_one_candidate_and_for_a_time(held: Held) -> None:
     second = item(STEERING, key="Grace", change=ChangeKind.CREATE)
-    (other,) = await held.live.sidecar.guard.judge(AGENT, call(second))
+    async with GuardClient(held.live.state / SOCKET) as guard:
+        (other,) = await guard.judge(AGENT, call(second))
     assert other.confirm_url is not None
     assert other.confirm_url.partition("?")[0] != held.url.partition("?")[0]
     foreign = other.confirm_url.partition("?code=")[2]
@@ -169,6 +173,24 @@ async def test_a_foreign_page_cannot_send_the_form_and_our_own_can(held: Held) -
     status, _ = await held.post(form, Origin=held.live.admin_url)
     assert status == 200
     assert held.waiting == 0
+
+
+async def test_whoever_could_not_decide_anyway_is_sent_to_a_page_that_wants_the_key(
+    held: Held, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert held.code, "control: a relay of the gate's own uid gets a link that decides"
+    second = item(STEERING, key="Grace", change=ChangeKind.CREATE)
+    # A relay over HTTP has the agent's key, which the agent has as well.
+    (judged,) = await held.live.sidecar.guard.judge(AGENT, call(second))
+    assert judged.confirm_url == f"{held.live.admin_url}/confirm/{judged.candidate_id}"
+    status, page, _ = await held.get(judged.confirm_url)
+    assert (status, "operator's key" in page, "zebra" in page.lower()) == (200, True, False)
+    # So has a wrapper of another uid that the operator has bound.
+    (tmp_path / "b").mkdir()
+    monkeypatch.setattr("proxy.parts.os", SimpleNamespace(geteuid=lambda: os.geteuid() + 1))
+    async with running(tmp_path / "b") as live, GuardClient(live.state / SOCKET) as guard:
+        (foreign,) = await guard.judge(AGENT, call(second))
+        assert foreign.confirm_url == f"{live.admin_url}/confirm/{foreign.candidate_id}"
 
 
 async def test_the_link_is_in_nothing_that_the_model_is_shown(held: Held) -> None:

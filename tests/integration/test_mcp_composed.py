@@ -8,6 +8,7 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -152,6 +153,33 @@ async def test_a_write_without_an_answer_is_unknown_after_the_time_that_is_set(
         assert GOOD in front.stored()
         assert not waiting.done(), "its answer may still come"
         waiting.cancel()
+
+
+async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> None:
+    async with composed(tmp_path, mcp_person_seconds=3.0) as front, asyncio.TaskGroup() as group:
+        urls: dict[str, Any] = {"elicitation": {"url": {}}}
+        session = await session_of(front, urls)
+        order = call(1, "create_entities", entities=[entity("Vendor", EVIL)])
+        asked = group.create_task(front.post(order, **session))
+        held = front.sidecar.store.reader.held
+        await until(lambda: bool(held()))
+        (waiting,) = held()
+        admin = front.sidecar.admin
+        assert admin is not None
+        page = f"http://{admin.host}:{admin.port}/confirm/{waiting.candidate_id}"
+        question, _ = (await asked).messages
+        given = urlsplit(question["params"]["url"])
+        code = given.query.removeprefix("code=")
+        for form in ({"code": code}, {"key": AGENT_KEY}):
+            sent = {**form, "decision": "approve"}
+            async with front.http.post(page, data=sent) as answer:
+                assert answer.status == 403
+        assert len(held()) == 1
+        assert front.stored() == ""
+        # The control: the operator can.
+        async with front.http.post(page, data={"key": OPERATOR_KEY, "decision": "approve"}) as yes:
+            assert yes.status == 200
+        assert held() == ()
 
 
 async def test_a_call_waits_for_a_person_as_long_as_is_set(tmp_path: Path) -> None:

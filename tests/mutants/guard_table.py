@@ -16,6 +16,19 @@ _ONCE: Final = at(_GUARDING, "test_a_released_item_is_given_to_one_relay_once")
 
 GUARD: Final = (
     Mutant(
+        name="every relay gets a link that decides",
+        file="proxy/confirming.py",
+        old='        return None if held is None else f"{self._base}{CONFIRM}/{candidate_id}"\n',
+        new="        return self.link_of(candidate_id)\n",
+        invariant="what the agent's key opens decides nothing in a person's place",
+        tests=(
+            at(
+                "tests/integration/test_mcp_composed.py",
+                "test_the_agent_s_key_cannot_confirm_what_it_wrote",
+            ),
+        ),
+    ),
+    Mutant(
         name="an intent is noted nowhere",
         file="storage/commit.py",
         old="        draft.put(FORWARDS, bytes.fromhex(row.candidate_id), encode(record))\n",
