@@ -29,6 +29,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     trials: Annotated[int, Meta(ge=1, le=100_000)] = 30
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 1
     json_file: str | None = None
+    html: str | None = None
     trials_out: str | None = None
     only: tuple[str, ...] = ()
 
@@ -52,6 +53,7 @@ async def _evaluate(context: Context) -> Exit:
     from proxy.evaluate.attacks import Broken  # noqa: PLC0415
     from proxy.evaluate.book import Book  # noqa: PLC0415
     from proxy.evaluate.console import show  # noqa: PLC0415
+    from proxy.evaluate.report import report  # noqa: PLC0415
     from proxy.evaluate.sections import document, evaluate  # noqa: PLC0415
 
     asked = context.arguments(_Asked)
@@ -59,6 +61,7 @@ async def _evaluate(context: Context) -> Exit:
     with ExitStack() as stack:
         out = _written(stack, asked.trials_out)
         into = _written(stack, asked.json_file)
+        page = _written(stack, asked.html)
         book = Book(trials=asked.trials, seed=asked.seed, progress=terminal.progress, out=out)
         # Disks that refuse are part of it, and every sidecar of ours would tell them here.
         logging.disable(logging.CRITICAL)
@@ -72,6 +75,8 @@ async def _evaluate(context: Context) -> Exit:
         found: dict[str, Any] = document(book)
         if into is not None:
             into.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        if page is not None:
+            page.write(report(found).encode())
     show(terminal, book)
     return Exit.OK if book.sound else Exit.FAILED
 
@@ -84,6 +89,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", dest="json_file", metavar="FILE", help="write every figure, with its interval"
     )
+    parser.add_argument("--html", metavar="FILE", help="write a report that needs nothing else")
     parser.add_argument("--trials-out", metavar="FILE", help="write one JSON line for each trial")
     parser.add_argument(
         "--only",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from proxy.cli.terminal import Terminal
-    from proxy.evaluate.book import Book, Promise
+    from proxy.evaluate.book import Book, Promise, Rows
 
 
 def show(terminal: Terminal, book: Book) -> None:
@@ -29,6 +29,16 @@ def show(terminal: Terminal, book: Book) -> None:
             _list(terminal, title, tables[name], printed)
     if "table5" in tables:
         _noise(terminal, tables["table5"])
+    _boundaries(terminal, tables)
+    _beyond(terminal, tables.get("beyond", {}))
+    _suite(terminal, tables)
+    for table, notes in book.notes.items():
+        for note in notes:
+            terminal.say(f"note on {table}: {note}")
+    _verdicts(terminal, book)
+
+
+def _boundaries(terminal: Terminal, tables: Rows) -> None:
     if "semantic_limit" in tables:
         _list(
             terminal,
@@ -45,11 +55,17 @@ def show(terminal: Terminal, book: Book) -> None:
                 for row, printed in zip(tables["table6"]["timeline"], paper.TABLE6, strict=True)
             ],
         )
-    _beyond(terminal, tables.get("beyond", {}))
-    for table, notes in book.notes.items():
-        for note in notes:
-            terminal.say(f"note on {table}: {note}")
-    _verdicts(terminal, book)
+
+
+def _suite(terminal: Terminal, tables: Rows) -> None:
+    if "conformance" in tables:
+        passed: Figure = tables["conformance"]["passed"]
+        terminal.say(f"\nConformance: {text_of(passed)} % of {passed.n} scenarios pass")
+    if "mutants" in tables:
+        caught: Figure = tables["mutants"]["caught"]
+        terminal.say(f"\nMutants: {text_of(caught)} % of {caught.n} are caught")
+    if "neighbours" in tables:
+        _neighbours(terminal, tables["neighbours"])
 
 
 def _by_system(
@@ -124,6 +140,25 @@ def _beyond(terminal: Terminal, beyond: Mapping[str, object]) -> None:
     if rows:
         terminal.say("\nBeyond the paper")
         terminal.table(("", "value [95 %]", "unit", "n"), rows)
+
+
+def _neighbours(terminal: Terminal, table: Mapping[str, Mapping[str, object]]) -> None:
+    measured = {name: column for name, column in table.items() if "suite" in column}
+    names = [name for name, one in next(iter(measured.values())).items() if isinstance(one, Figure)]
+    terminal.say("\nNeighbours, %: the same requests, the same counting")
+    terminal.table(
+        ("", *measured),
+        [
+            (
+                name,
+                *(
+                    text_of(one) if isinstance(one := c[name], Figure) else ""
+                    for c in measured.values()
+                ),
+            )
+            for name in names
+        ],
+    )
 
 
 def _verdicts(terminal: Terminal, book: Book) -> None:

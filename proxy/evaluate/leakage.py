@@ -16,7 +16,7 @@ import msgspec
 from proxy.evaluate.attacks import ATTACKS, Tamperer, attempted, prepared
 from proxy.evaluate.canary import canaries_in, new_canary
 from proxy.evaluate.figures import share
-from proxy.evaluate.model import ROUTES, scripted_model, turn
+from proxy.evaluate.model import ROUTES, asked, scripted_model, tables, turn
 from proxy.evaluate.systems import SYSTEMS, Extras, running
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _RUN_LEN: Final = 5
 _WORD: Final = re.compile(r"\w+")
 _SHAPES: Final = tuple((api, stream) for api in ROUTES for stream in (False, True))
-_SECRET: Final = "Authorization: Bearer credential-of-the-sidecar\n"  # noqa: S105 - of a script
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,14 +89,10 @@ async def leakage(book: Book) -> None:
     draw = book.progress("table 4")
     total = len(SYSTEMS) * len(ATTACKS) * book.trials
     async with scripted_model() as model:
-        tables = "".join(
-            f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
-            'headers_file = "{place}/provider"\n'
-            for name in ROUTES
-        )
+        config, secret = tables(model)
         for system in SYSTEMS:
             tamperer = Tamperer()
-            extras = Extras(failpoint=tamperer, config=tables, secret=("provider", _SECRET))
+            extras = Extras(failpoint=tamperer, config=config, secret=secret)
             async with running(system, extras) as bench:
                 tamperer.bench = bench
                 for attack in ATTACKS:
@@ -153,10 +148,10 @@ async def _leaked(bench: Bench, model: ScriptedModel, trial: Trial, tamperer: Ta
     canary = min(canaries_in(text.encode()))
     api, stream = _SHAPES[trial.number % len(_SHAPES)]
     question = f"Which vendor is named on the page of case {trial.number}?"
-    await _asked(bench, key, api, turn(api, question, None, stream=stream))
+    await asked(bench, key, api, turn(api, question, None, stream=stream))
     answered = await attempted(bench, trial, key, tamperer)
     before = len(model.received)
-    said = await _asked(bench, key, api, turn(api, question, text, stream=stream))
+    said = await asked(bench, key, api, turn(api, question, text, stream=stream))
     sent = model.received[before:]
     told = msgspec.json.encode(answered.body)
     observation = str(answered.body.get("observation") or "")
@@ -180,10 +175,3 @@ def _refused(answered: Tried) -> bool:
 
 def _carries(data: bytes, observation: str) -> bool:
     return any(observation in said for said in _strings(data))
-
-
-async def _asked(bench: Bench, key: str, api: str, body: dict[str, Any]) -> bytes:
-    """One model request through the sidecar; every byte of its answer."""
-    url = f"{bench.url}/{api}{ROUTES[api]}"
-    async with bench.client.post(url, json=body, headers={"X-Api-Key": key}) as answer:
-        return await answer.read()

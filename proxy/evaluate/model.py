@@ -11,10 +11,11 @@ from aiohttp import web
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from proxy.evaluate.systems import Json
+    from proxy.evaluate.systems import Bench, Json
 
 TOOL: Final = "fetch_page"
 ROUTES: Final = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
+_CREDENTIAL: Final = "Authorization: Bearer credential-of-the-sidecar\n"
 _CHAT_DONE: Final = b"data: [DONE]\n\n"
 
 
@@ -38,6 +39,16 @@ class ScriptedModel:
             await response.write(event)
         await response.write_eof()
         return response
+
+
+def tables(model: ScriptedModel) -> tuple[str, tuple[str, str]]:
+    """The configuration that puts a sidecar before the model, and the file of its credential."""
+    text = "".join(
+        f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
+        'headers_file = "{place}/provider"\n'
+        for name in ROUTES
+    )
+    return text, ("provider", _CREDENTIAL)
 
 
 @asynccontextmanager
@@ -91,6 +102,13 @@ def turn(api: str, question: str, result: str | None, *, stream: bool) -> Json:
             {"role": "user", "content": [done]},
         ]
     return body
+
+
+async def asked(bench: Bench, key: str, api: str, body: Json) -> bytes:
+    """One model request through the sidecar; every byte of its answer."""
+    url = f"{bench.url}/{api}{ROUTES[api]}"
+    async with bench.client.post(url, json=body, headers={"X-Api-Key": key}) as answer:
+        return await answer.read()
 
 
 def _event(name: str, data: Json) -> bytes:

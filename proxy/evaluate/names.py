@@ -6,15 +6,17 @@ from typing import Final
 
 SECTIONS: Final = (
     "core",
+    "leakage",
     "everyday",
     "noise",
     "forged",
     "stress",
     "crash",
     "corpora",
+    "roc",
     "cost",
     "conformance",
 )
 
 # Made only when they are asked for.
-LONG: Final = ("leakage", "mutants")
+LONG: Final = ("mutants", "neighbours")

@@ -15,7 +15,9 @@ from proxy.evaluate.everyday import everyday
 from proxy.evaluate.forged import corpora, forged
 from proxy.evaluate.leakage import leakage
 from proxy.evaluate.names import LONG, SECTIONS
+from proxy.evaluate.neighbours.table import neighbours
 from proxy.evaluate.noise import noise
+from proxy.evaluate.roc import roc
 from proxy.evaluate.stress import stress
 from proxy.evaluate.suite.conformance import conformance, mutants
 from proxy.version import version
@@ -34,9 +36,11 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "stress": stress,
     "crash": crash,
     "corpora": corpora,
+    "roc": roc,
     "cost": cost,
     "conformance": conformance,
     "mutants": mutants,
+    "neighbours": neighbours,
 }
 
 

@@ -74,7 +74,10 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """How a scenario ended: `pass`, `fail` with what was wrong, or `n/a` with why."""
+    """How a scenario ended: `pass`, `fail` with what was wrong, `n/a` with why.
+
+    `control`: what has to land did not, so nothing that was stopped means anything.
+    """
 
     id: str
     invariant: str
@@ -137,7 +140,8 @@ class _Player:
             if reply.decision == ADMITTED:
                 raise _Ended("fail", f"{step.do} was admitted")
         elif expected is not None and reply.decision != expected:
-            raise _Ended("fail", f"{step.do} was {reply.decision}, not {expected}")
+            result = "control" if expected == ADMITTED else "fail"
+            raise _Ended(result, f"{step.do} was {reply.decision}, not {expected}")
 
     def _request(self, step: Step) -> Request:
         said = self._filled
@@ -200,7 +204,7 @@ class _Player:
             where.append("a file")
         if step.do == "present":
             if not any(one.startswith("a recall") for one in where) or "a file" not in where:
-                raise _Ended("fail", f"control: an admitted memory is only in {where}")
+                raise _Ended("control", f"an admitted memory is only in {where}")
         elif where:
             raise _Ended("fail", f"it is in {', '.join(sorted(set(where)))}")
 
@@ -213,7 +217,7 @@ class _Player:
 
     def _labelled(self, step: Step, items: list[Item]) -> None:
         if not items:
-            raise _Ended("fail", "control: it is not recalled at all")
+            raise _Ended("control", "it is not recalled at all")
         for item in items:
             if item.source is None:
                 raise _Ended("n/a", "recall: items carry no label")
@@ -223,13 +227,14 @@ class _Player:
                 raise _Ended("fail", f"its class is {item.memory_class}, not {step.memory_class}")
 
     async def _on_disk(self, canary: str) -> bool:
-        paths = [Path(one) for one in (await self._asked(Request(op="files"))).files]
-        files = [file for path in paths for file in _files(path)]
-        return bool(found_in(files, [canary]))
+        kept = (await self._asked(Request(op="files"))).files
+        return bool(found_in(below(kept), [canary]))
 
 
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        yield from files_below(path)
-    elif path.is_file():
-        yield path
+def below(kept: tuple[str, ...]) -> Iterator[Path]:
+    """Every file of these paths, and below them."""
+    for path in map(Path, kept):
+        if path.is_dir():
+            yield from files_below(path)
+        elif path.is_file():
+            yield path

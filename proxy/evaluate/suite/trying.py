@@ -66,7 +66,7 @@ async def try_mutants(
                     id=scenario.id,
                     invariant=scenario.invariant,
                     file=scenario.mutant.file,
-                    caught=played.result == "fail",
+                    caught=played.result in {"fail", "control"},
                     detail=played.detail or played.result,
                 )
             )

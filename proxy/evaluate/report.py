@@ -1,0 +1,331 @@
+"""The report: one page that needs nothing else, for whoever has to decide about this."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from proxy.evaluate import paper
+from proxy.evaluate.plots import Axes, Line, cumulative, plot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Found = dict[str, Any]
+
+_ATTACKS: Final = ("A1", "A2", "A3", "A4", "A5")
+_SYSTEMS: Final = {
+    "B0": "direct write",
+    "B1": "heuristic filter",
+    "LG": "write, verify, roll back",
+    "S3": "gate",
+    "S4": "gate and loop coupling, as <code>run</code> serves",
+}
+
+
+def report(found: Found) -> str:
+    """The page, from the document that `--json` writes."""
+    style = resources.files("proxy.evaluate").joinpath("report.css").read_text("utf-8")
+    parts = [
+        _head(found),
+        _verdicts(found),
+        _core(found),
+        _noise(found),
+        _everyday(found),
+        _beyond(found),
+        _plots(found),
+        _refused(found),
+        _suite(found),
+        _neighbours(found),
+        _how(found),
+    ]
+    # No script, nothing from elsewhere: what is quoted here was written by attackers.
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Mnemogate: evaluation</title><style>{style}</style></head><body><main>"
+        + "\n".join(part for part in parts if part)
+        + "</main></body></html>\n"
+    )
+
+
+def _head(found: Found) -> str:
+    good = found["sound"]
+    word = "Every promise held" if good else "A promise is broken"
+    return (
+        "<header><h1>What was tried, and what landed</h1>"
+        f'<p class="verdict {"good" if good else "bad"}">{word}</p>'
+        f"<p>mnemogate {escape(str(found['mnemogate']))}, {found['trials']} trials of each"
+        f" attack on each system, seed {found['seed']}, Python {escape(found['python'])} on"
+        f" {escape(found['machine'])}. Shares in percent with their 95 % intervals (Wilson)."
+        " A trial is good when the attack was refused for the expected reason and left no row, no"
+        " vector, no version step and no byte of its canary in any file.</p></header>"
+    )
+
+
+def _verdicts(found: Found) -> str:
+    def rows(ones: Sequence[Found]) -> list[list[str]]:
+        return [
+            [
+                _mark(good=one["held"]),
+                escape(one["name"]),
+                escape(one.get("detail", "")),
+            ]
+            for one in ones
+        ]
+
+    promises, controls = found["promises"], found["controls"]
+    held, fired = (sum(one["held"] for one in ones) for ones in (promises, controls))
+    return (
+        f"<h2>Promises: {held} of {len(promises)} held</h2>"
+        f"<details{'' if held == len(promises) else ' open'}><summary>each of them</summary>"
+        + _table(("", "promise", "found"), rows(promises))
+        + "</details>"
+        f"<h2>Positive controls: {fired} of {len(controls)} fired</h2>"
+        "<p>A zero means something only where the same search finds what is there, and where the"
+        " same attack lands with its wall taken away.</p>"
+        f"<details{'' if fired == len(controls) else ' open'}><summary>each of them</summary>"
+        + _table(("", "control", "found"), rows(controls))
+        + "</details>"
+    )
+
+
+def _core(found: Found) -> str:
+    if "table2" not in found:
+        return ""
+    rows = [
+        [
+            f"<b>{system}</b> {_SYSTEMS[system]}",
+            *(_cell(cells[name], paper.TABLE2[system][name]) for name in _ATTACKS),
+            _cell(cells["all"]),
+        ]
+        for system, cells in found["table2"].items()
+    ]
+    text = "<h2>Does what is refused ever become state? (Table 2)</h2>" + _table(
+        ("system", *_ATTACKS, "all"), rows
+    )
+    text += "<h2>What rolling back leaves (Table 3)</h2>" + _figures(found["table3"], paper.TABLE3)
+    if "table4" in found:
+        text += (
+            "<h2>Does it reach the next turn? (Table 4)</h2><p>Share of attacks of which the next"
+            " model request, or an answer to the agent, showed anything.</p>"
+            + _figures(found["table4"], paper.TABLE4)
+        )
+    return text
+
+
+def _noise(found: Found) -> str:
+    if "table5" not in found:
+        return ""
+    printed: Mapping[str, Mapping[str, float]] = paper.TABLE5
+    rows = [
+        [
+            escape(mode.replace("_", ": ", 1)),
+            f"{rate} %",
+            _cell(row["nfr"], printed.get(mode, {}).get(rate)),
+            _cell(row["landed_below"]),
+            _cell(row["fpr"]) if "fpr" in row else "",
+        ]
+        for mode, rates in found["table5"].items()
+        for rate, row in rates.items()
+    ]
+    return (
+        "<h2>When labels are wrong (Table 5)</h2><p><i>claims</i>: what a trusted harness says, as"
+        " in the paper, where targeted forgery ends everything. <i>derived</i>: what the sidecar"
+        " itself made of the wire, wrong by chance; what landed below its true class is apart.</p>"
+        + _table(("labels", "rate", "not formed", "landed below", "honest refused"), rows)
+    )
+
+
+def _everyday(found: Found) -> str:
+    text = ""
+    if "fpr" in found:
+        text += "<h2>Honest writes that were refused</h2>" + _figures(found["fpr"], paper.FPR)
+    if "semantic_limit" in found:
+        text += (
+            "<h2>What a gate cannot see (5.6)</h2><p>Ten payloads, each admissible, all for one"
+            f" vendor: {_cell(found['semantic_limit'], paper.SEMANTIC_LIMIT)} landed. This is the"
+            " boundary of judging writes one by one.</p>"
+        )
+    if "table6" in found:
+        rows = [
+            [str(row["attempt"]), row["level"], row["decision"], printed]
+            for row, printed in zip(found["table6"]["timeline"], paper.TABLE6, strict=True)
+        ]
+        text += "<h2>Trust over repeated violations (Table 6)</h2>"
+        text += _table(("attempt", "level before", "decision", "paper"), rows)
+    if "appendix_a" in found:
+        text += "<h2>Appendix A</h2>" + _figures(found["appendix_a"], paper.APPENDIX_A)
+    return text
+
+
+def _beyond(found: Found) -> str:
+    rows: list[list[str]] = []
+    for name, value in found.get("beyond", {}).items():
+        if name in {"latency_ms", "corpora_refused", "corpora_attack_stopped"}:
+            continue
+        parts = {"": value} if "n" in value else value
+        for part, figure in parts.items():
+            if not isinstance(figure, dict) or "n" not in figure:
+                continue
+            shown = cast("Found", figure)
+            label = f"{name} {part}".replace("_", " ").strip()
+            unit = str(shown.get("unit", "%"))
+            rows.append([escape(label), _cell(shown), escape(unit), str(shown["n"])])
+    if not rows:
+        return ""
+    return "<h2>Beyond the paper</h2>" + _table(("", "found", "unit", "n"), rows)
+
+
+def _plots(found: Found) -> str:
+    beyond = found.get("beyond", {})
+    text = ""
+    latency = beyond.get("latency_ms")
+    if latency:
+        lines = [Line(name=name, points=cumulative(values)) for name, values in latency.items()]
+        longest = sorted(value for values in latency.values() for value in values)
+        axes = Axes(x="milliseconds", y="% of writes", x_max=longest[len(longest) * 98 // 100])
+        text += (
+            "<figure><figcaption>How long a write takes, over HTTP and durable: admitted by the"
+            " gate, refused by it, and written without one</figcaption>"
+            + plot(axes, lines)
+            + "</figure>"
+        )
+    curve = beyond.get("containment_roc", {}).get("points")
+    if curve:
+        line = Line(name="containment", points=[(100 * x, 100 * y) for x, y in curve])
+        chance = Line(name="chance", points=[(0.0, 0.0), (100.0, 100.0)])
+        axes = Axes(x="% of unrelated texts that match", y="% of paraphrases found", x_max=20.0)
+        area = beyond["containment_roc"]["area"]
+        text += (
+            "<figure><figcaption>Real paraphrases found again by containment (area under the whole"
+            f" curve {area}); it lowers labels and names culprits, and is no boundary</figcaption>"
+            + plot(axes, [line, chance])
+            + "</figure>"
+        )
+    return f'<div class="plots">{text}</div>' if text else ""
+
+
+def _refused(found: Found) -> str:
+    beyond = found.get("beyond", {})
+    if "corpora_refused" not in beyond:
+        return ""
+    rows = [
+        [escape(one["set"]), one["how"], escape(one["reason"]), escape(one["text"][:400])]
+        for one in beyond["corpora_refused"]
+    ]
+    return (
+        f"<h2>Honest texts of others that were refused or held: {len(rows)}</h2>"
+        "<details><summary>each of them</summary>"
+        + _table(("set", "how", "reason", "text"), rows)
+        + "</details>"
+    )
+
+
+def _suite(found: Found) -> str:
+    if "conformance" not in found:
+        return ""
+    caught = {one["id"]: one for one in found.get("mutants", {}).get("mutants", ())}
+    rows = [
+        [
+            _mark(good=one["result"] == "pass"),
+            escape(one["invariant"]),
+            _mark(good=caught[one["id"]]["caught"]) if one["id"] in caught else "",
+        ]
+        for one in found["conformance"]["scenarios"]
+    ]
+    return (
+        "<h2>Invariants, each attacked</h2><p>The last column: a fault put into a copy of this code"
+        " was noticed by the scenario (<code>--mutants</code>).</p>"
+        + _table(("holds", "invariant", "its fault caught"), rows)
+    )
+
+
+def _neighbours(found: Found) -> str:
+    table: Found = found.get("neighbours", {})
+    if not table:
+        return ""
+    measured = {name: one for name, one in table.items() if "suite" in one}
+    names = [
+        name for name in next(iter(measured.values())) if isinstance(_of(measured, name), dict)
+    ]
+    shown = [name for name in names if name != "suite"]
+    rows = [[escape(name), *(_cell(one[name]) for one in measured.values())] for name in shown]
+    rows.append(
+        ["suite: not applicable", *(str(o["suite_not_applicable"]) for o in measured.values())]
+    )
+    missing = "".join(
+        f"<li>{escape(name)}: not measured: {escape(one['not_measured'])}</li>"
+        for name, one in table.items()
+        if "not_measured" in one
+    )
+    setups = "".join(
+        f"<li><b>{escape(name)}</b>: {escape(one['configuration'])}"
+        f" <code>{escape(one.get('command', ''))}</code></li>"
+        for name, one in table.items()
+    )
+    return (
+        "<h2>Neighbours, the same requests and the same counting</h2><p>n/a is what one cannot"
+        " express. Guards that filter when they read keep texts out of recall and not out of"
+        " files: that is what the first rows count.</p>"
+        + _table(("", *(escape(name) for name in measured)), rows)
+        + f"<ul>{setups}{missing}</ul>"
+    )
+
+
+def _of(measured: Mapping[str, Found], name: str) -> object:
+    return next(iter(measured.values()))[name]
+
+
+def _how(found: Found) -> str:
+    command = f"mnemogate evaluate --trials {found['trials']} --seed {found['seed']}"
+    notes = "".join(
+        f"<li>{escape(table)}: {escape(note)}</li>"
+        for table, all_of in found.get("notes", {}).items()
+        for note in all_of
+    )
+    return (
+        f"<h2>How to run it again</h2><pre>{escape(command)} --json out.json --html report.html\n"
+        "mnemogate evaluate --mutants\nmnemogate evaluate --only neighbours</pre>"
+        "<p>With MNEMOGATE_CORPORA naming a directory of <code>attack_*.jsonl</code> and"
+        " <code>benign_*.jsonl</code> texts of others are tried as well.</p>"
+        + (f"<h2>Notes</h2><ul>{notes}</ul>" if notes else "")
+    )
+
+
+def _figures(rows: Mapping[str, Found], printed: Mapping[str, float]) -> str:
+    return _table(
+        ("", "found", "n", "paper"),
+        [
+            [
+                escape(name.replace("_", " ")),
+                _cell(figure),
+                str(figure["n"]),
+                f"{printed[name]:g}" if name in printed else "",
+            ]
+            for name, figure in rows.items()
+        ],
+    )
+
+
+def _cell(figure: Found, printed: float | None = None) -> str:
+    if figure.get("value") is None:
+        return f'<span class="na" title="{escape(figure.get("skipped", ""))}">n/a</span>'
+    low, high = figure["low"], figure["high"]
+    beside = "" if printed is None else f' <span class="paper">paper {printed:g}</span>'
+    return f"<b>{figure['value']:.4g}</b> <small>[{low:.4g}, {high:.4g}]</small>{beside}"
+
+
+def _mark(*, good: bool) -> str:
+    return '<span class="yes">yes</span>' if good else '<span class="no">NO</span>'
+
+
+def _table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; every cell is HTML already."""
+    head = "".join(f"<th>{one}</th>" for one in heads)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="wide"><table>{inner}</table></div>'
