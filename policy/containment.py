@@ -13,10 +13,14 @@ import math
 import re
 from binascii import crc32
 from heapq import nlargest
-from typing import Final, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.skeleton import skeleton
 from policy.stems import ranked
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
 
 SHINGLE: Final = 3
 WINDOW: Final = 3
@@ -243,8 +247,11 @@ class Index:
             if not keys:
                 del self._where[name]
 
-    def search(self, prints: Prints) -> list[Found]:
-        """Texts that contain this one, the likeliest first."""
+    def search(self, prints: Prints, among: Container[int] | None = None) -> list[Found]:
+        """Texts that contain this one, the likeliest first; only `among` these keys, if given.
+
+        Those are asked before any is left out: what others have read hides nothing.
+        """
         where, nowhere = self._where.get, ()
         weights = {
             word: self._weight(rank, len(where(~word, nowhere)))
@@ -252,11 +259,10 @@ class Index:
         }
         votes: dict[int, float] = {}
         for name in {*prints.runs, *prints.marks}:
-            # Of many copies the newest, first.
-            for key in where(name, nowhere)[: -_COMMON - 1 : -1]:
+            for key in _newest(where(name, nowhere), among):
                 votes[key] = votes.get(key, 0.0) + _RUN_WORTH
         for word, weight in weights.items():
-            for key in where(~word, nowhere)[: -_COMMON - 1 : -1]:
+            for key in _newest(where(~word, nowhere), among):
                 votes[key] = votes.get(key, 0.0) + weight
         found: list[Found] = []
         for key in nlargest(_LOOKED_AT, votes, key=votes.__getitem__):
@@ -272,6 +278,13 @@ class Index:
         texts = (len(self._texts) + _BEFORE) / (count + _BEFORE * _LIKELY[rank])
         # Not more than so much: whoever fills the index with copies makes no word of them common.
         return max(0.0, math.log(texts) - _NOTHING, _UNSEEN[rank] - _LIVE)
+
+
+def _newest(keys: Sequence[int], among: Container[int] | None) -> Iterable[int]:
+    """Of many copies the newest, first."""
+    if among is None:
+        return keys[: -_COMMON - 1 : -1]
+    return islice((key for key in reversed(keys) if key in among), _COMMON)
 
 
 def _names(prints: Prints, kept: frozenset[int]) -> set[int]:

@@ -163,7 +163,9 @@ def _ranked(word: str) -> tuple[str, int]:
     return stem, rank
 
 
-_FORMS: Final = dict(pair.split("=") for pair in _IRREGULAR.split())
+_FORMS: Final = {
+    form: word for form, _, word in (pair.partition("=") for pair in _IRREGULAR.split())
+}
 _RANKS: Final = {
     stem_of(word): rank
     for rank, words in reversed(tuple(enumerate((_EVERYWHERE, _VERY_COMMON, _COMMON))))

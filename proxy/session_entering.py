@@ -109,6 +109,7 @@ class Entering:
             return book.sessions[moment.fresh_id]
         for gone in sessions[1:]:
             self._core.do(Merged(gone.session, sessions[0].session))
+            self._core.ring_of(book.principal).merged(gone.session, sessions[0].session)
         return sessions[0]
 
     def _make_room(self, book: Book, now_ms: int) -> None:

@@ -51,6 +51,8 @@ class Ring:
     def __init__(self, on_lost: Callable[[Kept], None]) -> None:
         self._index = Index()
         self._kept: deque[Kept] = deque()
+        # Keys of the texts of each session.
+        self._of: dict[str, set[int]] = {}
         self._next = 0
         self._on_lost = on_lost
         self.print_count = 0
@@ -70,6 +72,7 @@ class Ring:
             count = self._index.add(self._next, prints)
             kept = Kept(self._next, origin, session, digest, derived, prints, count)
             self._kept.append(kept)
+            self._of.setdefault(session, set()).add(self._next)
             self._next += 1
             self.print_count += count
             if len(self._kept) > SEGMENTS_MAX:
@@ -81,8 +84,21 @@ class Ring:
         if self._kept:
             oldest = self._kept.popleft()
             self._index.remove(oldest.key)
+            of = self._of[oldest.session]
+            of.discard(oldest.key)
+            if not of:
+                del self._of[oldest.session]
             self.print_count -= oldest.print_count
             self._on_lost(oldest)
+
+    def merged(self, gone: str, into: str) -> None:
+        """What entered the one session is in the context of the other."""
+        found = self._of.pop(gone, None)
+        if found:
+            self._of.setdefault(into, set()).update(found)
+            self._kept = deque(
+                kept._replace(session=into) if kept.session == gone else kept for kept in self._kept
+            )
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -92,11 +108,10 @@ class Ring:
 
         What no front could place is in the context of any session.
         """
-        return [
-            kept
-            for kept in self._found(prints_of(text))
-            if session is None or kept.session in {"", session}
-        ]
+        if session is None:
+            return self._found(prints_of(text))
+        # Before the likeliest are chosen: copies that other sessions read must not hide this one.
+        return self._found(prints_of(text), self._of.get("", set()) | self._of.get(session, set()))
 
     def copied(self, text: str) -> list[Kept]:
         """Texts that this one is a copy of, word by word for the most part."""
@@ -108,8 +123,8 @@ class Ring:
                 found.append(kept)
         return found
 
-    def _found(self, prints: Prints) -> list[Kept]:
+    def _found(self, prints: Prints, among: set[int] | None = None) -> list[Kept]:
         if not self._kept:
             return []
         first = self._kept[0].key  # keys are consecutive: the position follows from the key
-        return [self._kept[found.key - first] for found in self._index.search(prints)]
+        return [self._kept[found.key - first] for found in self._index.search(prints, among)]

@@ -133,7 +133,7 @@ SESSION_LABELS: Final = (
         old="        if NO_STATEMENT.match(sentence):\n            break\n",
         new="",
         invariant="behind a lead-in stands a whole statement, or it is not cut",
-        tests=(_NEVER_DROPS,),
+        tests=(at(_SENTENCE_TESTS, "test_half_a_sentence_is_no_statement"),),
     ),
     Mutant(
         name="sentences are endorsed as skeletons",

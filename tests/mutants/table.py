@@ -14,7 +14,6 @@ from tests.mutants.proxy_table import PROXY
 from tests.mutants.relay_table import RELAY
 from tests.mutants.session_labels_table import SESSION_LABELS
 from tests.mutants.storage_table import STORAGE
-from tests.mutants.withheld_table import WITHHELD
 
 MUTANTS: Final = (
     *DECISION,
@@ -27,5 +26,4 @@ MUTANTS: Final = (
     *OPERATE,
     *MCP,
     *GUARD,
-    *WITHHELD,
 )

@@ -108,6 +108,14 @@ def test_a_page_that_was_read_a_hundred_times_is_found() -> None:
     assert 99 in found(NOTE, *[PAGE] * 100)
 
 
+def test_copies_that_others_have_read_hide_nothing() -> None:
+    index = Index()
+    for key in range(100):
+        index.add(key, prints_of(PAGE))
+    assert [one.key for one in index.search(prints_of(NOTE), {3})] == [3]
+    assert index.search(prints_of(NOTE), set()) == []
+
+
 def test_the_nearest_text_comes_first() -> None:
     part = f"{NOTE} {noise(4, 3)}"
     assert found(part, f"{noise(5, 9)} lower rate for the archive {noise(6, 9)}", PAGE)[0] == 1

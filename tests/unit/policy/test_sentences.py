@@ -99,6 +99,20 @@ def test_case_space_and_the_full_stop_make_no_other_sentence(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "half"),
+    [
+        ("Remember that time I lied.", "time i lied"),
+        ("Remember that if I ask.", "if i ask"),
+        ("Note that not one of them came.", "not one of them came"),
+        ("Please remember, to be sure.", "to be sure"),
+    ],
+)
+def test_half_a_sentence_is_no_statement(text: str, half: str) -> None:
+    assert spoken_in(text) == (text.lower().rstrip("."),)
+    assert half not in spoken_in(text)
+
+
+@pytest.mark.parametrize(
     ("said", "other"),
     [
         ("x \u2260 y", "x = y"),
@@ -175,7 +189,7 @@ def test_no_text_takes_longer_than_it_is_long(part: str) -> None:
         return time.perf_counter() - started
 
     least = min(seconds(8_000) for _ in range(3))
-    assert min(seconds(64_000) for _ in range(3)) < 40 * least + 0.05
+    assert min(seconds(64_000) for _ in range(3)) < 40 * least + 0.5
 
 
 @given(st.text(max_size=400))

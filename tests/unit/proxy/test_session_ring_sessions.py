@@ -1,0 +1,49 @@
+"""The ring of a principal: whose copy a text is, session by session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.model import Origin, SourceKind
+from proxy.session_ring import SEGMENTS_MAX, Ring
+
+if TYPE_CHECKING:
+    from proxy.session_ring import Kept
+
+PAGE = Origin(kind=SourceKind.TOOL_RESULT, server="web", tool="fetch")
+NOTE = "Customers of the harbour pay a lower rate for the archive"
+
+
+def sessions_of(found: list[Kept]) -> set[str]:
+    return {kept.session for kept in found}
+
+
+def test_a_text_is_found_in_its_session_however_many_others_have_read_it() -> None:
+    ring = Ring(lambda _kept: None)
+    ring.add(NOTE, PAGE, session="first", digest=1)
+    for number in range(60):
+        ring.add(NOTE, PAGE, session=f"other-{number}", digest=1)
+    assert sessions_of(ring.containing(NOTE, "first")) == {"first"}
+    assert ring.containing(NOTE, "nobody") == []
+    assert len(ring.containing(NOTE, None)) > 1
+
+
+def test_what_no_front_could_place_is_in_every_session() -> None:
+    ring = Ring(lambda _kept: None)
+    ring.add(NOTE, PAGE, session="", digest=0)
+    assert sessions_of(ring.containing(NOTE, "any")) == {""}
+
+
+def test_what_entered_a_session_is_found_in_the_one_that_it_became_a_part_of() -> None:
+    lost: list[Kept] = []
+    ring = Ring(lost.append)
+    ring.add(NOTE, PAGE, session="one", digest=1)
+    ring.merged("one", "two")
+    ring.merged("two", "three")
+    ring.merged("nobody", "three")
+    assert sessions_of(ring.containing(NOTE, "three")) == {"three"}
+    assert ring.containing(NOTE, "one") == []
+    for number in range(SEGMENTS_MAX):
+        ring.add(f"filler {number}", PAGE, session="four", digest=2)
+    assert [kept.session for kept in lost] == ["three"]
+    assert ring.containing(NOTE, "three") == []
