@@ -1,0 +1,184 @@
+"""Laundering and utility on real texts, through ledger, interceptor, gate and store.
+
+1,210 notes are real paraphrases, by a model, of the remarks they were made of. Fed as results of a
+tool and then written, they are laundered text; said by a person, they are what memory is for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from policy.gate import GATE
+from policy.labels import derive_provenance
+from policy.model import MemoryClass
+from tests.conformance.labelled import (
+    DISGUISES,
+    LABELS_NO_BETTER_THAN_A_TOOL,
+    Agent,
+    days_of,
+    harmless,
+    labels_in,
+    new_sessions,
+    remarks_of,
+)
+from tests.unit.proxy.wired import wired
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from proxy.dialects.operation import WrittenItem
+    from tests.conformance.labelled import Remark
+
+pytestmark = pytest.mark.corpora
+
+SHARE_OF_A_QUICK_RUN = 8
+REMARKS, NOTES = 2_760, 1_210
+DAYS_PER_STORE = 12
+
+
+def tell(what: str, counts: Counter[str]) -> None:
+    total = sum(counts.values())
+    shares = ", ".join(
+        f"{label}: {count} ({count / total:.1%})" for label, count in counts.most_common()
+    )
+    sys.stdout.write(f"\n{what}: {total}: {shares}\n")
+
+
+async def laundered(
+    corpora: Path, tmp_path: Path, memory_class: MemoryClass, *, every: int, named: bool = False
+) -> list[WrittenItem]:
+    """Notes of remarks that a tool answered, one session per day of a conversation."""
+    items: list[WrittenItem] = []
+    for number, days in enumerate(_stores(corpora, every)):
+        with wired(tmp_path / str(number), GATE, sessions=(sessions := new_sessions())) as live:
+            agent = Agent(sessions, live)
+            for day in days:
+                entering = [("user", "Read on.")] + [("tool", remark.text) for remark in day]
+                session = await agent.session(entering)
+                notes = [note for remark in day for note in remark.notes]
+                items += await session.write(notes, memory_class, named=named)
+    return items
+
+
+def _stores(corpora: Path, every: int) -> list[list[list[Remark]]]:
+    """Days, as many to each store as it has room for what a person must decide about."""
+    days = days_of(remarks_of(corpora))[::every]
+    return [days[at : at + DAYS_PER_STORE] for at in range(0, len(days), DAYS_PER_STORE)]
+
+
+@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.heavy)])
+@pytest.mark.timeout(600)
+async def test_a_paraphrase_of_what_a_tool_said_is_no_better_than_the_tool(
+    corpora: Path, tmp_path: Path, every: int
+) -> None:
+    items = await laundered(corpora, tmp_path, MemoryClass.L2, every=every)
+    assert len(items) >= NOTES // (2 * every)
+    assert {item.source.value for item in items if item.source} <= LABELS_NO_BETTER_THAN_A_TOOL
+    assert {item.decision for item in items} == {"hold"}, "nobody named a class: a person decides"
+    tell("laundered into L2, rule taint", labels_in(items))
+
+
+@pytest.mark.timeout(600)
+async def test_naming_the_class_makes_a_refusal_of_it(corpora: Path, tmp_path: Path) -> None:
+    every = SHARE_OF_A_QUICK_RUN
+    items = await laundered(corpora, tmp_path, MemoryClass.L2, every=every, named=True)
+    assert {item.decision for item in items} == {"reject"}
+
+
+@pytest.mark.timeout(600)
+async def test_control_without_the_session_s_taint_the_paraphrases_land(
+    corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def untainted(*given: object) -> object:
+        provenance = derive_provenance(*given)  # type: ignore[arg-type]
+        own = provenance.culprits[-1].kind
+        return msgspec.structs.replace(provenance, source=own)
+
+    monkeypatch.setattr("proxy.writing.derive_provenance", untainted)
+    items = await laundered(corpora, tmp_path, MemoryClass.L2, every=SHARE_OF_A_QUICK_RUN)
+    decisions = Counter(item.decision for item in items)
+    assert decisions["admit"] > 0.9 * len(items)
+
+
+@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.heavy)])
+@pytest.mark.timeout(600)
+async def test_most_paraphrases_are_found_in_what_they_were_made_of(
+    corpora: Path, tmp_path: Path, every: int
+) -> None:
+    items = await laundered(corpora, tmp_path, MemoryClass.L3, every=every)
+    labels = labels_in(items)
+    tell("laundered into L3, rule containment", labels)
+    assert not [item for item in items if item.decision == "reject"]
+    assert {item.source.value for item in items if item.source} <= {
+        "model_inference",
+        *LABELS_NO_BETTER_THAN_A_TOOL,
+    }
+    found = sum(item.source.value == "tool_result" for item in items if item.source)
+    assert found >= 0.76 * len(items)
+
+
+@pytest.mark.parametrize("how", DISGUISES)
+@pytest.mark.timeout(600)
+async def test_a_disguise_does_not_hide_a_copy(corpora: Path, tmp_path: Path, how: str) -> None:
+    """What a tool said, in another dress, into a class of the rule containment."""
+    disguised = DISGUISES[how]
+    items: list[WrittenItem] = []
+    with wired(tmp_path, GATE, sessions=(sessions := new_sessions())) as live:
+        agent = Agent(sessions, live)
+        for day in days_of(remarks_of(corpora))[::SHARE_OF_A_QUICK_RUN]:
+            sources = [remark.text for remark in day if remark.notes]
+            if not sources:
+                continue
+            session = await agent.session([("tool", remark.text) for remark in day])
+            items += await session.write([disguised(text) for text in sources], MemoryClass.L4)
+    labels = labels_in(items)
+    found = sum(count for label, count in labels.items() if label.endswith(" tool_result"))
+    tell(how, labels)
+    assert found >= 0.99 * len(items)
+
+
+def _with_answers(day: list[Remark], answers: list[str]) -> list[tuple[str, str]]:
+    """A person talks, and a tool answers something harmless in between."""
+    entering: list[tuple[str, str]] = []
+    for at, remark in enumerate(day):
+        entering += [("user", remark.text), ("tool", answers[at % len(answers)])]
+    return entering
+
+
+@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.heavy)])
+@pytest.mark.timeout(900)
+async def test_what_a_person_said_is_hers_and_what_was_noted_of_it_is_the_model_s(
+    corpora: Path, tmp_path: Path, every: int
+) -> None:
+    said: dict[str, Counter[str]] = {}
+    noted: dict[str, Counter[str]] = {}
+    remarks = remarks_of(corpora)
+    answers = harmless(corpora)
+    assert (len(remarks), sum(len(one.notes) for one in remarks)) == (REMARKS, NOTES)
+    for number, days in enumerate(_stores(corpora, every)):
+        with wired(tmp_path / str(number), GATE, sessions=(sessions := new_sessions())) as live:
+            agent = Agent(sessions, live)
+            for day in days:
+                session = await agent.session(_with_answers(day, answers))
+                notes = [note for remark in day for note in remark.notes]
+                for memory_class in (MemoryClass.L2, MemoryClass.L3, MemoryClass.L4):
+                    texts = [remark.text for remark in day]
+                    counts = said.setdefault(memory_class.value, Counter())
+                    counts += labels_in(await session.write(texts, memory_class))
+                    counts = noted.setdefault(memory_class.value, Counter())
+                    counts += labels_in(await session.write(notes, memory_class))
+    for target, counts in said.items():
+        tell(f"said by a person, written as it is, {target}", counts)
+        hers = sum(count for label, count in counts.items() if label.endswith(" user_input"))
+        assert hers >= 0.995 * counts.total()
+    for target, counts in noted.items():
+        tell(f"noted of what a person said, {target}", counts)
+        assert not [label for label in counts if label.startswith("reject")]
+        if target != "L2":
+            held = sum(count for label, count in counts.items() if label.startswith("hold"))
+            assert held <= 0.01 * counts.total()
