@@ -17,6 +17,7 @@ from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
+from proxy.cli.pointing import pointed
 from proxy.observing import BANNER
 from proxy.settings import SETTINGS
 from telemetry.logs import configure
@@ -180,12 +181,24 @@ def _announce(
         f"  curl -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\\n"
         f'    -d \'{{"text": "the meeting is on Tuesday"}}\' {ready.data}/v1/memories'
     )
+    for model in settings.models:
+        terminal.say(f"  {pointed(model, ready.data or '-', key)}")
+    terminal.say(_NOT_PROTECTED_MODEL if settings.models else _NOT_PROTECTED)
     terminal.say(
-        "not protected without the model front: what an agent's key writes is labelled `unknown`.\n"
-        "  Knowledge and episodes land at that label, policy and identity are closed; a refused\n"
-        "  text may still be in the model's own context. Whoever runs as this user or as root can\n"
-        "  edit the files: run `mnemogate doctor` as the agent's user."
+        "  Whoever runs as this user or as root can edit the files: run `mnemogate doctor` as the\n"
+        "  agent's user."
     )
+
+
+_NOT_PROTECTED: Final = (
+    "not protected without the model front: what an agent's key writes is labelled `unknown`.\n"
+    "  Knowledge and episodes land at that label, policy and identity are closed; a refused\n"
+    "  text may still be in the model's own context. A [[model]] table puts the sidecar there."
+)
+_NOT_PROTECTED_MODEL: Final = (
+    "not protected: an agent that asks its model past these addresses; its writes are labelled\n"
+    "  `unknown`, and a refused text may still be in that model's context."
+)
 
 
 _SHIELDED: Final = {

@@ -1,0 +1,55 @@
+"""What `mnemogate run` prints for each model API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from proxy.cli.pointing import pointed
+from proxy.model_settings import model_upstreams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+URL = "http://127.0.0.1:7077"
+
+
+def said(table: dict[str, Any]) -> str:
+    (upstream,) = model_upstreams([table])
+    return pointed(upstream, URL, "mg_key")
+
+
+@pytest.mark.parametrize(
+    ("api", "expected"),
+    [
+        (
+            "anthropic",
+            f"ANTHROPIC_BASE_URL={URL}/there ANTHROPIC_CUSTOM_HEADERS='Mnemogate-Key: mg_key'",
+        ),
+        (
+            "openai",
+            f"OPENAI_BASE_URL={URL}/there/v1 and the header `Mnemogate-Key: mg_key` beside the "
+            "agent's own OPENAI_API_KEY",
+        ),
+    ],
+)
+def test_without_a_credential_of_ours_the_agent_keeps_its_own(api: str, expected: str) -> None:
+    assert said({"name": "there", "api": api, "url": "https://model.example"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("api", "expected"),
+    [
+        ("anthropic", f"ANTHROPIC_BASE_URL={URL}/there ANTHROPIC_API_KEY=mg_key"),
+        ("openai", f"OPENAI_BASE_URL={URL}/there/v1 OPENAI_API_KEY=mg_key"),
+    ],
+)
+def test_with_a_credential_of_ours_our_key_stands_in_its_place(
+    api: str, expected: str, tmp_path: Path
+) -> None:
+    headers = tmp_path / "headers"
+    headers.write_text("X-Api-Key: sk-real\n", encoding="utf-8")
+    headers.chmod(0o600)
+    table = {"name": "there", "api": api, "url": "https://model.example"}
+    assert said({**table, "headers_file": str(headers)}) == expected
