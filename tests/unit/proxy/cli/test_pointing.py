@@ -29,8 +29,10 @@ def said(table: dict[str, Any]) -> str:
         ),
         (
             "openai",
-            f"OPENAI_BASE_URL={URL}/there/v1 and the header `Mnemogate-Key: mg_key` beside the "
-            "agent's own OPENAI_API_KEY",
+            (
+                f"OPENAI_BASE_URL={URL}/there/v1 and the header `Mnemogate-Key: mg_key` beside the "
+                "agent's own OPENAI_API_KEY"
+            ),
         ),
     ],
 )
