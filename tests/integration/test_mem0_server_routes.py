@@ -93,6 +93,10 @@ async def test_a_refused_turn_is_quiet_and_a_refused_fact_is_not(tmp_path: Path)
         assert (status, answer["results"]) == (200, [])
         assert [one["decision"] for one in answer["refused"]] == ["hold", "hold"]
         assert "canary-51d0" not in str(answer)
+        # What no text may hold, because a page made the assistant repeat it.
+        turn[1]["content"] += " \x1b[31m"
+        status, _, answer = await call(sidecar, "POST", "/memories", capture)
+        assert (status, answer["results"]) == (200, [])
         fact = {"messages": turn[:1], **IDS, "infer": False}
         status, phrase, answer = await call(sidecar, "POST", "/memories", fact)
         assert status == 422

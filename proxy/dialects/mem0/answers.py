@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proxy.dialects.operation import (
         Answering,
         HttpReply,
+        HttpRequest,
         Refusal,
         Result,
         WrittenItem,
@@ -26,6 +27,19 @@ FAILURES_LEN_MAX: Final = 1_000
 _PRINTABLE_FIRST, _PRINTABLE_LAST = " ", "~"
 
 _UNAUTHORIZED: Final = 401
+_OF_THE_TEXT: Final = frozenset({413, 422, 429})
+
+
+class _Spoken(msgspec.Struct, frozen=True, kw_only=True):
+    role: str = ""
+
+
+class _Turn(msgspec.Struct, frozen=True, kw_only=True):
+    messages: list[_Spoken] = []
+    infer: object = None
+
+
+_LOOSELY: Final = msgspec.json.Decoder(_Turn)
 _DECIDED: Final = frozenset({"admit", "hold", "reject"})
 _Result = TypeVar("_Result")
 
@@ -117,6 +131,27 @@ def captured(items: tuple[WrittenItem, ...]) -> Shape | None:
         "message": f"Stored {done} of {len(items)} messages, see refused",
         "refused": refusals[:FAILURES_LEN_MAX],
     }
+
+
+def unheard(request: HttpRequest, refusal: Refusal) -> Shape | None:
+    """The answer for a conversation that was refused before it was judged; None for all else.
+
+    What a page or a tool made the assistant say decides whether its turn can be taken: a control
+    character, a text that is too long, a flood of turns. None of that may count as a failure of the
+    agent's memory either. The refusal is a fixed text, and stands beside the empty results.
+    """
+    if refusal.status not in _OF_THE_TEXT or not _is_conversation(request.body):
+        return None
+    return {"results": [], "message": f"Stored none of it: {refusal.detail}"}
+
+
+def _is_conversation(raw: bytes) -> bool:
+    """Read as loosely as can be: nothing of it is used but whose words it holds."""
+    try:
+        body = _LOOSELY.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return body.infer is True and {"user", "assistant"} <= {one.role for one in body.messages}
 
 
 def added_extras(note: Note) -> Shape:

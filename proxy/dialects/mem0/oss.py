@@ -18,6 +18,7 @@ from proxy.dialects.mem0.answers import (
     landed,
     none_landed,
     refused,
+    unheard,
     written,
 )
 from proxy.dialects.mem0.calls import (
@@ -149,8 +150,12 @@ class Mem0Oss:
         return _encode_read(note, result)
 
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
-        """`{"detail": ...}`, as FastAPI answers."""
-        del request, answering
+        """`{"detail": ...}`, as FastAPI answers; of a turn in the background, nothing taken."""
+        del answering
+        if request.method == "POST" and local_path(request) == "/memories":
+            quiet = unheard(request, refusal)
+            if quiet is not None:
+                return reply(quiet)
         return refused(refusal, "Bearer")
 
 

@@ -130,6 +130,33 @@ def test_a_write_that_names_its_text_is_never_quiet(infer: object) -> None:
     assert answer_to_hermes(HELD, infer=True, messages=CANARY).status == 422
 
 
+def refused_before_it_was_judged(status: int, **fields: object) -> HttpReply:
+    said = f"{CANARY} \x1b[31m"
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": said}]
+    body = {"messages": messages, "user_id": "alice", "infer": True, **fields}
+    asked = request("POST", "/memories", body, API_KEY)
+    told = Refusal(status=status, title="no", detail="messages.1: illegal code point")
+    return OSS.refuse(asked, told, ANSWERING)
+
+
+@pytest.mark.parametrize("status", [413, 422, 429])
+def test_a_conversation_that_cannot_be_taken_is_answered_with_nothing_taken_from_it(
+    status: int,
+) -> None:
+    """What a page makes an assistant say must not make its agent think that memory is down."""
+    reply = refused_before_it_was_judged(status)
+    assert (reply.status, object_of(reply)["results"]) == (200, [])
+    assert CANARY not in reply.body.decode()
+
+
+def test_other_refusals_of_a_conversation_and_of_other_writes_are_told() -> None:
+    assert refused_before_it_was_judged(503).status == 503
+    assert refused_before_it_was_judged(401).status == 401
+    assert refused_before_it_was_judged(422, infer=False).status == 422
+    assert refused_before_it_was_judged(422, messages=SPOKEN[:1]).status == 422
+    assert refused_before_it_was_judged(422, messages="text").status == 422
+
+
 def test_a_conversation_that_could_not_be_decided_is_a_failure() -> None:
     undecided = not_admitted("error", Reason.GATE_UNAVAILABLE)
     assert answer_to_hermes(undecided, undecided).status == 503
