@@ -14,6 +14,7 @@ from tests.mutants.proxy_table import PROXY
 from tests.mutants.relay_table import RELAY
 from tests.mutants.session_labels_table import SESSION_LABELS
 from tests.mutants.storage_table import STORAGE
+from tests.mutants.withheld_table import WITHHELD
 
 MUTANTS: Final = (
     *DECISION,
@@ -26,4 +27,5 @@ MUTANTS: Final = (
     *OPERATE,
     *MCP,
     *GUARD,
+    *WITHHELD,
 )

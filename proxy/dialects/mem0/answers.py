@@ -27,7 +27,7 @@ FAILURES_LEN_MAX: Final = 1_000
 _PRINTABLE_FIRST, _PRINTABLE_LAST = " ", "~"
 
 _UNAUTHORIZED: Final = 401
-_OF_THE_TEXT: Final = frozenset({413, 422, 429})
+_OF_THE_TEXT: Final = frozenset({413, 422})
 
 
 class _Spoken(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,8 +137,8 @@ def unheard(request: HttpRequest, refusal: Refusal) -> Shape | None:
     """The answer for a conversation that was refused before it was judged; None for all else.
 
     What a page or a tool made the assistant say decides whether its turn can be taken: a control
-    character, a text that is too long, a flood of turns. None of that may count as a failure of the
-    agent's memory either. The refusal is a fixed text, and stands beside the empty results.
+    character, a text that is too long. That may not count as a failure of the agent's memory
+    either. The refusal is a fixed text, and stands beside the empty results.
     """
     if refusal.status not in _OF_THE_TEXT or not _is_conversation(request.body):
         return None

@@ -1,0 +1,299 @@
+"""Faults in what is withheld from model requests and replies after a refusal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_WITHHELD: Final = "tests/unit/policy/test_withheld.py"
+_FLOW: Final = "tests/unit/policy/test_withheld_flow.py"
+_PROPERTY: Final = "tests/property/test_withheld.py"
+_WITHHOLDING: Final = "tests/unit/proxy/test_withholding.py"
+_BODIES: Final = "tests/unit/proxy/dialects/model/test_withheld.py"
+_REPLY: Final = "tests/unit/proxy/dialects/model/test_withheld_reply.py"
+_COUPLED: Final = "tests/unit/proxy/model/test_coupled.py"
+_PRLR: Final = "tests/conformance/test_prlr.py"
+_SPELLINGS: Final = at(_WITHHELD, "test_five_words_in_a_row_are_found_however_they_are_written")
+_LATE: Final = at(
+    _WITHHOLDING, "test_what_is_undecided_at_the_deadline_is_refused_and_never_written"
+)
+_NOTHING_LEAKS: Final = at(_PRLR, "test_no_rejected_text_is_sent_after_its_interception")
+_HELD: Final = at(_WITHHOLDING, "test_a_held_text_is_shown_until_a_person_denies_it")
+
+WITHHELD: Final = (
+    Mutant(
+        name="six words make a run",
+        file="policy/withheld_words.py",
+        old="RUN: Final = 5\n",
+        new="RUN: Final = 6\n",
+        invariant="any five words in a row of a refused text are found",
+        tests=(_SPELLINGS,),
+    ),
+    Mutant(
+        name="escapes hide words",
+        file="policy/withheld_words.py",
+        old="    shape = skeleton(_spelled_out(text))\n",
+        new="    shape = skeleton(text)\n",
+        invariant="JSON in a string is read like the text it spells",
+        tests=(_SPELLINGS,),
+    ),
+    Mutant(
+        name="base64 hides a text",
+        file="proxy/withholding_asking.py",
+        old="        for reading in chain((text,), blobs_in(text)):\n",
+        new="        for reading in (text,):\n",
+        invariant="a text in base64 is read as the text it spells",
+        tests=(at(_WITHHOLDING, "test_other_spellings_and_places_go_as_well"),),
+        more=(
+            ("from itertools import chain\n", "from itertools import chain as chain\n"),
+            ("SHORT_LEN_MIN, blobs_in\n", "SHORT_LEN_MIN\n"),
+        ),
+    ),
+    Mutant(
+        name="pieces of what may be shown open a refused text",
+        file="policy/withheld.py",
+        old="if not self.is_open(numbers[span.start : span.end])]",
+        new="if not self.is_open(numbers[span.start : span.start + 5])]",
+        invariant="a stretch may be shown only where one shown text has all of it",
+        tests=(at(_WITHHELD, "test_pieces_of_shown_texts_do_not_add_up_to_a_refused_one"),),
+    ),
+    Mutant(
+        name="nothing may be shown",
+        file="policy/withheld.py",
+        old="        return any(_contains(shown, words) for shown in self._open)\n",
+        new="        return not words\n",
+        invariant="a stored memory cannot be hidden by proposing it again",
+        tests=(
+            at(_WITHHOLDING, "test_a_stored_memory_cannot_be_hidden_by_proposing_it_again"),
+            at(_WITHHOLDING, "test_a_trusted_system_prompt_cannot_be_blanked_by_proposing_it"),
+        ),
+    ),
+    Mutant(
+        name="a flood pushes the others out",
+        file="policy/withheld.py",
+        old="key=lambda one: (-len(self._texts[one].numbers), one)",
+        new="key=lambda one: one",
+        invariant="long refused texts make room for themselves first",
+        tests=(at(_WITHHELD, "test_a_flood_of_long_texts_makes_room_for_itself"),),
+    ),
+    Mutant(
+        name="a word goes out before it is over",
+        file="policy/withheld_flow.py",
+        old="            if not _is_over(rest, found):\n                break\n",
+        new="",
+        invariant="any cut of a text gives the same text",
+        tests=(at(_PROPERTY, "test_any_cut_of_a_text_gives_the_same_text"),),
+    ),
+    Mutant(
+        name="the beginning of a refused stretch goes out",
+        file="policy/withheld_flow.py",
+        old="        begun = len(numbers) if over else self._withheld.begun_at(numbers)\n",
+        new="        begun = len(numbers)\n",
+        invariant="words that may begin a refused stretch wait for the next one",
+        tests=(at(_FLOW, "test_stretches_are_left_out_and_nothing_else"),),
+        quick=True,
+    ),
+    Mutant(
+        name="the gate takes what is late",
+        file="policy/gate.py",
+        old="        if facts.overdue:\n",
+        new="        if facts.overdue and not ruleset.matrix:\n",
+        invariant="what was given up at the deadline is never admitted",
+        tests=(_LATE,),
+    ),
+    Mutant(
+        name="nobody tells the gate that it is late",
+        file="storage/gathering.py",
+        old="            overdue=submission.due is not None and not submission.due.begin(),\n",
+        new="",
+        invariant="what was given up at the deadline is never admitted",
+        tests=(_LATE,),
+    ),
+    Mutant(
+        name="what the writer has begun is given up",
+        file="storage/due.py",
+        old="            self._over = not self._begun\n",
+        new="            self._over = True\n",
+        invariant="a decision that has begun is not taken back",
+        tests=(at(_WITHHOLDING, "test_the_first_to_come_decides_whether_a_candidate_is_too_late"),),
+    ),
+    Mutant(
+        name="the interceptor tells nobody",
+        file="proxy/writing.py",
+        old="            chunk = await self._watched(chunk)\n",
+        new="            await self._watched([])\n",
+        invariant="withholding knows of every candidate before it is judged",
+        tests=(at(_WITHHOLDING, "test_model_requests_wait_while_a_candidate_is_undecided"),),
+    ),
+    Mutant(
+        name="a candidate is not written down before it is judged",
+        file="proxy/withholding.py",
+        old="                await self._log.append(map(encode, records))\n                noted",
+        new="                noted",
+        invariant="a crash between interception and verdict loses no refusal",
+        tests=(
+            at(
+                _WITHHOLDING,
+                "test_a_crash_between_interception_and_verdict_withholds_what_was_refused",
+            ),
+        ),
+    ),
+    Mutant(
+        name="nobody waits for candidates in flight",
+        file="proxy/withholding.py",
+        old="                while flights := self._flights_of(principal_id):\n",
+        new="                for flights in ([*self._flights_of(principal_id)][:0],):\n",
+        invariant="a model request waits while a candidate of its principal is undecided",
+        tests=(at(_WITHHOLDING, "test_model_requests_wait_while_a_candidate_is_undecided"),),
+        more=(("await flights[0][1].over.wait()", "assert not flights"),),
+    ),
+    Mutant(
+        name="what is given up can still be written",
+        file="proxy/withholding.py",
+        old="            if flight.due.expire():\n",
+        new="            if flight.due:\n",
+        invariant="what was given up at the deadline is never admitted",
+        tests=(_LATE,),
+    ),
+    Mutant(
+        name="what is held is withheld",
+        file="proxy/withholding.py",
+        old="            return Waits(begun.principal, begun.candidate_id)\n        case _",
+        new="            return Refused(begun.principal, begun.candidate_id, told)\n        case _",
+        invariant="a held text is shown until a person denies it",
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="nobody hears of a denial",
+        file="proxy/withholding.py",
+        old="            if candidate_id in held:\n",
+        new="            if candidate_id in held or begun:\n",
+        invariant="what a person denied is withheld from then on",
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="an admitted text stays refused",
+        file="proxy/withholding.py",
+        old="            self._show(kept, candidate.text, candidate.metadata_json)\n",
+        new="",
+        invariant="what was admitted after a refusal is refused no longer",
+        tests=(at(_WITHHOLDING, "test_what_is_admitted_after_a_refusal_is_refused_no_longer"),),
+    ),
+    Mutant(
+        name="a refused deletion hides the memory it names",
+        file="proxy/withholding_texts.py",
+        old="    if candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:\n",
+        new="    if candidate.change in {ChangeKind.PURGE}:\n",
+        invariant="what a deletion names is a memory, and stays one if it is refused",
+        tests=(at(_WITHHOLDING, "test_a_refused_deletion_hides_no_memory"),),
+    ),
+    Mutant(
+        name="a result is withheld only while its print is there",
+        file="proxy/withholding_asking.py",
+        old="            if told is not None:\n                return observed(told)\n        said",
+        new="            del told\n        said",
+        invariant="a result that was withheld once stays so under its call",
+        tests=(
+            at(
+                _WITHHOLDING,
+                "test_a_result_stays_withheld_under_its_call_when_every_print_is_gone",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what a person typed is cut",
+        file="proxy/dialects/model/withheld.py",
+        old="    return cut_between(text, typed, asks) if typed else cut(text, asks)\n",
+        new="    return cut(text, asks)\n",
+        invariant="what a person typed stays",
+        tests=(at(_BODIES, "test_what_a_person_typed_stays_in_every_api"),),
+    ),
+    Mutant(
+        name="thinking that is bound to what is gone is sent",
+        file="proxy/dialects/model/withheld_anthropic.py",
+        old=" or (loosened and not asks.unbinds(name)):",
+        new=":",
+        invariant="a signed block whose prefix was changed is left out",
+        tests=(
+            at(
+                _BODIES,
+                "test_thinking_that_was_made_after_a_text_that_is_withheld_now_goes_and_stays_away",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a turn without its thought asks for thinking",
+        file="proxy/dialects/model/withheld_anthropic.py",
+        old="    return made if binds or _may_go_on(given, turns) else _thoughtless(made)\n",
+        new="    return made\n",
+        invariant="a request from which a thought was left out is one that the API takes",
+        tests=(
+            at(
+                _BODIES,
+                "test_manual_thinking_is_off_for_a_turn_whose_thought_was_left_out",
+            ),
+        ),
+    ),
+    Mutant(
+        name="ids stay tied to reasoning that is gone",
+        file="proxy/dialects/model/withheld_openai.py",
+        old="        kept.append(unnamed if tied else item)\n",
+        new="        kept.append(item or unnamed)\n",
+        invariant="a request from which reasoning was left out is one that the API takes",
+        tests=(at(_BODIES, "test_readable_reasoning_goes_with_the_ids_that_are_tied_to_it"),),
+    ),
+    Mutant(
+        name="numbers of events have gaps",
+        file="proxy/dialects/model/withheld_reply.py",
+        old='            body = {**body, "sequence_number": self._next}\n',
+        new="",
+        invariant="the events of an edited reply are numbered without a gap",
+        tests=(
+            at(
+                _REPLY,
+                "test_the_numbers_of_events_have_no_gap_and_the_end_repeats_what_was_said",
+            ),
+        ),
+    ),
+    Mutant(
+        name="the end of a stream repeats what was left out",
+        file="proxy/dialects/model/withheld_reply.py",
+        old="            return value if key in SEALED or key in NAMES else self.whole(value)\n",
+        new="            return value\n",
+        invariant="no event of a reply brings what was refused",
+        tests=(at(_REPLY, "test_a_refused_text_is_left_out_however_it_is_cut"),),
+    ),
+    Mutant(
+        name="a request goes upstream as it came",
+        file="proxy/model/coupled.py",
+        old="replace(prepared, body=body, session=",
+        new="replace(prepared, session=",
+        invariant="nothing that was refused goes upstream",
+        tests=(_NOTHING_LEAKS,),
+    ),
+    Mutant(
+        name="a call that brings what was refused goes on",
+        file="proxy/model/coupled.py",
+        old="self._withholding.refusal(principal_id, call) if verdict is None else verdict\n",
+        new="verdict if call and principal_id else None\n",
+        invariant="nothing that was refused goes to the agent",
+        tests=(_NOTHING_LEAKS,),
+    ),
+    Mutant(
+        name="a system prompt is anybody's words",
+        file="proxy/model/coupled.py",
+        old="            trusted.append((place, said.text))\n",
+        new="            continue\n",
+        invariant="a trusted system prompt is left alone",
+        tests=(at(_COUPLED, "test_what_a_person_typed_and_what_the_program_says_is_left_alone"),),
+    ),
+    Mutant(
+        name="a changed tool is left alone",
+        file="proxy/model/coupled.py",
+        old="        if name not in entered.changed_tools\n",
+        new="        if name or entered.changed_tools\n",
+        invariant="a tool is left alone only as it was approved",
+        tests=(at(_COUPLED, "test_a_prompt_from_elsewhere_and_a_tool_that_changed_are_not"),),
+    ),
+)
