@@ -6,7 +6,7 @@ that server shows, are the text, joined by newlines; the rest of the call is the
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -46,7 +46,7 @@ class _Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(_Metadata)
-_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def target_of(server: str) -> str:

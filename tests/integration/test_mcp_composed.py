@@ -168,8 +168,8 @@ async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> N
         assert admin is not None
         page = f"http://{admin.host}:{admin.port}/confirm/{waiting.candidate_id}"
         question, _ = (await asked).messages
-        given = urlsplit(question["params"]["url"])
-        code = given.query.removeprefix("code=")
+        given: str = question["params"]["url"]
+        code = urlsplit(given).query.removeprefix("code=")
         for form in ({"code": code}, {"key": AGENT_KEY}):
             sent = {**form, "decision": "approve"}
             async with front.http.post(page, data=sent) as answer:
