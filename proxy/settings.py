@@ -213,7 +213,7 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object
             raise SettingsError(f"{file}: larger than {_CONFIG_BYTES_MAX} bytes")
         table = cast("dict[str, object]", tomllib.loads(data.decode("utf-8")))
     except OSError as error:
-        raise SettingsError(f"{file}: cannot be read ({type(error).__name__})") from None
+        raise SettingsError(f"{file}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
         # Besides syntax and encoding, the reader's own limits: thousands of digits or brackets.
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. Never raises for what a person or the system did wrong."""
-    asked = vars(build_parser().parse_args(argv))
+    known, unknown = build_parser().parse_known_args(argv)
+    asked = vars(known)
     command: Command = asked.pop("command")
     terminal = Terminal(
         sys.stdout,
@@ -30,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         progress=asked.pop("progress"),
     )
     try:
+        _refuse(command, unknown)
         return _done(command, Context(asked, terminal))
     except CommandFailed as failure:
         _explain(terminal, failure)
@@ -46,6 +48,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has enough (`| head`). Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
+
+
+def _refuse(command: Command, unknown: Sequence[str]) -> None:
+    """What argparse would say of them is the usage of `mnemogate`, not of the command."""
+    if unknown:
+        words = " ".join(("mnemogate", *command.words))
+        raise CommandFailed(
+            Exit.USAGE, f"{words} takes no {unknown[0]}", then=f"see {words} --help"
+        )
 
 
 def _done(command: Command, context: Context) -> int:

@@ -36,7 +36,7 @@ from proxy.mcp.relay import Relay, Server, limits_of
 from proxy.mcp.store_server import StoreServer
 from proxy.settings import child_environment
 from proxy.surroundings import RandomPool, Surroundings
-from proxy.tool_maps import STORE_MAP, load_map, shipped
+from proxy.tool_maps import STORE_MAP, load_map
 from proxy.upkeep_wire import ApproveRequest, ServerList, ServerView
 from proxy.version import version
 from telemetry.logs import configure
@@ -146,7 +146,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
     there = isinstance(failed, PermissionError)
     raise CommandFailed(
         Exit.UNREACHABLE,
-        f"the server's command {'may not be run' if there else 'is not there'}",
+        f"{front.word}: the server's command {'may not be run' if there else 'is not there'}",
         then="check its path and its mode",
     ) from failed
 
@@ -234,7 +234,7 @@ def _map(given: str | None) -> ToolMap | None:
         return load_map(given)
     except MapError as error:
         raise CommandFailed(
-            Exit.USAGE, str(error), then=f"shipped maps: {', '.join(shipped())}"
+            Exit.USAGE, str(error), then="`--map FILE --check` says what a map of yours says"
         ) from error
 
 

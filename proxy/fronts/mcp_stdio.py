@@ -73,6 +73,11 @@ class StdioFront:
         self._stdin = stdin
         self._stdout = stdout
 
+    @property
+    def word(self) -> str:
+        """What is run, as it was typed."""
+        return self._command.words[0]
+
     async def serve(
         self, open_relay: Callable[[Deliver], AbstractAsyncContextManager[Relay]]
     ) -> int:

@@ -36,6 +36,11 @@ def place(tmp_path: Path) -> Place:
         (("audit", "verify", "--vkey", "a+b+c"), Exit.USAGE, "vkey"),
         (("run", "--listen", "nowhere"), Exit.USAGE, "HOST:PORT"),
         (("memory", "list", "--config", "/nonexistent.toml"), Exit.USAGE, "cannot be read"),
+        (("memory", "list", "--config", "/nonexistent.toml"), Exit.USAGE, "No such file"),
+        (("run", "--lissten", "127.0.0.1:0"), Exit.USAGE, "run takes no --lissten; see mnemogate"),
+        (("mcp", "--mapp", "x", "--", "cat"), Exit.USAGE, "mcp takes no --mapp"),
+        (("mcp", "--map", "nomap", "--", "cat"), Exit.USAGE, "there are anthropic-memory"),
+        (("mcp", "--", "no-such-command"), Exit.UNREACHABLE, "no-such-command: the server's"),
     ],
 )
 def test_one_line_and_the_documented_code(
