@@ -82,6 +82,8 @@ if TYPE_CHECKING:
     from proxy.fronts.memory import Performs
     from proxy.retention import Retaining
     from proxy.rules import Rules
+    from proxy.session_wire import SessionList, SessionView
+    from proxy.sessions import Sessions
     from proxy.surroundings import Surroundings
     from proxy.tokens import TokenSigner
     from proxy.upkeep_wire import QuarantineRequest, StandingView
@@ -110,6 +112,7 @@ class OperateParts(msgspec.Struct, frozen=True, kw_only=True):
     retaining: Retaining
     behind: ServersBehind
     surroundings: Surroundings
+    sessions: Sessions
 
 
 class Operate:
@@ -352,10 +355,29 @@ class Operate:
         now_ms = self._parts.surroundings.now_ms()
         return self._parts.explainer.explain(asked, self._parts.rules.in_force(), now_ms)
 
+    def sessions(self, limit: int) -> SessionList:
+        """The sessions of agents heard of last."""
+        return self._parts.sessions.listed(limit)
+
+    def one_session(self, session: str) -> SessionView:
+        """What entered one session, and what followed.
+
+        Raises:
+            NotFound: No session of that id is known.
+        """
+        view = self._parts.sessions.shown(session)
+        if view is None:
+            raise NotFound("no session of that id is known")
+        return view
+
     async def check(self) -> CheckView:
         """Walk the whole store, in a thread."""
         report = await asyncio.to_thread(self._parts.reader.check)
-        return msgspec.convert(msgspec.structs.asdict(report), CheckView)
+        problem = await self._parts.sessions.check()
+        view = msgspec.convert(msgspec.structs.asdict(report), CheckView)
+        if problem is None:
+            return view
+        return msgspec.structs.replace(view, problems=(*view.problems, problem))
 
     async def compact(self) -> CompactView:
         """Rewrite the store without its free pages."""

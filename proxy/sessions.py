@@ -29,6 +29,7 @@ from proxy.session_records import (
 from proxy.session_snapshot import restore_book, restored_session, snapshot_of
 from proxy.session_splices import shipped_rules
 from proxy.session_state import unread_of
+from proxy.session_views import listed, shown
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from policy.taint import Seen
     from proxy.dialects.model.transcript import ModelReply, ModelRequest
     from proxy.guard import Join, Segment
+    from proxy.session_wire import SessionList, SessionView
     from proxy.surroundings import Surroundings
     from storage.interfaces import Outcome
     from storage.session_log import SessionLog
@@ -118,6 +120,19 @@ class Sessions:
     def print_count(self) -> int:
         """How much of texts is kept in memory, to be searched."""
         return self._core.print_count
+
+    def listed(self, limit: int) -> SessionList:
+        """The sessions heard of last, for an operator."""
+        return listed(self._core.state, limit, self._out.now_ms())
+
+    def shown(self, session: str) -> SessionView | None:
+        """One session, for an operator; None where it is not known."""
+        found = self._core.state.session(session)
+        return None if found is None else shown(self._core.state, found, self._out.now_ms())
+
+    async def check(self) -> str | None:
+        """What is wrong with the file, or None."""
+        return None if self._log is None else await self._log.check()
 
     async def compact(self) -> bool:
         """Replace a log that grew by a snapshot; whether it was.

@@ -20,6 +20,7 @@ from proxy.cli import (
     retention,
     review,
     run,
+    session,
     tokens,
     trust,
 )
@@ -40,6 +41,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *quarantine.COMMANDS,
     *review.COMMANDS,
     *trust.COMMANDS,
+    *session.COMMANDS,
     *tokens.COMMANDS,
     *anchors.COMMANDS,
     *keys.COMMANDS,
@@ -54,6 +56,7 @@ _GROUPS: Final = {
     "memory": "what is stored",
     "review": "held candidates that wait for a person",
     "trust": "the trust of each principal",
+    "session": "what entered an agent's context, and what followed",
     "token": "promotion tokens",
     "anchor": "statements that memories are held against",
     "key": "API keys and their principals",

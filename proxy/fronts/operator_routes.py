@@ -13,6 +13,7 @@ from proxy import admin_wire as wire
 from proxy.dialects.native_wire import UUID_PATTERN
 from proxy.dialects.operation import HttpRequest, MalformedRequest
 from proxy.responses import NotFound
+from proxy.session_wire import SessionList, SessionView
 from proxy.strict_json import convert, decode_as
 from proxy.upkeep_wire import (
     ApproveRequest,
@@ -279,6 +280,15 @@ async def _settle(operate: Operate, call: Call) -> msgspec.Struct:
     return await operate.behind.settle(call.by, call.candidate_id(), done=done)
 
 
+async def _sessions(operate: Operate, call: Call) -> msgspec.Struct:
+    return operate.sessions(_number(call.query().limit, "limit", PAGE_MAX))
+
+
+async def _session(operate: Operate, call: Call) -> msgspec.Struct:
+    call.query()
+    return operate.one_session(call.argument)
+
+
 async def _check(operate: Operate, call: Call) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.check()
@@ -327,6 +337,8 @@ ROUTES: Final = tuple(
         ("GET", "/unsettled", _unsettled, None, UnsettledList),
         ("POST", "/unsettled/{}", _settle, SettleRequest, UnsettledList),
         ("POST", "/retention", _retention, RetentionRequest, RetentionView),
+        ("GET", "/sessions", _sessions, None, SessionList),
+        ("GET", "/sessions/{}", _session, None, SessionView),
         ("POST", "/check", _check, wire.Empty, wire.CheckView),
         ("POST", "/compact", _compact, wire.Empty, wire.CompactView),
     )

@@ -1,0 +1,224 @@
+"""`mnemogate session`: what entered an agent's context, and what followed from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from proxy.cli.client import part
+from proxy.cli.command import Command
+from proxy.cli.connect import operator
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.terminal import inert, iso
+from proxy.session_wire import OriginView, SegmentView, SessionList, SessionView
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.cli.command import Context
+    from proxy.cli.terminal import Terminal
+    from proxy.session_wire import SessionWriteView
+
+# How `session show` heads its two tables.
+_SEGMENTS = ("turn", "channel", "label", "from", "characters", "why")
+_WRITES = ("when", "class", "label", "by", "verdict", "candidate")
+_NEWEST = "last"
+
+
+class _List(msgspec.Struct, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 20
+
+
+class _One(msgspec.Struct, frozen=True, kw_only=True):
+    session: str = _NEWEST
+
+
+async def _list(context: Context) -> Exit:
+    asked = context.arguments(_List)
+    async with operator(context) as api:
+        found = await api.get("/sessions", SessionList, limit=str(asked.limit))
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(found)
+        return Exit.OK
+    terminal.table(
+        ("session", "principal", "taint", "turns", "segments", "writes", "open calls", "last used"),
+        [
+            (
+                one.session,
+                one.principal,
+                one.taint.value,
+                str(one.turns),
+                str(one.segments),
+                str(one.writes),
+                str(one.open_calls),
+                iso(one.used_at_ms),
+            )
+            for one in found.sessions
+        ],
+    )
+    if found.total > len(found.sessions):
+        terminal.say(f"{found.total - len(found.sessions)} older ones: --limit shows more")
+    _warn(terminal, found.distrusted_until_ms)
+    return Exit.OK
+
+
+async def _show(context: Context) -> Exit:
+    asked = context.arguments(_One)
+    async with operator(context) as api:
+        session = asked.session
+        if session == _NEWEST:
+            newest = await api.get("/sessions", SessionList, limit="1")
+            if not newest.sessions:
+                raise CommandFailed(Exit.REFUSED, "no session was seen yet", then=_NO_SESSION)
+            session = newest.sessions[0].session
+        view = await api.get(f"/sessions/{part(session)}", SessionView)
+    if context.terminal.as_json:
+        context.terminal.data(view)
+    else:
+        _tell(context.terminal, view)
+    return Exit.OK
+
+
+_NO_SESSION = "point the agent's model URL at a [[model]] table of this sidecar"
+
+
+def _tell(terminal: Terminal, view: SessionView) -> None:
+    terminal.pairs(
+        [
+            ("session", view.session),
+            ("principal", view.principal),
+            ("taint", _taint(view)),
+            ("began", iso(view.began_at_ms)),
+            ("last used", iso(view.used_at_ms)),
+            ("turns", str(view.turns)),
+        ]
+    )
+    _warn(terminal, view.distrusted_until_ms)
+    if not view.searchable:
+        terminal.say(
+            "Not all of its texts can be searched any more: what is written counts as made of the "
+            "lowest of them."
+        )
+    terminal.say()
+    terminal.say("What entered it, oldest first (no text is kept):")
+    if view.segments_left_out:
+        terminal.say(f"{view.segments_left_out} older ones are left out; they count all the same.")
+    terminal.table(_SEGMENTS, [_row(one) for one in view.segments])
+    if view.open_calls:
+        terminal.say()
+        calls = ", ".join(_origin(one) for one in view.open_calls)
+        terminal.say(f"Calls without a result: {inert(calls)}")
+    terminal.say()
+    if not view.writes:
+        terminal.say("It wrote nothing.")
+        return
+    terminal.say("What it wrote, and why it is labelled so:")
+    terminal.table(_WRITES, [_written(one) for one in view.writes])
+    for one in view.writes:
+        terminal.say(f"  {one.candidate_id}: {inert(_because(one))}")
+
+
+def _taint(view: SessionView) -> str:
+    if not view.fell:
+        return f"{view.taint.value}: nothing entered it yet"
+    last = view.fell[-1].segment
+    return f"{view.taint.value}, since turn {last.turn}: {_what(last)}"
+
+
+def _what(segment: SegmentView) -> str:
+    said = segment.channel
+    source = _source(segment)
+    if source != "-":
+        said = f"{said} {source}"
+    return f"{said} ({segment.why_text})" if segment.why_text else said
+
+
+def _source(one: SegmentView | OriginView) -> str:
+    tool = "/".join(name for name in (one.server, one.tool) if name)
+    if one.memory_id:
+        return f"memory {one.memory_id}"
+    if one.call_id:
+        return f"{tool} {one.call_id}".strip()
+    return tool or "-"
+
+
+def _origin(one: OriginView) -> str:
+    source = _source(one)
+    return one.kind.value if source == "-" else f"{one.kind.value} {source}"
+
+
+def _row(one: SegmentView) -> tuple[str, ...]:
+    return (
+        str(one.turn),
+        one.channel,
+        one.label.value,
+        _source(one),
+        str(one.characters) if one.characters else "-",
+        one.why_text or "-",
+    )
+
+
+def _written(one: SessionWriteView) -> tuple[str, ...]:
+    verdict = one.decision if one.reason is None else f"{one.decision} ({one.reason})"
+    return (
+        iso(one.at_ms),
+        one.memory_class.value,
+        one.source.value,
+        one.basis.value,
+        verdict,
+        one.candidate_id,
+    )
+
+
+_JOINED = {
+    "call": "the id of its call is known here",
+    "text": "a call or a turn of this session says the same",
+}
+
+
+def _because(one: SessionWriteView) -> str:
+    parts = [_JOINED.get(one.joined, "not joined")]
+    if one.endorsed:
+        parts.append("a person said all of it in one turn")
+    if one.derived_from:
+        parts.append("made of " + ", ".join(_origin(origin) for origin in one.derived_from))
+    elif not one.endorsed:
+        parts.append("found in nothing that entered")
+    return "; ".join(parts)
+
+
+def _warn(terminal: Terminal, until_ms: int | None) -> None:
+    if until_ms is not None:
+        terminal.say(
+            f"History was lost: until {iso(until_ms)} nothing is endorsed, and what enters is "
+            "unknown."
+        )
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", metavar="N", type=int, help="how many at most (20)")
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "session", metavar="SESSION", nargs="?", help="its id; left out: the one used last"
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("session", "list"),
+        summary="list the sessions of agents whose model calls pass here",
+        act=_list,
+        arguments=_list_arguments,
+    ),
+    Command(
+        words=("session", "show"),
+        summary="show what entered a session, its taint and why, and what each write came from",
+        act=_show,
+        arguments=_show_arguments,
+    ),
+)
