@@ -167,7 +167,7 @@ async def compose(
         await stack.enter_async_context(warned(observing=observing, wait=composition.wait))
         if composition.listen:
             await stack.enter_async_context(mcp.running())
-            await stack.enter_async_context(parts.retaining.sweeping(settings.retention_seconds))
+            await stack.enter_async_context(parts.tending(settings.retention_seconds))
         yield Sidecar(
             data=data,
             admin=admin,
@@ -192,7 +192,7 @@ async def _ground(
     stack: AsyncExitStack, settings: Settings, composition: Composition, opened: _Opened
 ) -> Ground:
     memory = None
-    if settings.models and composition.listen:
+    if settings.models:
         memory = await ModelMemory.opened(opened.store, settings.state, opened.surroundings)
         stack.push_async_callback(memory.close)
     return Ground(

@@ -55,7 +55,7 @@ class ModelMemory:
 
     async def close(self) -> None:
         """Write what waits, and give the file back."""
-        await self._log.close()
+        await self.sessions.close()
 
     def coupled(self, inner: Coupling) -> Coupling:
         """Ledger and withholding around whatever judges calls."""

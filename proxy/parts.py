@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,6 @@ from proxy.fronts.confirm_page import ConfirmPage, ConfirmParts
 from proxy.fronts.guard_socket import GuardFront, GuardSocketParts
 from proxy.fronts.model import ModelParts
 from proxy.guarding import Guarding, GuardParts
-from proxy.ledger import Ledger
 from proxy.model.coupling import UnsafeUncoupled
 from proxy.model.extraction import Extraction
 from proxy.model.veto import Veto
@@ -29,6 +29,7 @@ from proxy.relays import Relays
 from proxy.retention import Retaining
 from proxy.seeing import NoSessions
 from proxy.session import Session
+from proxy.sessions import Sessions
 from proxy.sifting import Sieve
 from proxy.tokens import TokenSigner, TokenVerifier
 from proxy.vectors import takes_client_vectors
@@ -36,10 +37,11 @@ from proxy.watching import Unwatched
 from proxy.writing import Gatherers, Writing
 from storage.audit_reading import EmbeddedAudit
 from storage.objections import Objections
+from storage.session_log import prints_key
 from telemetry.events import StoreGauges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
     from concurrent.futures import ThreadPoolExecutor
     from contextlib import AsyncExitStack
 
@@ -83,6 +85,7 @@ class Parts:
     ) -> None:
         settings, store, embedder = ground.settings, ground.store, ground.embedder
         memory = ground.model_memory
+        sessions = _sessions(ground, surroundings)
         self.authenticator = Authenticator(
             store.reader.keys, settings.bindings, surroundings.now_ms
         )
@@ -107,7 +110,7 @@ class Parts:
         self._memory = memory
         writing = Writing(ground.writer, store.reader, gatherers, surroundings)
         self.relays = Relays()
-        self.guard = _guarding(ground, writing, (self.confirming, self.relays), surroundings)
+        self.guard = _guarding(ground, writing, (self.confirming, self.relays), sessions)
         self.session = Session(
             reader=store.reader,
             writing=writing,
@@ -136,8 +139,15 @@ class Parts:
             rules=rules,
             retaining=self.retaining,
             behind=ServersBehind(store.pins, store.forwards),
+            sessions=sessions,
             surroundings=surroundings,
         )
+
+    @asynccontextmanager
+    async def tending(self, retention_s: float) -> AsyncGenerator[None]:
+        """What is done every so often, for as long as the block runs."""
+        async with self.operate.sessions.compacting(), self.retaining.sweeping(retention_s):
+            yield
 
     def admin_front(self, health: Health, halt: Callable[[], None]) -> AdminFront:
         """What the admin listener and the admin socket serve."""
@@ -188,14 +198,21 @@ class Parts:
         )
 
 
+def _sessions(ground: Ground, surroundings: Surroundings) -> Sessions:
+    """The ledger; without a model front it knows of no session, and what relays see is in it."""
+    if ground.model_memory is not None:
+        return ground.model_memory.sessions
+    return Sessions(None, prints_key(ground.store.secrets.store_key), surroundings)
+
+
 def _guarding(
     ground: Ground,
     writing: Writing,
     beside: tuple[Confirming, Relays],
-    surroundings: Surroundings,
+    sessions: Sessions,
 ) -> Guarding:
     confirming, relays = beside
-    store, memory = ground.store, ground.model_memory
+    store = ground.store
     sieve = Sieve(store.followed.since)
     # What waits may be refused before anybody reads, and then its prints cannot be taken any more.
     sieve.take(store.followed.held())
@@ -207,8 +224,8 @@ def _guarding(
             followed=store.followed,
             pins=store.pins,
             sieve=sieve,
-            ledger=Ledger() if memory is None else memory.sessions,
-            surroundings=surroundings,
+            ledger=sessions,
+            surroundings=sessions.surroundings,
             confirms=confirming,
             relays=relays,
         )

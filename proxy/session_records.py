@@ -149,6 +149,8 @@ class Wrote(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
     origins: tuple[Row, ...] = ()
     calls: Prints = b""
+    # Whose it is, where no session could be found.
+    principal: str = ""
 
 
 class Marked(msgspec.Struct, frozen=True, array_like=True):
@@ -210,6 +212,7 @@ class KeptBook(msgspec.Struct, frozen=True, array_like=True):
     dropped: SourceKind | None
     dropped_ms: int
     calls: tuple[KeptCall, ...]
+    unplaced: tuple[Wrote, ...] = ()
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):

@@ -66,7 +66,8 @@ def _records_of(book: Book) -> Iterator[Record]:
         KeptCall(call.session, call.at_ms, call.row, call.open, call.used)
         for call in book.calls.values()
     )
-    yield KeptBook(name, packed(book.ambiguous), dropped, until_ms, calls)
+    unplaced = tuple(book.unplaced)
+    yield KeptBook(name, packed(book.ambiguous), dropped, until_ms, calls, unplaced)
 
 
 def _kept(session: SessionState) -> KeptSession:
@@ -129,6 +130,7 @@ def restore_book(book: Book, kept: KeptBook) -> None:
     book.ambiguous.update(dict.fromkeys(prints(kept.ambiguous)))
     if kept.dropped is not None:
         book.dropped = (kept.dropped, kept.dropped_ms)
+    book.unplaced.extend(kept.unplaced)
     for one in kept.calls:
         call = Call(one.session, one.at_ms, one.row)
         call.open, call.used = one.open, one.used

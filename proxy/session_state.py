@@ -133,6 +133,7 @@ class Book:
         # Ids that two replies gave: they name no call any more.
         self.ambiguous: OrderedDict[int, None] = OrderedDict()
         self.relayed: OrderedDict[int, Relayed] = OrderedDict()
+        self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)
         self.distrusted_until_ms = 0
         # The lowest taint of sessions that had to make room, and until when it counts.
         self.dropped: tuple[SourceKind, int] | None = None
@@ -172,9 +173,7 @@ class State:
             case Began():
                 self._began(record)
             case Keyed() | Conversed() | Entry() | Wrote():
-                session = self.session(record.session)
-                if session is not None:
-                    self._told(session, record)
+                self._told(record)
             case Merged():
                 self._merge(record)
             case Pinned():
@@ -201,7 +200,12 @@ class State:
         for key in session.keys:
             book.keys[key] = session.session
 
-    def _told(self, session: SessionState, record: Keyed | Conversed | Entry | Wrote) -> None:
+    def _told(self, record: Keyed | Conversed | Entry | Wrote) -> None:
+        session = self.session(record.session)
+        if session is None:
+            if isinstance(record, Wrote) and not record.session:
+                _once(self.book(record.principal).unplaced, record)
+            return
         book = self.book(session.principal)
         match record:
             case Keyed():
@@ -356,12 +360,16 @@ def _called(session: SessionState, book: Book, at_ms: int, row: CallRow) -> None
 
 
 def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
-    if all(one.candidate_id != wrote.candidate_id for one in session.writes):
-        session.writes.append(wrote)
+    _once(session.writes, wrote)
     for key in prints(wrote.calls):
         call = book.calls.get(key)
         if call is not None:
             call.used = True
+
+
+def _once(writes: deque[Wrote], wrote: Wrote) -> None:
+    if all(one.candidate_id != wrote.candidate_id for one in writes):
+        writes.append(wrote)
 
 
 def _bound(kept: OrderedDict[_Key, _Value], most: int) -> None:

@@ -13,6 +13,7 @@ from proxy.session_wire import (
     SessionRow,
     SessionView,
     SessionWriteView,
+    UnplacedView,
 )
 
 if TYPE_CHECKING:
@@ -44,8 +45,15 @@ def listed(state: State, limit: int, now_ms: int) -> SessionList:
     return SessionList(
         total=len(newest),
         sessions=tuple(_row(state, one) for one in newest[:limit]),
+        unplaced=tuple(_unplaced(state, limit)),
         distrusted_until_ms=_distrusted(state, None, now_ms),
     )
+
+
+def _unplaced(state: State, limit: int) -> list[UnplacedView]:
+    found = [one for book in state.books.values() for one in book.unplaced]
+    found.sort(key=lambda one: -one.at_ms)
+    return [UnplacedView(principal=one.principal, write=_write(one)) for one in found[:limit]]
 
 
 def shown(state: State, session: SessionState, now_ms: int) -> SessionView:

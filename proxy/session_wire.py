@@ -76,11 +76,20 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     open_calls: int
 
 
+class UnplacedView(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that no session is known to have made."""
+
+    principal: str
+    write: SessionWriteView
+
+
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):
     """Sessions, the one heard of last first."""
 
     total: int
     sessions: tuple[SessionRow, ...]
+    # Newest first: labelled by the lowest taint of their principal's live sessions.
+    unplaced: tuple[UnplacedView, ...] = ()
     # Until when nothing is believed because history was lost; None where nothing was.
     distrusted_until_ms: int | None = None
 

@@ -78,7 +78,7 @@ class Sessions:
         self._log = log
         self._core = Core(prints_key, shipped_rules())
         self._entering = Entering(self._core)
-        self._out = surroundings
+        self.surroundings = surroundings
         self._others: list[Keeps] = []
         self._unshared: list[bytes] = []
         self._snapshot_bytes = 0
@@ -106,7 +106,7 @@ class Sessions:
                 state.apply(record)
             else:
                 # Of a later version, or worse: history that cannot be read is lost.
-                state.apply(Distrusted(self._out.now_ms() + DISTRUST_MS))
+                state.apply(Distrusted(self.surroundings.now_ms() + DISTRUST_MS))
         for session in state.sessions.values():
             session.unread = unread_of(session)
         self._others += others
@@ -123,12 +123,12 @@ class Sessions:
 
     def listed(self, limit: int) -> SessionList:
         """The sessions heard of last, for an operator."""
-        return listed(self._core.state, limit, self._out.now_ms())
+        return listed(self._core.state, limit, self.surroundings.now_ms())
 
     def shown(self, session: str) -> SessionView | None:
         """One session, for an operator; None where it is not known."""
         found = self._core.state.session(session)
-        return None if found is None else shown(self._core.state, found, self._out.now_ms())
+        return None if found is None else shown(self._core.state, found, self.surroundings.now_ms())
 
     async def check(self) -> str | None:
         """What is wrong with the file, or None."""
@@ -157,6 +157,9 @@ class Sessions:
     @asynccontextmanager
     async def compacting(self) -> AsyncGenerator[None]:
         """Compact every so often for as long as the block runs."""
+        if self._log is None:
+            yield
+            return
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self._for_ever())
             try:
@@ -166,7 +169,7 @@ class Sessions:
 
     async def _for_ever(self) -> None:
         while True:
-            await self._out.wait(COMPACTED_EVERY_S)
+            await self.surroundings.wait(COMPACTED_EVERY_S)
             try:
                 await self.compact()
             except StorageError:
@@ -194,7 +197,7 @@ class Sessions:
         Raises:
             StoreUnavailable: It is not durable; the request must not go on.
         """
-        moment = Moment(self._out.now_ms(), self._out.random_hex(16))
+        moment = Moment(self.surroundings.now_ms(), self.surroundings.random_hex(16))
         entered = self._entering.entered(principal, request, names, moment)
         await self._durable()
         return entered
@@ -207,7 +210,7 @@ class Sessions:
         Raises:
             StoreUnavailable: It is not durable; after a restart it counts as unseen.
         """
-        self._core.replied(principal.principal_id, session, reply, self._out.now_ms())
+        self._core.replied(principal.principal_id, session, reply, self.surroundings.now_ms())
         await self._durable()
 
     def seen(
@@ -221,16 +224,16 @@ class Sessions:
 
         `asked` is what a person must have said to endorse it; without it nothing is endorsed.
         """
-        return evidence(self._core, principal_id, texts, (join, asked), self._out.now_ms())
+        return evidence(self._core, principal_id, texts, (join, asked), self.surroundings.now_ms())
 
     def recalled(self, principal_id: PrincipalId, memories: tuple[Memory, ...]) -> None:
         """A memory front served these: their texts keep their labels in a context."""
-        self._core.recalled(principal_id, memories, self._out.now_ms())
+        self._core.recalled(principal_id, memories, self.surroundings.now_ms())
         self._soon()
 
     def saw(self, principal_id: PrincipalId, segment: Segment) -> None:
         """A relay saw an answer of a server on its way to the agent."""
-        self._core.saw(principal_id, segment, self._out.now_ms())
+        self._core.saw(principal_id, segment, self.surroundings.now_ms())
         self._soon()
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
@@ -240,7 +243,7 @@ class Sessions:
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         """A candidate that `seen` was said of is decided."""
-        if principal_id not in self._core.state.books or seen.session is None:
+        if principal_id not in self._core.state.books:
             return
         origins = tuple(
             Row(
@@ -255,8 +258,8 @@ class Sessions:
             for origin in seen.contained
         )
         record = Wrote(
-            session=seen.session,
-            at_ms=self._out.now_ms(),
+            session=seen.session or "",
+            at_ms=self.surroundings.now_ms(),
             candidate_id=outcome.candidate_id,
             decision=outcome.decision.value,
             source=outcome.source,
@@ -267,6 +270,7 @@ class Sessions:
             reason="" if outcome.reason is None else outcome.reason.value,
             origins=origins,
             calls=packed(seen.calls) if isinstance(seen, SeenCall) else b"",
+            principal=principal_id,
         )
         self._core.do(record)
         self._soon()

@@ -16,6 +16,7 @@ from storage.copying import fsync_file
 from storage.embedded import EmbeddedOptions, open_embedded
 from storage.errors import BadBackup, StoreRolledBack, StoreUnavailable
 from storage.read_only import read_only
+from storage.session_log import DIRECTORY
 from storage.statedir import DIRECTORY_MODE, FILE_MODE, fsync_directory, write_durably
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def _against_the_copy(order: Restoring) -> str:
 def _install(order: Restoring, working: Path) -> None:
     """Put the files in their places below `working`, durably."""
     state = working / "state"
-    below = ("store", "staging", "staging/held", "staging/keys", "secrets")
+    # Sessions are in no backup: a directory without its file says that there was a history.
+    below = ("store", "staging", "staging/held", "staging/keys", "secrets", DIRECTORY)
     for directory in (working, state, *(state / name for name in below)):
         directory.mkdir(mode=DIRECTORY_MODE)
     values = (order.secrets.store_key, order.secrets.log_key, order.secrets.token_key)

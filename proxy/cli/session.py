@@ -61,6 +61,11 @@ async def _list(context: Context) -> Exit:
     )
     if found.total > len(found.sessions):
         terminal.say(f"{found.total - len(found.sessions)} older ones: --limit shows more")
+    if found.unplaced:
+        terminal.say()
+        terminal.say("Writes that no session is known to have made:")
+        rows = [(one.principal, *_written(one.write)) for one in found.unplaced]
+        terminal.table(("principal", *_WRITES), rows)
     _warn(terminal, found.distrusted_until_ms)
     return Exit.OK
 

@@ -9,8 +9,8 @@ from policy.gate import GATE, Gate
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
 from proxy.guard import GuardedCall, Item
 from proxy.guarding import Guarding, GuardParts, NoPage
-from proxy.ledger import Ledger
 from proxy.relays import Relays
+from proxy.sessions import Sessions
 from proxy.sifting import Sieve
 from tests.unit.proxy.wired import Wired, wired
 
@@ -60,7 +60,7 @@ def guard_of(parts: Wired, clock: Clock) -> Guarding:
             followed=store.followed,
             pins=store.pins,
             sieve=Sieve(store.followed.since),
-            ledger=Ledger(),
+            ledger=Sessions(None, b"p" * 32, parts.surroundings),
             surroundings=parts.surroundings,
             confirms=NoPage(),
             relays=Relays(),

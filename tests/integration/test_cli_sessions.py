@@ -1,0 +1,172 @@
+"""`mnemogate session`: what a person is told of a session, and that kill -9 takes none of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from tests.integration.cli_process import DEADLINE_S, ROOT, Place
+from tests.integration.model_bench import asking, call
+from tests.integration.models.server import scripted_model
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from tests.integration.models.server import ScriptedModel
+
+Json = dict[str, Any]
+SAID = "I prefer trains over planes for any trip under six hours."
+PAGE = "The museum of clocks opens at nine and closes at five on weekdays."
+
+
+class Served:
+    """A `mnemogate run` process with a model front, and an agent that talks to it."""
+
+    def __init__(self, place: Place, process: subprocess.Popen[str], ready: Json) -> None:
+        self.place = place
+        self.process = process
+        self.ready = ready
+
+    def agent_key(self) -> str:
+        return str(next(k["key"] for k in self.ready["first_keys"] if k["channel"] == "agent"))
+
+    async def post(self, key: str, path: str, body: Json) -> tuple[int, Json]:
+        headers = {"X-Api-Key": key, "X-Claude-Code-Session-Id": "one"}
+        if path.startswith("/v1/memories"):
+            headers = {"Authorization": f"Bearer {key}"}
+        url = f"{self.ready['data']}{path}"
+        async with (
+            aiohttp.ClientSession() as client,
+            client.post(url, json=body, headers=headers) as answer,
+        ):
+            return answer.status, await answer.json()
+
+    async def command(self, *words: str) -> Any:  # noqa: ANN401 - what `--json` printed
+        done = await asyncio.to_thread(self.place.command, *words, "--json")
+        assert done.code == 0, done.err
+        return done.data
+
+
+def started(place: Place, config: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-P", "-m", "proxy", "run", "--json", "--config", str(config)),
+            *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
+        ],
+        cwd="/",
+        env=place.environment() | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextlib.asynccontextmanager
+async def served(place: Place, model: ScriptedModel) -> AsyncGenerator[Served]:
+    """The process, ended by whoever asks for it, at the latest at the end of the block."""
+    place.root.mkdir(exist_ok=True)
+    config = place.root / "mnemogate.toml"
+    config.write_text(f'[[model]]\nname = "anthropic"\napi = "anthropic"\nurl = "{model.url}"\n')
+    config.chmod(0o600)
+    process = started(place, config)
+    assert process.stdout is not None
+    try:
+        line = await asyncio.to_thread(process.stdout.readline)
+        assert line, process.communicate(timeout=DEADLINE_S)[1]
+        yield Served(place, process, json.loads(line))
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(process.communicate, None, DEADLINE_S)
+
+
+def answered(body: Json, call_id: str) -> Json:
+    """The next request: the fetch that the model asked for, and the page."""
+    use = {"type": "tool_use", "id": call_id, "name": "fetch", "input": {"url": "x"}}
+    said = {"type": "text", "text": "I call fetch"}
+    got = {"type": "tool_result", "tool_use_id": call_id, "content": PAGE}
+    more = [{"role": "assistant", "content": [said, use]}, {"role": "user", "content": [got]}]
+    return {**body, "messages": [*body["messages"], *more]}
+
+
+async def read_a_page(sidecar: Served, key: str) -> None:
+    body = asking("anthropic", f"{SAID} {call('fetch', url='x')}", tools=("fetch",))
+    status, reply = await sidecar.post(key, "/anthropic/v1/messages", body)
+    assert status == 200, reply
+    (use,) = [block for block in reply["content"] if block["type"] == "tool_use"]
+    status, reply = await sidecar.post(key, "/anthropic/v1/messages", answered(body, use["id"]))
+    assert status == 200, reply
+
+
+async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_from(
+    tmp_path: Path,
+) -> None:
+    place = Place(root=tmp_path)
+    async with scripted_model() as model, served(place, model) as sidecar:
+        key = sidecar.agent_key()
+        await read_a_page(sidecar, key)
+        status, _ = await sidecar.post(key, "/v1/memories", {"text": SAID, "class": "L2"})
+        assert status == 201
+        status, _ = await sidecar.post(key, "/v1/memories", {"text": PAGE, "class": "L1"})
+        assert status == 403
+        listed = await sidecar.command("session", "list")
+        (row,) = listed["sessions"]
+        assert (row["taint"], row["writes"], row["open_calls"]) == ("tool_result", 1, 0)
+        shown = await sidecar.command("session", "show", row["session"])
+        assert shown == await sidecar.command("session", "show"), "the one used last"
+        channels = [segment["channel"] for segment in shown["segments"]]
+        assert channels == ["catalogue", "user", "model", "call", "tool", "model"]
+        (page,) = [segment for segment in shown["segments"] if segment["channel"] == "tool"]
+        assert (page["label"], page["tool"], page["characters"]) == ("tool_result", "fetch", 66)
+        assert shown["fell"][-1]["segment"] == page
+        (said,) = shown["writes"]
+        assert (said["source"], said["basis"], said["endorsed"]) == (
+            "user_input",
+            "endorsement",
+            True,
+        )
+        (unplaced,) = listed["unplaced"]
+        read = unplaced["write"]
+        assert (read["source"], read["decision"]) == ("tool_result", "reject")
+        assert read["derived_from"][0]["tool"] == "fetch"
+        told = await asyncio.to_thread(place.command, "session", "list")
+        assert "no session is known to have made" in told.out
+        told = await asyncio.to_thread(place.command, "session", "show")
+        assert "tool_result, since turn" in told.out
+        assert "a person said all of it in one turn" in told.out
+        for text in (SAID, PAGE):
+            assert text not in told.out
+            assert text not in json.dumps(shown)
+        missing = await asyncio.to_thread(place.command, "session", "show", "f" * 32)
+        assert missing.code != 0
+        assert "no session of that id" in missing.err
+
+
+async def test_kill_9_washes_nothing(tmp_path: Path) -> None:
+    place = Place(root=tmp_path)
+    async with scripted_model() as model:
+        async with served(place, model) as sidecar:
+            key = sidecar.agent_key()
+            await read_a_page(sidecar, key)
+            before = await sidecar.command("session", "show")
+            sidecar.process.kill()
+            await asyncio.to_thread(sidecar.process.wait)
+        async with served(place, model) as sidecar:
+            after = await sidecar.command("session", "show")
+            assert after["searchable"] is False, "its page is a print of a print now"
+            known = {"searchable": before["searchable"]}
+            assert {**after, **known} == before
+            status, _ = await sidecar.post(key, "/v1/memories", {"text": PAGE, "class": "L3"})
+            assert status == 201
+            wrote = (await sidecar.command("session", "list"))["unplaced"]
+            assert [one["write"]["source"] for one in wrote] == ["tool_result"]
+            status, _ = await sidecar.post(key, "/v1/memories", {"text": SAID, "class": "L2"})
+            assert status == 201, "and what a person said, she still said"
