@@ -52,7 +52,7 @@ class Run(NamedTuple):
 async def ran(agent: Agent, at: Fronted, scene: Scene, servers: Servers) -> Run:
     model = at.model
     said = await agent.run(at, scene, servers, TASK)
-    assert "FINAL: 4 calls made." in said
+    assert "FINAL: 5 calls made." in said
     return Run(printed(said), sorted(agent.kept(scene)), bodies(model.requests), replies(at))
 
 
@@ -78,7 +78,7 @@ async def behind(agent: Agent, base: Path, *, over_http: bool) -> Run:
     flags = {"ruleset": str(open_ruleset(ours))}
     model = agent.model(agent.told("policy"))
     mcp = tables if over_http else None
-    async with fronted(ours, model, agent.api, mcp=mcp, flags=flags) as at:
+    async with fronted(ours, model, mcp=mcp, flags=flags) as at:
         if over_http:
             servers = served(at, tuple(tables))
         else:

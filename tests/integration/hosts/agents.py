@@ -1,7 +1,7 @@
 """Unmodified agents that read a page and keep memories, each with the tools that are its own.
 
-One task for all of them: read the page, keep a good memory, keep what the page says, look at what
-is kept. What the page says is what `MEMO` stands for, so the model obeys what it read.
+One task for all of them: read the page, keep a good memory, keep what the page says, look twice at
+what is kept, or at the page. What the page says is what `MEMO` stands for: the model obeys it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import msgspec
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.process import run_client
 from tests.integration.hosts.chat_model import ChatModel
-from tests.integration.hosts.fronted import ANTHROPIC, OPENAI
 from tests.integration.hosts.hosts import (
     Address,
     ClaudeCode,
@@ -28,7 +27,7 @@ from tests.integration.hosts.hosts import (
 from tests.integration.hosts.messages_model import MessagesModel
 from tests.integration.hosts.responses_model import ResponsesModel
 from tests.integration.hosts.scene import entity
-from tests.integration.hosts.script import MEMO
+from tests.integration.hosts.script import ANTHROPIC, MEMO, OPENAI
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +49,6 @@ class Agent(Protocol):
     """One kind of agent."""
 
     name: str
-    api: str
     # Whether its memory is an MCP server, which may be behind the sidecar as well.
     has_servers: bool
 
@@ -67,11 +65,11 @@ class HostAgent:
 
     def __init__(self, name: str, host: Host, api: str) -> None:
         self.name = name
-        self.api = api
+        self._api = api
         self._host = host
 
     def model(self, told: Mapping[str, Sequence[CallGiven]]) -> ModelServer:
-        return MessagesModel(told) if self.api == ANTHROPIC else ResponsesModel(told)
+        return MessagesModel(told) if self._api == ANTHROPIC else ResponsesModel(told)
 
     def told(self, kind: str) -> Told:
         return {
@@ -79,6 +77,7 @@ class HostAgent:
                 ("web/search", {"query": "tea"}),
                 ("memory/create_entities", entity("Alice", "person", TEA)),
                 ("memory/create_entities", entity("shop", kind, MEMO)),
+                ("memory/read_graph", {}),
                 ("memory/read_graph", {}),
             ]
         }
@@ -102,7 +101,6 @@ class HostAgent:
 class AnthropicRunner:
     """The tool runner of the `anthropic` SDK, with its memory tool."""
 
-    api = ANTHROPIC
     has_servers = False
 
     def __init__(self, mode: str) -> None:
@@ -119,6 +117,7 @@ class AnthropicRunner:
                 ("/fetch_page", {"url": "https://tea.example/"}),
                 ("/memory", _create("alice", TEA)),
                 ("/memory", _create(where, MEMO)),
+                ("/memory", {"command": "view", "path": "/memories"}),
                 ("/memory", {"command": "view", "path": "/memories"}),
             ]
         }
@@ -137,7 +136,6 @@ class AnthropicRunner:
 class OpenaiLoop:
     """A loop around the `openai` SDK: Chat Completions, Responses, or its own runner."""
 
-    api = OPENAI
     has_servers = False
 
     def __init__(self, over: str, mode: str) -> None:
@@ -155,6 +153,7 @@ class OpenaiLoop:
                 ("/fetch_page", {"url": "https://tea.example/"}),
                 ("/manage_memory", {"content": TEA, "action": "create"}),
                 ("/manage_memory", {"content": MEMO, "action": "create"}),
+                ("/fetch_page", {"url": "https://tea.example/more"}),
                 ("/fetch_page", {"url": "https://tea.example/more"}),
             ]
         }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from tests.integration.hosts.script import CallGiven, Script, ToolResult
+from tests.integration.hosts.script import OPENAI, CallGiven, Script, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +18,8 @@ _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 class ChatModel:
     """Follows the prompt or a script, and keeps the body of every request."""
+
+    api = OPENAI
 
     def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
         self.url = ""

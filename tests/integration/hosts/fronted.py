@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.integration.hosts.guarded import settings_text
 from tests.integration.hosts.http_tee import HttpTee, http_tee
-from tests.integration.hosts.script import serving
+from tests.integration.hosts.script import ANTHROPIC, OPENAI, serving
 from tests.integration.running import AGENT_KEY, Running, running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from proxy.app import Composition
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tests.integration.hosts.script import ModelServer
     from tests.integration.hosts.views import Value
 
-ANTHROPIC: Final = "anthropic"
-OPENAI: Final = "openai"
 # What the operator has and no agent: it goes upstream in the place of the agent's own key.
 PROVIDER_KEY: Final = "provider-key-0123456789"
 _CREDENTIAL: Final = {
@@ -64,14 +62,18 @@ async def direct(model: ModelServer) -> AsyncGenerator[Fronted]:
 async def fronted(
     base: Path,
     model: ModelServer,
-    api: str,
     *,
     mcp: Mapping[str, Table] | None = None,
     flags: Mapping[str, Raw] | None = None,
+    before: Callable[[], Awaitable[None]] | None = None,
     composition: Composition | None = None,
 ) -> AsyncGenerator[Fronted]:
-    """The same model behind a sidecar, whose home is `base`; it alone has the provider's key."""
-    async with serving(model), http_tee(model.url) as upstream:
+    """The same model behind a sidecar, whose home is `base`; it alone has the provider's key.
+
+    `before` is awaited when a request has come to the model, before it answers.
+    """
+    api = model.api
+    async with serving(model, before), http_tee(model.url) as upstream:
         headers = base / "headers.txt"
         headers.parent.mkdir(parents=True, exist_ok=True)
         headers.write_text(_CREDENTIAL[api], encoding="utf-8")

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from tests.integration.hosts.script import CallGiven, Reply, Script, ToolResult, send_events
+from tests.integration.hosts.script import (
+    ANTHROPIC,
+    CallGiven,
+    Reply,
+    Script,
+    ToolResult,
+    send_events,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +26,8 @@ _USAGE = {"input_tokens": 1, "output_tokens": 1}
 
 class MessagesModel:
     """Follows the prompt or a script, and keeps the body of every request, as a whole history."""
+
+    api = ANTHROPIC
 
     def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
         self.url = ""

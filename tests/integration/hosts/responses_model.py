@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from tests.integration.hosts.script import CallGiven, Directive, Script, ToolResult, send_events
+from tests.integration.hosts.script import (
+    OPENAI,
+    CallGiven,
+    Directive,
+    Script,
+    ToolResult,
+    send_events,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +31,8 @@ _USAGE = {
 
 class ResponsesModel:
     """Follows the prompt or a script, and keeps the body of every request, as a whole history."""
+
+    api = OPENAI
 
     def __init__(self, told: Mapping[str, Sequence[CallGiven]] | None = None) -> None:
         self.url = ""

@@ -17,13 +17,17 @@ import msgspec
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from aiohttp.typedefs import Handler
 
 CallGiven = tuple[str, dict[str, Any]]
 """`server/tool` and arguments."""
 _CALL = re.compile(r"CALL (\S*)/(\S+) (\{.*?\}) ENDCALL", re.DOTALL)
 _MEMO = re.compile(r"MEMO: ([^\n\"\\]+)")
 MEMO = "<<memo>>"
+ANTHROPIC = "anthropic"
+OPENAI = "openai"
 
 
 class Directive(msgspec.Struct, frozen=True):
@@ -95,9 +99,10 @@ class Script:
 
 
 class ModelServer(Protocol):
-    """A wire that a scripted model speaks."""
+    """A wire that a scripted model speaks, and whose API it is."""
 
     url: str
+    api: str
     requests: list[dict[str, Any]]
 
     def routes(self, application: web.Application) -> None: ...
@@ -105,9 +110,18 @@ class ModelServer(Protocol):
 
 
 @asynccontextmanager
-async def serving(model: ModelServer) -> AsyncGenerator[ModelServer]:
-    """The model on a free port; its `url` has no path."""
-    application = web.Application(client_max_size=1 << 26)
+async def serving(
+    model: ModelServer, before: Callable[[], Awaitable[None]] | None = None
+) -> AsyncGenerator[ModelServer]:
+    """The model on a free port; its `url` has no path. `before` is awaited ere it answers."""
+
+    @web.middleware
+    async def waiting(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if before is not None and request.method == "POST":
+            await before()
+        return await handler(request)
+
+    application = web.Application(client_max_size=1 << 26, middlewares=[waiting])
     model.routes(application)
     runner = web.AppRunner(application)
     await runner.setup()
