@@ -59,9 +59,11 @@ class Gate:
         nothing that is refused. No steps, an empty matrix and a step that raises all reject.
         """
         landing = _landing(candidate, facts)
+        if not self._steps or not ruleset.matrix:
+            return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
         # A model request that waited for this one went on without it: to admit it now would make a
         # memory of what was withheld as refused.
-        if not self._steps or not ruleset.matrix or facts.overdue:
+        if facts.overdue:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
         approved = confirmed(facts)
         passed: list[int] = []
