@@ -348,41 +348,6 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hypothetical write. It is judged and forgotten: nothing is staged, logged or stored."""
-
-    text: Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
-    memory_class: MemoryClass = MemoryClass.L3
-    class_named: bool = True
-    source: SourceKind | None = None  # None: derived from the channel, as for a real write
-    channel: Channel = Channel.AGENT
-    claims: Claims = Claims.IGNORED
-    tenant: TenantName = DEFAULT_TENANT
-    token: bool = False  # as if a valid promotion token came along
-    trust: Annotated[str, Meta(pattern="^(trusted|degraded|untrusted)$")] = "trusted"
-
-
-class ExplainStep(msgspec.Struct, frozen=True, kw_only=True):
-    """How one step of the gate ends for it."""
-
-    step: int
-    name: str
-    outcome: str  # "passed" | "failed" | "not_reached"
-
-
-class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict it would get."""
-
-    decision: str
-    reason: str | None
-    step: int | None
-    memory_class: MemoryClass  # the effective one, after the class floor
-    source: SourceKind | None
-    basis: Basis | None
-    steps: tuple[ExplainStep, ...]
-    observation: str
-
-
 class CheckView(msgspec.Struct, frozen=True, kw_only=True):
     """Result of walking the whole store; no problems means sound."""
 

@@ -9,11 +9,21 @@ import msgspec
 from policy.canonical import canonical_bytes, digest_of
 from policy.checks import STEPS
 from policy.facts import BudgetState, Facts, InterceptRecord, NonceState, TokenState
-from policy.labels import derive_provenance, read_text
-from policy.model import Candidate, CandidateId, ChangeKind, Principal, PrincipalId, Tenant
+from policy.labels import derive_provenance, label_rule, read_text
+from policy.model import (
+    Candidate,
+    CandidateId,
+    ChangeKind,
+    Origin,
+    Principal,
+    PrincipalId,
+    SourceKind,
+    Tenant,
+)
+from policy.taint import Joined, LabelRule, Seen
 from policy.trust import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reject
-from proxy.admin_wire import ExplainStep, ExplainView
+from proxy.explain_wire import ExplainStep, ExplainView
 from proxy.observations import observation_for
 
 if TYPE_CHECKING:
@@ -24,7 +34,7 @@ if TYPE_CHECKING:
     from policy.model import MemoryClass
     from policy.ruleset import Ruleset
     from policy.verdict import Reason, Verdict
-    from proxy.admin_wire import ExplainRequest
+    from proxy.explain_wire import ExplainRequest
 
 # The real interceptor mints random ids: 32 zeros can never be one of its candidates.
 NOBODY: Final = CandidateId("0" * 32)
@@ -56,7 +66,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
         )
         facts = self._facts(asked, principal, candidate, rules, now_ms)
         verdict = self.gate.decide(candidate, facts, rules)
-        return _view(verdict, facts)
+        return _view(verdict, facts, _rule(candidate, facts, rules))
 
     def _facts(
         self,
@@ -80,7 +90,13 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
                 tenant=principal.tenant,
                 target=candidate.target,
             ),
-            provenance=derive_provenance(principal, candidate, None),
+            provenance=derive_provenance(
+                principal,
+                candidate,
+                None,
+                seen=_seen(asked),
+                rule=label_rule(candidate, reading, None, rules.labels),
+            ),
             reading=reading,
             trust=TrustState(level=TrustLevel(asked.trust)),
             nonce=NonceState.FRESH,
@@ -93,7 +109,26 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _view(verdict: Verdict, facts: Facts) -> ExplainView:
+def _seen(asked: ExplainRequest) -> Seen | None:
+    """What a ledger would say of it; None as if no model front were there."""
+    if asked.context is None and asked.contained is None and not asked.endorsed:
+        return None
+    return Seen(
+        joined=Joined.CALL,
+        taint=asked.context or SourceKind.USER_INPUT,
+        contained=() if asked.contained is None else (Origin(kind=asked.contained),),
+        endorsed=asked.endorsed,
+        whole=True,
+    )
+
+
+def _rule(candidate: Candidate, facts: Facts, rules: Ruleset) -> LabelRule:
+    if facts.reading is None:
+        return LabelRule.TAINT
+    return label_rule(candidate, facts.reading, None, rules.labels)
+
+
+def _view(verdict: Verdict, facts: Facts, rule: LabelRule) -> ExplainView:
     passed = frozenset(verdict.permit.passed if isinstance(verdict, Admit) else verdict.passed)
     failed = None if isinstance(verdict, Admit) else verdict.step
     stopped = isinstance(verdict, Reject)
@@ -117,6 +152,7 @@ def _view(verdict: Verdict, facts: Facts) -> ExplainView:
         memory_class=memory_class,
         source=source,
         basis=basis,
+        rule=rule,
         steps=tuple(steps),
         observation=observation_for(decision, reason, memory_class),
     )

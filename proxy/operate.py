@@ -28,7 +28,6 @@ from proxy.admin_wire import (
     CheckpointView,
     CheckView,
     CompactView,
-    ExplainView,
     HeldView,
     HistoryView,
     LeafPage,
@@ -73,12 +72,12 @@ from storage.interfaces import Anchor
 if TYPE_CHECKING:
     from proxy.admin_wire import (
         AnchorRequest,
-        ExplainRequest,
         PurgeRequest,
     )
     from proxy.auth import Authenticator
     from proxy.behind import ServersBehind
     from proxy.explain import Explainer
+    from proxy.explain_wire import ExplainRequest, ExplainView
     from proxy.fronts.memory import Performs
     from proxy.retention import Retaining
     from proxy.rules import Rules

@@ -11,12 +11,13 @@ from msgspec import Meta
 from policy.gate import GATE
 from policy.model import TEXT_LEN_MAX, Channel, Claims, MemoryClass, SourceKind
 from policy.ruleset import RulesetError, parse_ruleset
-from proxy.admin_wire import DEFAULT_TENANT, ExplainRequest, ExplainView, PolicyView
+from proxy.admin_wire import DEFAULT_TENANT, PolicyView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import block, inert
 from proxy.explain import Explainer
+from proxy.explain_wire import ExplainRequest, ExplainView
 from proxy.upkeep_wire import PolicyReloadRequest, PolicyReloadView
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class _Checked(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None
     problem: str | None
     matrix: dict[str, dict[str, str]]
+    labels: dict[str, str] = {}
 
 
 class _Explain(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +60,9 @@ class _Explain(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
     token: bool = False
     trust: str = "trusted"
+    context: SourceKind | None = None
+    contained: SourceKind | None = None
+    endorsed: bool = False
     ruleset: str | None = None
 
 
@@ -79,13 +84,19 @@ def _check(context: Context) -> Exit:
         }
         for source in SourceKind
     }
+    labels = {one.value: ruleset.label_rule(one).value for one in MemoryClass}
     if terminal.as_json:
-        terminal.data(_Checked(sound=True, digest=ruleset.digest, problem=None, matrix=matrix))
+        terminal.data(
+            _Checked(sound=True, digest=ruleset.digest, problem=None, matrix=matrix, labels=labels)
+        )
         return Exit.OK
     classes = [memory_class.value for memory_class in MemoryClass]
     terminal.table(
         ("source \\ class", *classes),
-        [(source, *(row[name] for name in classes)) for source, row in matrix.items()],
+        [
+            *((source, *(row[name] for name in classes)) for source, row in matrix.items()),
+            ("a model's text is lowered by", *(labels[name] for name in classes)),
+        ],
     )
     terminal.say(f"digest {ruleset.digest}")
     return Exit.OK
@@ -113,6 +124,9 @@ async def _explain(context: Context) -> Exit:
         tenant=asked.tenant,
         token=asked.token,
         trust=asked.trust,
+        context=asked.context,
+        contained=asked.contained,
+        endorsed=asked.endorsed,
     )
     if asked.ruleset is None:
         async with operator(context) as api:
@@ -183,6 +197,7 @@ def _show(terminal: Terminal, view: ExplainView) -> None:
             ("lands in", view.memory_class.value),
             ("source", "-" if view.source is None else view.source.value),
             ("label rests on", "-" if view.basis is None else view.basis.value),
+            ("rule of its class", view.rule.value),
             ("agent sees", view.observation or "-"),
         ]
     )
@@ -224,6 +239,21 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--trust", choices=["trusted", "degraded", "untrusted"], help="default: trusted"
+    )
+    parser.add_argument(
+        "--context",
+        choices=words(SourceKind),
+        help="as if a model front had seen the session, with this as the least trusted in it",
+    )
+    parser.add_argument(
+        "--contained",
+        choices=words(SourceKind),
+        help="and as if the text had been found in something of this source there",
+    )
+    parser.add_argument(
+        "--endorsed",
+        action="store_true",
+        help="and as if a person had said every sentence of it there",
     )
     parser.add_argument(
         "--ruleset",

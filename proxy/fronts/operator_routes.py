@@ -12,6 +12,7 @@ from policy.model import CandidateId, MemoryId, Principal, PrincipalId, Tenant
 from proxy import admin_wire as wire
 from proxy.dialects.native_wire import UUID_PATTERN
 from proxy.dialects.operation import HttpRequest, MalformedRequest
+from proxy.explain_wire import ExplainRequest, ExplainView
 from proxy.responses import NotFound
 from proxy.session_wire import SessionList, SessionView
 from proxy.strict_json import convert, decode_as
@@ -254,7 +255,7 @@ async def _reload(operate: Operate, call: Call) -> msgspec.Struct:
 
 
 async def _explain(operate: Operate, call: Call) -> msgspec.Struct:
-    return operate.explain(call.body(wire.ExplainRequest))
+    return operate.explain(call.body(ExplainRequest))
 
 
 async def _retention(operate: Operate, call: Call) -> msgspec.Struct:
@@ -331,7 +332,7 @@ ROUTES: Final = tuple(
         ("GET", "/audit/checkpoint", _checkpoint, None, wire.CheckpointView),
         ("GET", "/policy", _policy, None, wire.PolicyView),
         ("POST", "/policy/reload", _reload, PolicyReloadRequest, PolicyReloadView),
-        ("POST", "/policy/explain", _explain, wire.ExplainRequest, wire.ExplainView),
+        ("POST", "/policy/explain", _explain, ExplainRequest, ExplainView),
         ("GET", "/mcp", _servers, None, ServerList),
         ("POST", "/mcp/{}/approve", _approve, ApproveRequest, ServerView),
         ("GET", "/unsettled", _unsettled, None, UnsettledList),

@@ -137,6 +137,23 @@ def test_a_write_is_explained_offline_step_by_step(place: Place) -> None:
     assert {step["outcome"] for step in admitted["steps"]} == {"passed"}
 
 
+def test_a_label_is_explained_as_if_a_model_front_had_seen_the_session(place: Place) -> None:
+    words = ("policy", "explain", "--ruleset", str(ROOT / "policy" / "default.toml"), "--json")
+    asked = (*words, "--mapped", "--class", "L2", "--text", "Ada prefers tea.")
+    tainted = place.command(*asked, "--context", "tool_result").data
+    said = place.command(*asked, "--context", "tool_result", "--endorsed").data
+    alone = place.command(*asked, "--context", "user_input").data
+    found = place.command(*asked, "--context", "user_input", "--contained", "tool_result").data
+    assert [(one["decision"], one["source"], one["basis"]) for one in (tainted, said, alone)] == [
+        ("hold", "tool_result", "taint"),
+        ("admit", "user_input", "endorsement"),
+        ("admit", "model_inference", "taint"),
+    ]
+    assert (found["decision"], found["basis"], found["rule"]) == ("hold", "containment", "taint")
+    checked = place.command("policy", "check", str(ROOT / "policy" / "default.toml"), "--json")
+    assert checked.data["labels"]["L3"] == "containment"
+
+
 def test_run_says_where_it_is_and_how_to_use_it(place: Place) -> None:
     with subprocess.Popen(
         [

@@ -84,6 +84,7 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/evaluate/suite/": "tests/integration/test_evaluate_suite.py",
     "proxy/cli/evaluate.py": "tests/integration/test_evaluate.py",
     "proxy/explain.py": "tests/integration/test_http_admin.py",
+    "proxy/explain_wire.py": "tests/integration/test_http_admin.py",
     "proxy/fronts/admin.py": "tests/integration/test_http_admin.py",
     "proxy/fronts/mcp_http.py": "tests/integration/test_mcp_http.py",
     "proxy/behind.py": "tests/integration/test_guard_socket.py",
