@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.benchmarks import (
     decision,
     growth,
+    labels,
     mcp,
     neighbours,
     search,
@@ -34,6 +35,7 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "tracing": ("tracing on against off, and no verdict without its span", tracing.run),
     "search": ("search, exact and approximate, with what quarantine costs", search.run),
     "mcp": ("what the MCP wrapper adds to a call", mcp.run),
+    "labels": ("texts found in what they were made of, and what looking costs", labels.run),
     "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
     "growth": ("a million memories: writes, starts, searches, memory", growth.run),
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
