@@ -219,9 +219,9 @@ def size(space: dict[str, tuple[Any, ...]]) -> int:
     return total
 
 
-def cases(space: dict[str, tuple[Any, ...]], stride: int) -> Iterator[Labels]:
-    """Every case of a space, or one in `stride` (coprime to every dimension: a prime)."""
-    for number in range(0, size(space), stride):
+def cases(space: dict[str, tuple[Any, ...]], stride: int, first: int = 0) -> Iterator[Labels]:
+    """Every case of a space, or one in `stride` (coprime to every dimension: a prime) from `first`."""
+    for number in range(first, size(space), stride):
         chosen: dict[str, Any] = {}
         rest = number
         for name, values in space.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from policy.model import Candidate
 
 # Primes, so that the share of the quick suite walks through every value of every dimension.
+WHOLE = os.environ.get("MNEMOGATE_WHOLE") == "1"
+FULL_STRIDE = 7
 QUICK_STRIDES = {"authority": 101, "integrity": 383, "elsewhere": 103}
 NOT_STRUCTURAL = False
 SPACES = {"authority": AUTHORITY, "integrity": INTEGRITY, "elsewhere": ELSEWHERE}
@@ -74,6 +78,17 @@ def test_gate_agrees_with_the_reference_on_a_share_of_the_label_space(name: str)
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", SPACES)
+def test_gate_agrees_with_the_reference_on_a_larger_share_and_another_one_each_time(
+    name: str,
+) -> None:
+    first = random.randrange(FULL_STRIDE)  # a case that fails is in the message, so it comes back
+    for labels in cases(SPACES[name], FULL_STRIDE, first):
+        assert_agree(*case_of(labels))
+
+
+@pytest.mark.skipif(not WHOLE, reason="ten minutes: set MNEMOGATE_WHOLE=1")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SPACES)
 def test_gate_agrees_with_the_reference_on_the_whole_label_space(name: str) -> None:
