@@ -220,7 +220,7 @@ def size(space: dict[str, tuple[Any, ...]]) -> int:
 
 
 def cases(space: dict[str, tuple[Any, ...]], stride: int, first: int = 0) -> Iterator[Labels]:
-    """Every case of a space, or one in `stride` (coprime to every dimension: a prime) from `first`."""
+    """Every case from `first`, or one in `stride` (coprime to every dimension: a prime)."""
     for number in range(first, size(space), stride):
         chosen: dict[str, Any] = {}
         rest = number
