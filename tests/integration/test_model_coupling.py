@@ -120,7 +120,8 @@ async def test_a_memory_write_of_the_model_is_judged_before_the_agent_hears_of_i
         prompt = call("memory", command="create", path="/memories/rules.md", file_text=rule)
     body = asking(api, prompt, stream=how == "stream", tools=("memory",))
     names = ("action", "target", "content", "old_text", "operations")
-    schema = {"type": "object", "properties": {name: {} for name in names}}
+    properties: Json = {name: {} for name in names}
+    schema: Json = {"type": "object", "properties": properties}
     if api == "anthropic":
         body["tools"] = [{"type": "memory_20250818", "name": "memory"}]
     elif api == "chat":

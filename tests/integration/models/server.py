@@ -81,6 +81,7 @@ class ScriptedModel:
         self.piece_len = 64 * 1024  # bytes of a stream that are written at once
         self.pause_s = 0.0  # between two pieces
         self.move: Callable[[Context], Move] = next_move
+        self._items: dict[str, list[Json]] = {}  # of a response, all that came before it
         self.left = asyncio.Event()  # a client went before the end of its answer
 
     @property
@@ -110,16 +111,26 @@ class ScriptedModel:
         if wire is None or request.method != "POST":
             kind = request.headers.get("Content-Type", "")
             return web.json_response({"path": request.path, "kind": kind, "len": len(received.raw)})
-        body = received.body
+        body = self._with_history(received.body)
         if body.get("thread"):
             return web.json_response(NO_THREADS, status=400)
         move = self.move(wire.read(body))
         reply_id = f"{len(self.requests):08d}"
+        self._keep(body, wire.whole(move, body, reply_id))
         if not body.get("stream"):
             whole = wire.whole(move, body, reply_id)
             return await self._write(request, msgspec.json.encode(whole), "application/json", fault)
         stream = wire.stream(move, body, reply_id)
         return await self._write(request, stream, "text/event-stream; charset=utf-8", fault)
+
+    def _with_history(self, body: Json) -> Json:
+        """A request that goes on from an earlier reply, with what a provider remembers."""
+        before = self._items.get(body.get("previous_response_id", ""))
+        return body if before is None else {**body, "input": [*before, *_items(body)]}
+
+    def _keep(self, body: Json, reply: Json) -> None:
+        if reply.get("object") == "response":
+            self._items[reply["id"]] = [*_items(body), *reply["output"]]
 
     async def _write(
         self, request: web.Request, raw: bytes, kind: str, fault: Fault | None
@@ -145,6 +156,11 @@ class ScriptedModel:
             self.left.set()
             raise
         return response
+
+
+def _items(body: Json) -> list[Json]:
+    given: str | list[Json] = body["input"]
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
 def _wire(path: str) -> Wire | None:

@@ -1,0 +1,159 @@
+"""What the model front adds to the first streamed byte, and what a long history costs.
+
+The same request goes to a local model directly and through the sidecar, in turns. Each request
+brings a new last turn, as a conversation does; what came before is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tests.benchmarks.load import WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+HISTORIES = (5, 50, 200)
+REQUESTS = 300
+WARM_UP = 50
+KEY = "agent-key-of-the-benchmark"
+_MODEL = (sys.executable, str(Path(__file__).parent / "model_upstream.py"))
+_SIDECAR = (sys.executable, "-P", "-m", "proxy", "run")
+
+
+def run() -> list[str]:
+    """Milliseconds to the first byte, directly and through, and the added share of histories."""
+    with ExitStack() as stack:
+        base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        model_port = int(_started(stack, _MODEL, {}))
+        config = base / "mnemogate.toml"
+        url = f"http://127.0.0.1:{model_port}"
+        config.write_text(f'[[model]]\nname = "anthropic"\napi = "anthropic"\nurl = "{url}"\n')
+        port = _sidecar(stack, base, config)
+        direct = stack.enter_context(_Client(model_port, "/v1/messages"))
+        through = stack.enter_context(_Client(port, "/anthropic/v1/messages"))
+        taken = {
+            turns: [(direct.ask(body), through.ask(body)) for body in _conversation(turns)][
+                WARM_UP:
+            ]
+            for turns in HISTORIES
+        }
+    lines = ["turns | direct p50, p99 ms | through p50, p99 ms | added p50, p99 ms | ratio p50"]
+    added: dict[int, float] = {}
+    for turns, pairs in taken.items():
+        measured = np.array(pairs) * 1_000
+        columns = (measured[:, 0], measured[:, 1], measured[:, 1] - measured[:, 0])
+        shown = [f"{np.percentile(one, 50):8.2f} {np.percentile(one, 99):8.2f}" for one in columns]
+        added[turns] = float(np.percentile(columns[2], 50))
+        ratio = np.percentile(columns[1], 50) / np.percentile(columns[0], 50)
+        lines.append(f"{turns:5d} | {' | '.join(shown)} | {ratio:6.1f}")
+    share = added[HISTORIES[-1]] / added[HISTORIES[0]]
+    lines.append(f"a history of {HISTORIES[-1]} turns adds {share:.1f} times what one of 5 does")
+    lines.append("bars: 2 ms at p50, 10 ms at p99, and 2 times")
+    return lines
+
+
+def _conversation(turns: int) -> Iterator[bytes]:
+    """Requests with the same history, and another last turn each."""
+    messages: list[dict[str, Any]] = []
+    for at in range(turns - 1):
+        words = " ".join(WORDS[(at * 7 + step * 3) % len(WORDS)] for step in range(60))
+        if at % 4 == 1:
+            use = {"type": "tool_use", "id": f"t{turns}_{at}", "name": "read", "input": {"at": at}}
+            messages.append({"role": "assistant", "content": [use]})
+        elif at % 4 == 2:
+            got = {"type": "tool_result", "tool_use_id": f"t{turns}_{at - 1}", "content": words}
+            messages.append({"role": "user", "content": [got]})
+        else:
+            role = "user" if at % 2 == 0 else "assistant"
+            messages.append({"role": role, "content": f"In turn {at} of {turns}: {words}."})
+    for number in range(REQUESTS + WARM_UP):
+        last = {"role": "user", "content": f"And what about number {number} of {turns}?"}
+        body = {"model": "m", "max_tokens": 64, "stream": True, "messages": [*messages, last]}
+        yield json.dumps(body).encode()
+
+
+def _started(stack: ExitStack, words: tuple[str, ...], environment: dict[str, str]) -> str:
+    """The first line that a program prints."""
+    program = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
+    stack.callback(program.wait)
+    stack.callback(program.terminate)
+    if program.stdout is None:
+        raise RuntimeError("the program has no pipe")
+    return program.stdout.readline()
+
+
+def _sidecar(stack: ExitStack, base: Path, config: Path) -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(base),
+        "PYTHONPATH": str(ROOT),
+        "MNEMOGATE_STATE": str(base / "state"),
+        "MNEMOGATE_CHECKPOINT": str(base / "checkpoint" / "checkpoint.txt"),
+        "MNEMOGATE_LISTEN": f"127.0.0.1:{port}",
+        "MNEMOGATE_ADMIN": "127.0.0.1:0",
+        "MNEMOGATE_AGENT_KEY": KEY,
+        "MNEMOGATE_CONFIG": str(config),
+        "MNEMOGATE_ACCESS_LOG": "false",
+    }
+    _started(stack, _SIDECAR, environment)
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return port
+    raise RuntimeError("the sidecar does not listen")
+
+
+class _Client:
+    """Hand-made requests on one kept connection: nothing of a client's own is in the figures."""
+
+    def __init__(self, port: int, path: str) -> None:
+        self._head = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Api-Key: {KEY}\r\n"
+            "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
+        )
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, body: bytes) -> float:
+        """Seconds from the request to the first byte of the streamed body."""
+        raw = f"{self._head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        began = time.perf_counter()
+        self._socket.sendall(raw)
+        received = b""
+        first = 0.0
+        while not received.endswith(b"\r\n0\r\n\r\n"):
+            piece = self._socket.recv(64 * 1024)
+            if not piece:
+                raise RuntimeError(f"the answer broke off: {received[:200]!r}")
+            received += piece
+            if not first and b"event: " in received:
+                first = time.perf_counter() - began
+        if not received.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"the request was refused: {received[:200]!r}")
+        return first
