@@ -14,6 +14,8 @@ from proxy.cli.parser import COMMANDS, build_parser
 from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
 from proxy.dialects.native import Native
 from proxy.mcp_settings import MEANINGS, mcp_servers
+from proxy.model_settings import MEANINGS as MODEL_MEANINGS
+from proxy.model_settings import model_upstreams
 from proxy.settings import setting_table
 from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
@@ -53,6 +55,25 @@ def test_the_readme_lists_every_setting_with_its_default_and_meaning() -> None:
 def test_the_readme_lists_every_key_of_an_mcp_table() -> None:
     expected = [f"| `{name}` | {meaning} |" for name, meaning in MEANINGS.items()]
     assert _rows(README, "## MCP servers") == expected
+
+
+def test_the_readme_lists_every_key_of_a_model_table() -> None:
+    expected = [f"| `{name}` | {meaning} |" for name, meaning in MODEL_MEANINGS.items()]
+    assert _rows(README, "## Model APIs") == expected
+
+
+def test_the_readmes_model_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
+    written = next(
+        block
+        for block in re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+        if "[[model]]" in block
+    )
+    for name in ("anthropic", "openai"):
+        headers = tmp_path / f"{name}-headers"
+        headers.write_text("X-Key: secret\n")
+        headers.chmod(0o600)
+    tables = tomllib.loads(written.replace("/run/secrets", str(tmp_path)))
+    assert [one.name for one in model_upstreams(tables["model"])] == ["anthropic", "openai"]
 
 
 def test_the_readmes_mcp_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
