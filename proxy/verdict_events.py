@@ -75,7 +75,7 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Span) -> Verdi
     claimed = candidate.claimed_source
     memory_id = outcome.memory.memory_id if outcome.memory else candidate.memory_id
     objection = outcome.objection
-    culprit = culprit_of(submission.provenance.culprits)
+    culprit = culprit_of(submission.provenance.culprits, candidate)
     reason, step = outcome.reason, outcome.step
     if objection is not None:
         reason, step = objection.reason, objection.step

@@ -212,7 +212,7 @@ class Judge:
             guarded_key=submission.guarded_key,
             # Whoever waits for this verdict sends it; what a person releases waits to be sent.
             sent=docket.case.held is None,
-            culprit=culprit_of(provenance.culprits),
+            culprit=culprit_of(provenance.culprits, submission.candidate),
             session=provenance.session,
         )
         landed = self._committer.commit(change, permit, judged, ruleset.epoch)
@@ -298,7 +298,7 @@ class Judge:
                 ruleset_epoch=ruleset.epoch,
                 structural=structural,
                 trust_level=docket.trust.level.value,
-                culprit=culprit_of(submission.provenance.culprits),
+                culprit=culprit_of(submission.provenance.culprits, submission.candidate),
                 session=submission.provenance.session,
             )
         )

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from policy.model import (
     Basis,
+    Candidate,
     CandidateId,
     ChangeKind,
     Forwarded,
@@ -142,6 +143,8 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 # Position 0 is the tag.
 _HEX_AT: Final[dict[int, tuple[int, ...]]] = {1: (1, 12, 13), 2: (1, 17), 3: (), 4: (1,)}
 _RAW: Final = (bytes,)
+_NO_LETTER: Final = re.compile(r"[\W_]+")
+_RUN_LEN: Final = 8
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{0,64}")
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
 _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: ()}
@@ -149,24 +152,35 @@ _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: ()}
 _APPENDED: Final[dict[int, int]] = {2: 16}
 
 
-def culprit_of(origins: tuple[Origin, ...]) -> Culprit | None:
+def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | None:
     """The first segment that is named, in words that spell nothing: a tool's name is its server's.
 
-    None where the origins are only the candidate's own channel.
+    None where the origins are only the candidate's own channel. A name that shares eight letters
+    in a row with the candidate is not said: whoever can call a tool, or number a call, could
+    otherwise have a refused text written here.
     """
-    for origin in origins:
-        if origin.server is not None:
-            return Culprit(
-                kind=origin.kind,
-                server=_plain_name(origin.server),
-                tool=_plain_name(origin.tool or ""),
-                call_id=_plain_name(origin.call_id or ""),
-            )
-    return None
+    named = next((origin for origin in origins if origin.server is not None), None)
+    if named is None:
+        return None
+    said = _letters(f"{candidate.text or ''} {candidate.metadata_json or ''}")
+    return Culprit(
+        kind=named.kind,
+        server=_plain_name(named.server or "", said),
+        tool=_plain_name(named.tool or "", said),
+        call_id=_plain_name(named.call_id or "", said),
+    )
 
 
-def _plain_name(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) else "other"
+def _plain_name(name: str, said: str) -> str:
+    letters = _letters(name)
+    runs = (letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1))
+    if _PLAIN.fullmatch(name) is None or any(run in said for run in runs):
+        return "other"
+    return name
+
+
+def _letters(text: str) -> str:
+    return _NO_LETTER.sub("", text.casefold())
 
 
 def commitment(salt: bytes, digest: bytes) -> bytes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.model import MemoryClass
+from proxy.guard import Segment
 from proxy.mcp.relay import Server, Side
 from storage.audit import VerdictLeaf, decode_leaf
 from storage.lmdb_store import LEAVES
@@ -86,6 +87,23 @@ async def test_a_refused_candidate_is_in_no_name_of_its_culprit(
         assert culprit is not None, "control: the segment was found, and is named"
         assert culprit.server == "web"
         assert traces(tmp_path, canary) == []
+    assert traces(tmp_path, canary) == []
+
+
+async def test_nor_where_a_front_names_a_segment_as_the_model_did(tmp_path: Path) -> None:
+    canary = new_canary()
+    with guarded(tmp_path) as seen:
+        text = f"{canary}: {PAGE}"
+        segment = Segment(
+            server="web", tool=f"get_{canary}", call_id=f"toolu_{canary}", texts=(text,)
+        )
+        await seen.guard.saw(AGENT, segment)
+        forbidden = item(text, memory_class=MemoryClass.L1, class_named=True, key="Vendor")
+        (judged,) = await seen.guard.judge(AGENT, guarded_call(forbidden))
+        assert judged.decision == "reject"
+        (culprit,) = _culprits(seen)
+        assert culprit is not None
+        assert (culprit.server, culprit.tool, culprit.call_id) == ("web", "other", "other")
     assert traces(tmp_path, canary) == []
 
 

@@ -14,7 +14,7 @@ _TEST_RELAY: Final = "tests/unit/proxy/mcp/test_relay.py"
 _TEST_UNANSWERED: Final = "tests/unit/proxy/mcp/test_unanswered.py"
 
 _NAMING: Final = "proxy/mcp/naming.py"
-_TEST_ORIGINS: Final = "tests/conformance/test_guarded_origins.py"
+_TEST_NAMING: Final = "tests/unit/proxy/mcp/test_naming.py"
 
 _TEST_LISTINGS: Final = "tests/unit/proxy/mcp/test_listings.py"
 
@@ -65,7 +65,7 @@ RELAY: Final = (
         old="    return pending.tool if known else OTHER\n",
         new="    return pending.tool\n",
         invariant="no byte of a refused candidate is in any file: not in its culprit's name",
-        tests=(at(_TEST_ORIGINS, "test_a_refused_candidate_is_in_no_name_of_its_culprit"),),
+        tests=(at(_TEST_NAMING, "test_a_tool_is_named_where_its_server_lists_it_for_this_tenant"),),
     ),
     Mutant(
         name="a culprit has the method that the page chose",
@@ -73,7 +73,7 @@ RELAY: Final = (
         old="    return method if method is not None and method in _METHODS else OTHER\n",
         new="    return method or OTHER\n",
         invariant="no byte of a refused candidate is in any file: not in a method's name",
-        tests=(at(_TEST_ORIGINS, "test_a_refused_candidate_is_in_no_name_of_its_culprit"),),
+        tests=(at(_TEST_NAMING, "test_only_the_protocol_s_own_methods_have_names"),),
     ),
     Mutant(
         name="a culprit has the id that the client chose",
@@ -81,7 +81,7 @@ RELAY: Final = (
         old="    return str(request_id) if counted else OTHER\n",
         new="    return str(request_id)\n",
         invariant="no byte of a refused candidate is in any file: not in a call's id",
-        tests=(at(_TEST_ORIGINS, "test_a_refused_candidate_is_in_no_name_of_its_culprit"),),
+        tests=(at(_TEST_NAMING, "test_only_a_count_is_the_name_of_a_call"),),
     ),
     Mutant(
         name="an error that names no request goes on as it came",

@@ -20,6 +20,19 @@ _KILLED: Final = at(
 
 STORAGE: Final = (
     Mutant(
+        name="a culprit's name may say what was refused",
+        file="storage/audit/leaves.py",
+        old="    if _PLAIN.fullmatch(name) is None or any(run in said for run in runs):\n",
+        new="    if _PLAIN.fullmatch(name) is None:\n",
+        invariant="no byte of a refused candidate is in any file: not in any name in a leaf",
+        tests=(
+            at(
+                "tests/conformance/test_guarded_origins.py",
+                "test_nor_where_a_front_names_a_segment_as_the_model_did",
+            ),
+        ),
+    ),
+    Mutant(
         name="a permit is not spent",
         file=_COMMIT,
         old="        permit.spend()\n",
