@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 CONFIG_ENV = "MNEMOGATE_CONFIG"
 OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"
+# Read by `evaluate` alone, and no setting of a sidecar that happens to see them.
+EVALUATION_ENV = frozenset({"MNEMOGATE_CORPORA", "MNEMOGATE_CACHE"})
 _CONFIG_BYTES_MAX = 1024 * 1024
 _LISTED = ("principals", "mcp", "model")
 
@@ -125,7 +127,7 @@ def load_settings(
         SettingsError: Anything is unknown, missing or out of range.
     """
     env = dict(os.environ if environment is None else environment)
-    known = {setting.env for setting in SETTINGS} | {CONFIG_ENV}
+    known = {setting.env for setting in SETTINGS} | {CONFIG_ENV, *EVALUATION_ENV}
     for name in sorted(env):
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
             raise SettingsError(f"{name}: no such setting; see `mnemogate run --help`")

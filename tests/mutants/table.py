@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.evaluate_table import EVALUATE
 from tests.mutants.guard_table import GUARD
 from tests.mutants.index_table import INDEX
 from tests.mutants.labels_table import LABELS
@@ -28,4 +29,5 @@ MUTANTS: Final = (
     *MCP,
     *GUARD,
     *WITHHELD,
+    *EVALUATE,
 )

@@ -119,15 +119,16 @@ async def _played(place: Path, scenario: Scenario) -> Played:
     except TimeoutError:
         process.kill()
         await process.wait()
-        return _failed(scenario, "too slow")
+        return _broken(scenario, f"no verdict in {_PLAY_S:.0f} s")
     if process.returncode != 0:
         lines = err.decode(errors="replace").strip().splitlines() or ["no word"]
-        return _failed(scenario, f"it does not run: {lines[-1][:200]}", "broken")
+        return _broken(scenario, f"it does not run: {lines[-1][:200]}")
     return msgspec.json.decode(out, type=Played)
 
 
-def _failed(scenario: Scenario, why: str, result: str = "fail") -> Played:
-    return Played(id=scenario.id, invariant=scenario.invariant, result=result, detail=why)
+def _broken(scenario: Scenario, why: str) -> Played:
+    """A run that ends without a verdict catches nothing."""
+    return Played(id=scenario.id, invariant=scenario.invariant, result="broken", detail=why)
 
 
 async def _main(name: str) -> None:
