@@ -103,9 +103,11 @@ async def tried(bench: Bench, trial: Trial, tamperer: Tamperer) -> Formed:
             probed.append(any(trial.canary in text for text in found))
 
         bench.late.between = probe
-    before = bench.observed()
+    # Making a key is no memory: what the last trial left is what this one finds.
+    before = bench.seen if trial.before is None else None
+    before = before or bench.observed()
     answered = await attempted(bench, trial, key, tamperer)
-    after = bench.observed()
+    after = bench.seen = bench.observed()
     listed = await bench.listed(key)
     recalled = await bench.recalled(key, f"vendor {trial.canary}", 100)
     return Formed(

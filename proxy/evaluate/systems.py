@@ -90,6 +90,8 @@ class Bench:
         self.system = system
         self.place = place
         self.late: UnsafeLateWriter | None = None
+        # The store as the last trial left it.
+        self.seen: Observed | None = None
         self.sidecar: Sidecar
         self.client: aiohttp.ClientSession
         self.operator_key = f"operator-{secrets.token_hex(16)}"
