@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import msgspec
 
-from policy.forwarding import call_of, is_forwarded
+from policy.forwarding import call_of
 from policy.model import ChangeKind
 from policy.sentence_words import GENERIC, NEGATING
 from policy.sentences import exact, fingerprint, spoken_in, stated_in
@@ -58,17 +58,18 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     sayable: bool = False
 
 
-def asked_of(candidate: Candidate, labels: tuple[int, ...] = ()) -> Asked:
+def asked_of(candidate: Candidate, labels: tuple[int, ...] | None = None) -> Asked:
     """What a recall of this candidate would say, or file it under.
 
-    `labels` are the pieces of a forwarded call that only name something. A removal says nothing,
-    so nobody can have said it.
+    `labels` are the pieces that only name something in a call that the guard has read; None for
+    what no guard has read, whatever it looks like: any client may write metadata that is spelled
+    like a call. A removal says nothing, so nobody can have said it.
     """
     if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
         return Asked()
     scope = candidate.scope
     addresses = {scope.user_id, scope.agent_id, scope.run_id, scope.app_id, candidate.actor}
-    if is_forwarded(candidate):
+    if labels is not None:
         call = call_of(candidate)
         if call is None:
             return Asked()

@@ -63,5 +63,5 @@ def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | 
     else:
         # A removal names the memory, and says nothing more.
         texts = tuple(text for text in (candidate.text, candidate.memory_id) if text)
-    asked = asked_of(candidate, proposal.labels)
+    asked = asked_of(candidate, None if proposal.guarded_key is None else proposal.labels)
     return sessions.seen(candidate.principal_id, texts, proposal.join, asked)

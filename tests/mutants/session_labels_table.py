@@ -179,6 +179,16 @@ SESSION_LABELS: Final = (
         tests=(at(_ENDORSEMENT_TESTS, "test_metadata_says_something_as_well"),),
     ),
     Mutant(
+        name="whatever looks like a call is one",
+        file=_ENDORSEMENT,
+        old="    if labels is not None:\n",
+        new="    labels = labels or ()\n    if call_of(candidate) is not None:\n",
+        invariant="only what the guard has read is a call; metadata must be said otherwise",
+        tests=(
+            at(_ENDORSEMENT_TESTS, "test_what_only_looks_like_a_call_is_metadata_like_any_other"),
+        ),
+    ),
+    Mutant(
         name="a candidate that says nothing is endorsed",
         file=_ENDORSEMENT,
         old="        bool(wanted.sentences) and wanted",
