@@ -1,0 +1,102 @@
+"""Labels through the real ledger: what enters can lower them, and only a person's words raise."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policy.endorsement import Asked
+from policy.labels import derive_provenance
+from policy.model import Basis, Candidate, ChangeKind, Provenance, SourceKind
+from policy.taint import LabelRule
+from proxy.guard import Join
+from tests.unit.proxy.ledgers import ADA, Ledger, assistant, call, reply, result, user
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.body import Json
+
+SENTENCES = (
+    "I prefer green tea in the morning.",
+    "The harbour office keeps its archive in Rotterdam.",
+    "Ada Bryn never eats meat.",
+    "Every invoice goes to the quay office first.",
+    "Bob owns three wooden boats.",
+)
+TEXTS = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=3, unique=True).map(" ".join)
+VOICES = st.sampled_from(("user", "tool", "model"))
+ENTERING = st.lists(st.tuples(VOICES, TEXTS), max_size=4)
+RULES = st.sampled_from(LabelRule)
+
+
+async def _labelled(entering: list[tuple[str, str]], text: str, rule: LabelRule) -> Provenance:
+    """The label of a text that a model writes after these entered its context, one by one."""
+    ledger = Ledger()
+    messages: list[Json] = [user("Good morning.")]
+    for number, (voice, said) in enumerate(entering):
+        if voice == "user":
+            messages.append(user(said))
+            continue
+        asked = await ledger.ask(*messages, names=("s",))
+        if voice == "model":
+            await ledger.answer(asked, reply(said))
+            messages += [assistant(said), user("Go on.")]
+            continue
+        fetch = call(f"fetch-{number}", "fetch", url="https://example.org/")
+        await ledger.answer(asked, reply("", fetch))
+        messages += [assistant("", fetch), result(fetch.call_id, said)]
+    asked = await ledger.ask(*messages, names=("s",))
+    await ledger.answer(asked, reply("", call("write", text=text)))
+    seen = ledger.sessions.seen(
+        ADA.principal_id,
+        (text,),
+        Join(tool_use_id="write"),
+        Asked(texts=(text,), sayable=True),
+    )
+    candidate = Candidate(
+        change=ChangeKind.CREATE,
+        principal_id=ADA.principal_id,
+        tenant=ADA.tenant,
+        nonce="n",
+        text=text,
+    )
+    return derive_provenance(ADA, candidate, None, (), seen, rule)
+
+
+def labelled(entering: list[tuple[str, str]], text: str, rule: LabelRule) -> Provenance:
+    return asyncio.run(_labelled(entering, text, rule))
+
+
+@settings(deadline=None)
+@given(ENTERING, TEXTS, RULES, st.sampled_from(("tool", "model")), TEXTS, st.integers(0, 4))
+def test_whatever_else_enters_a_context_never_raises_a_label(
+    entering: list[tuple[str, str]], text: str, rule: LabelRule, voice: str, more: str, at: int
+) -> None:
+    before = labelled(entering, text, rule)
+    after = labelled([*entering[:at], (voice, more), *entering[at:]], text, rule)
+    assert after.source.trust <= before.source.trust
+
+
+@settings(deadline=None)
+@given(ENTERING, TEXTS, RULES)
+def test_endorsed_is_only_what_a_person_said_in_one_turn_before_anybody_else_did(
+    entering: list[tuple[str, str]], text: str, rule: LabelRule
+) -> None:
+    provenance = labelled(entering, text, rule)
+    stated = {sentence for sentence in SENTENCES if sentence in text}
+    elsewhere: set[str] = set()
+    said = False
+    for voice, words in entering:
+        spoken = {sentence for sentence in SENTENCES if sentence in words}
+        if voice == "user":
+            said = said or stated <= spoken - elsewhere
+        else:
+            elsewhere |= spoken
+    if provenance.basis is Basis.ENDORSEMENT:
+        assert said
+    if said:
+        assert provenance.source is SourceKind.USER_INPUT
+    if rule is LabelRule.TAINT and not said and any(voice == "tool" for voice, _ in entering):
+        assert provenance.source.trust <= SourceKind.TOOL_RESULT.trust
