@@ -151,7 +151,7 @@ class Entering:
 
     def _other(self, ground: Ground) -> SourceKind | None:
         """What a summary at the very beginning of a session can be of: another session."""
-        return lowest_live(ground.book, ground.now_ms)
+        return lowest_live(ground.book, ground.now_ms, ground.session.session)
 
     def _turn(self, turn: Turn, ground: Ground) -> TurnRead:
         name = (ground.session.session, ground.digest)

@@ -176,11 +176,11 @@ def most_of(
     return most
 
 
-def lowest_live(book: Book, now_ms: int) -> SourceKind | None:
-    """The lowest taint of the sessions that may still write; None where there is none."""
+def lowest_live(book: Book, now_ms: int, but: str = "") -> SourceKind | None:
+    """The lowest taint of the (other) sessions that may still write; None where there is none."""
     lowest: SourceKind | None = None
     for session in book.sessions.values():
-        if session.used_ms + LIVE_MS >= now_ms:
+        if session.session != but and session.used_ms + LIVE_MS >= now_ms:
             taint = SourceKind.UNKNOWN if session.taint is None else session.taint
             lowest = taint if lowest is None else meet(lowest, taint)
     if book.dropped is not None and book.dropped[1] + LIVE_MS >= now_ms:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.session_splices import Rules
 
 _LIST: Final = re.compile(r"[-*\u2022] ")
+_TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
 _NAME_LEN_MAX: Final = 128
 _CHAIN: Final = struct.Struct(">QQ")
 
@@ -84,7 +85,9 @@ class Reader:
         return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
 
     def parts(self, text: str) -> list[int]:
-        """The fingerprints of the sentences of a text."""
+        """The fingerprints of the sentences of a text; tags stand between them."""
+        if "<" in text:
+            text = _TAG.sub("\n", text)
         return [fingerprint(one, self._key) for one in sentences_of(text)]
 
     def wanted(self, asked: Asked) -> Endorsing | None:

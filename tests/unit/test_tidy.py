@@ -130,7 +130,6 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/session_snapshot.py": "tests/unit/proxy/test_sessions.py",
     "proxy/session_reading.py": "tests/unit/proxy/test_sessions.py",
     "proxy/session_records.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_splices.py": "tests/unit/proxy/test_sessions.py",
     "proxy/session_state.py": "tests/unit/proxy/test_sessions.py",
     "proxy/session_texts.py": "tests/unit/proxy/test_sessions.py",
     "proxy/server.py": "tests/integration/test_http_malformed.py",

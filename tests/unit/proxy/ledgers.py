@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policy.endorsement import Asked
-from policy.model import Principal, PrincipalId, SourceKind, Tenant
+from policy.model import (
+    Basis,
+    CandidateId,
+    Memory,
+    MemoryClass,
+    MemoryId,
+    MemoryStatus,
+    Principal,
+    PrincipalId,
+    Scope,
+    SourceKind,
+    Tenant,
+)
 from proxy.dialects.model import anthropic
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.sessions import Sessions
@@ -98,6 +110,27 @@ class Ledger:
     def seen(self, *texts: str, join: Join | None = None, by: Principal = ADA) -> Seen:
         asked = Asked(texts=texts, sayable=True)
         return self.sessions.seen(by.principal_id, texts, join, asked)
+
+    def recall(self, memory_id: str, text: str, source: SourceKind) -> None:
+        """A memory is served to Ada's agent."""
+        memory = Memory(
+            memory_id=MemoryId(memory_id),
+            tenant=ADA.tenant,
+            principal_id=ADA.principal_id,
+            text=text,
+            metadata_json=None,
+            scope=Scope(),
+            target="memories",
+            memory_class=MemoryClass.L3,
+            source=source,
+            basis=Basis.UNJOINED,
+            status=MemoryStatus.LIVE,
+            version=1,
+            created_at_ms=0,
+            updated_at_ms=0,
+            candidate_id=CandidateId("0" * 32),
+        )
+        self.sessions.recalled(ADA.principal_id, (memory,))
 
 
 def kept(state: Path, clock: Clock | None = None, *, is_new: bool = False) -> Ledger:
