@@ -14,9 +14,10 @@ stretch of refused words is left alone if one shown text has that very stretch.
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policy.withheld_words import NUMBER_LEN, RUN_MAX, Print, packed, run_end, unpacked
+from policy.withheld_words import NUMBER_LEN, RUN, RUN_MAX, Print, packed, run_end, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -53,6 +54,9 @@ class Index:
     def __init__(self) -> None:
         self._of: dict[int, int] = {}
         self._firsts: set[int] = set()
+        self._seconds: set[int] = set()
+        self._alone: set[int] = set()  # texts of one word
+        self._letters = False  # whether some run has letters of a script without spaces
         self._wholes: dict[int, int] = {}
         # Lengths of texts shorter than a run.
         self._shorts: list[int] = []
@@ -71,16 +75,29 @@ class Index:
             return
         if run_end(numbers, 0) is None and len(numbers) not in self._shorts:
             self._shorts.append(len(numbers))
+        self._letters = self._letters or any(number & 1 for number in numbers)
         for run in _runs(numbers):
             self._of.setdefault(hash(tuple(run)), key)
             self._firsts.add(run[0])
+            if len(run) > 1:
+                self._seconds.add(run[1])
+            else:
+                self._alone.add(run[0])
         self._begins = None
 
     def find(self, numbers: Sequence[int]) -> list[Span]:
         """The longest stretches that are refused, in order; runs that touch are one stretch."""
-        firsts, known = self._firsts, self._of
+        firsts, seconds, known = self._firsts, self._seconds, self._of
         found: list[Span] = []
-        for start in [at for at, number in enumerate(numbers) if number in firsts]:
+        # Most words of a long text begin nothing: the two cheap looks are for them.
+        starts = [
+            at
+            for at, (number, after) in enumerate(pairwise(numbers))
+            if number in firsts and (after in seconds or number in self._alone)
+        ]
+        if numbers and numbers[-1] in self._alone:
+            starts.append(len(numbers) - 1)
+        for start in starts:
             for end in self._ends(numbers, start):
                 key = known.get(hash(tuple(numbers[start:end])))
                 if key is None:
@@ -96,8 +113,8 @@ class Index:
         for length in self._shorts:
             if start + length <= len(numbers):
                 yield start + length
-        end = run_end(numbers, start)
-        if end is not None:
+        end = run_end(numbers, start) if self._letters else start + RUN
+        if end is not None and end <= len(numbers):
             yield end
 
     def whole(self, numbers: Sequence[int]) -> int | None:

@@ -21,7 +21,7 @@ import msgspec
 from policy.model import MemoryClass
 from policy.verdict import Reason
 from policy.withheld_flow import Flow
-from policy.withheld_words import Printer, prints_of
+from policy.withheld_words import Printer, prints_of, unpacked
 from proxy.dialects.model.withheld import sieved, sieved_body, written
 from proxy.dialects.model.withheld_anthropic import withhold
 from proxy.dialects.model.withheld_openai import withhold_chat, withhold_responses
@@ -249,6 +249,12 @@ class Withholding:
             if one:
                 kept.withheld.show(self._printer.numbers(one))
 
+    @staticmethod
+    def _show_prints(kept: Kept, begun: Begun) -> None:
+        # Its text is in the store by now; of it, its numbers are enough.
+        for numbers, _ in begun.prints:
+            kept.withheld.show(unpacked(numbers))
+
     def shown(self, principal_id: PrincipalId, memories: Iterable[Memory]) -> None:
         """Memories that were served to this principal: nobody hides one by proposing it again."""
         kept = self._of(principal_id)
@@ -334,6 +340,8 @@ class Withholding:
                 continue
             told = await asyncio.to_thread(self._verdicts.decided, candidate_id)
             self._decide(kept, _record_of(begun, told or _undecided(MemoryClass.L4)))
+            if told is not None and told.decision == Decision.ADMIT.value:
+                self._show_prints(kept, begun)
         self._seen_leaves[kept.principal] = leaves
 
     def carries(self, principal_id: PrincipalId, text: str) -> bool:

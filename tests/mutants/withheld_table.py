@@ -10,14 +10,13 @@ _WITHHELD: Final = "tests/unit/policy/test_withheld.py"
 _FLOW: Final = "tests/unit/policy/test_withheld_flow.py"
 _PROPERTY: Final = "tests/property/test_withheld.py"
 _WITHHOLDING: Final = "tests/unit/proxy/test_withholding.py"
+_FLIGHT: Final = "tests/unit/proxy/test_withholding_in_flight.py"
 _BODIES: Final = "tests/unit/proxy/dialects/model/test_withheld.py"
 _REPLY: Final = "tests/unit/proxy/dialects/model/test_withheld_reply.py"
 _COUPLED: Final = "tests/unit/proxy/model/test_coupled.py"
 _PRLR: Final = "tests/conformance/test_prlr.py"
 _SPELLINGS: Final = at(_WITHHELD, "test_five_words_in_a_row_are_found_however_they_are_written")
-_LATE: Final = at(
-    _WITHHOLDING, "test_what_is_undecided_at_the_deadline_is_refused_and_never_written"
-)
+_LATE: Final = at(_FLIGHT, "test_what_is_undecided_at_the_deadline_is_refused_and_never_written")
 _NOTHING_LEAKS: Final = at(_PRLR, "test_no_rejected_text_is_sent_after_its_interception")
 _HELD: Final = at(_WITHHOLDING, "test_a_held_text_is_shown_until_a_person_denies_it")
 
@@ -116,7 +115,7 @@ WITHHELD: Final = (
         old="            self._over = not self._begun\n",
         new="            self._over = True\n",
         invariant="a decision that has begun is not taken back",
-        tests=(at(_WITHHOLDING, "test_the_first_to_come_decides_whether_a_candidate_is_too_late"),),
+        tests=(at(_FLIGHT, "test_the_first_to_come_decides_whether_a_candidate_is_too_late"),),
     ),
     Mutant(
         name="the interceptor tells nobody",
@@ -124,7 +123,7 @@ WITHHELD: Final = (
         old="            chunk = await self._watched(chunk)\n",
         new="            await self._watched([])\n",
         invariant="withholding knows of every candidate before it is judged",
-        tests=(at(_WITHHOLDING, "test_model_requests_wait_while_a_candidate_is_undecided"),),
+        tests=(at(_FLIGHT, "test_model_requests_wait_while_a_candidate_is_undecided"),),
     ),
     Mutant(
         name="a candidate is not written down before it is judged",
@@ -134,7 +133,7 @@ WITHHELD: Final = (
         invariant="a crash between interception and verdict loses no refusal",
         tests=(
             at(
-                _WITHHOLDING,
+                _FLIGHT,
                 "test_a_crash_between_interception_and_verdict_withholds_what_was_refused",
             ),
         ),
@@ -145,7 +144,7 @@ WITHHELD: Final = (
         old="                while flights := self._flights_of(principal_id):\n",
         new="                for flights in ([*self._flights_of(principal_id)][:0],):\n",
         invariant="a model request waits while a candidate of its principal is undecided",
-        tests=(at(_WITHHOLDING, "test_model_requests_wait_while_a_candidate_is_undecided"),),
+        tests=(at(_FLIGHT, "test_model_requests_wait_while_a_candidate_is_undecided"),),
         more=(("await flights[0][1].over.wait()", "assert not flights"),),
     ),
     Mutant(
@@ -181,12 +180,25 @@ WITHHELD: Final = (
         tests=(at(_WITHHOLDING, "test_what_is_admitted_after_a_refusal_is_refused_no_longer"),),
     ),
     Mutant(
+        name="what a person released stays refused",
+        file="proxy/withholding.py",
+        old="                self._show_prints(kept, begun)\n",
+        new="                pass\n",
+        invariant="what a person lets in is refused no longer",
+        tests=(
+            at(
+                _WITHHOLDING,
+                "test_what_a_person_releases_may_be_shown_though_it_was_refused_before",
+            ),
+        ),
+    ),
+    Mutant(
         name="a refused deletion hides the memory it names",
         file="proxy/withholding_texts.py",
         old="    if candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:\n",
         new="    if candidate.change in {ChangeKind.PURGE}:\n",
         invariant="what a deletion names is a memory, and stays one if it is refused",
-        tests=(at(_WITHHOLDING, "test_a_refused_deletion_hides_no_memory"),),
+        tests=(at(_WITHHOLDING, "test_what_a_deletion_names_is_no_text_of_it"),),
     ),
     Mutant(
         name="a result is withheld only while its print is there",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import copy
 import json
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import ChangeKind, MemoryClass, PrincipalId
+from policy.model import Candidate, ChangeKind, MemoryClass
 from policy.verdict import Reason
 from policy.withheld_words import RUN, words_of
 from proxy.dialects.model.body import write_body
@@ -18,8 +17,7 @@ from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.model.withheld import Leave
 from proxy.dialects.operation import Proposal
 from proxy.observations import observation_for
-from storage.due import Due
-from storage.errors import StoreUnavailable
+from proxy.withholding_texts import texts_of
 from tests.unit.proxy.wired import TRACE
 from tests.unit.proxy.withheld import NOTE, PAGE, POISON, REQUESTS, Rig, rig
 from tests.unit.storage.opening import AGENT, OPERATOR
@@ -195,6 +193,38 @@ async def test_a_held_text_that_a_person_releases_is_withheld_by_nobody(one: Rig
     assert await one.withholding.apply(AGENT, "anthropic", body, Leave()) is body
 
 
+def test_what_a_deletion_names_is_no_text_of_it() -> None:
+    """On a server behind, a deletion holds the very words of the memory that it is about."""
+    metadata = '{"arguments":{"observations":[0]},"key":"k","lengths":[5],"tool":"forget"}'
+    made = {
+        change: texts_of(
+            Candidate(
+                change=change,
+                principal_id=AGENT.principal_id,
+                tenant=AGENT.tenant,
+                nonce="n",
+                target="mcp/memory",
+                text="chair",
+                metadata_json=metadata,
+            )
+        )
+        for change in ChangeKind
+    }
+    assert made[ChangeKind.DELETE] == made[ChangeKind.PURGE] == ((), ())
+    assert made[ChangeKind.CREATE][0] == made[ChangeKind.UPDATE][0] == ("chair",)
+
+
+async def test_what_a_person_releases_may_be_shown_though_it_was_refused_before(one: Rig) -> None:
+    assert (await one.write(POISON)).decision == "reject"
+    item = await one.write(POISON, named=False)
+    assert item.decision == "hold"
+    assert one.withholding.carries(AGENT.principal_id, POISON)
+    assert item.candidate_id is not None
+    await one.live.store.writer.release(item.candidate_id, OPERATOR.principal_id)
+    await one.withholding.apply(AGENT, "chat", REQUESTS["chat"](PAGE), Leave())
+    assert not one.withholding.carries(AGENT.principal_id, POISON)
+
+
 async def test_a_refused_deletion_hides_no_memory(one: Rig) -> None:
     memory = "The user prefers chairs with firm seats and wooden legs."
     stored = await one.live.writing.judge(
@@ -267,102 +297,6 @@ async def test_what_is_admitted_after_a_refusal_is_refused_no_longer(one: Rig) -
     assert not one.withholding.carries(AGENT.principal_id, memory)
 
 
-# ---- in flight -----------------------------------------------------------------------------------
-
-
-async def test_model_requests_wait_while_a_candidate_is_undecided(one: Rig) -> None:
-    assert await one.withholding.quiet(AGENT.principal_id, 0)
-    release = _stop(one)
-    writing = asyncio.ensure_future(one.write(POISON))
-    await asyncio.sleep(0)
-    waiting = asyncio.ensure_future(one.withholding.quiet(AGENT.principal_id, 30.0))
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not waiting.done()
-    assert await one.withholding.quiet(PrincipalId("somebody else"), 0)
-    release.set()
-    assert await waiting
-    assert one.withholding.carries(AGENT.principal_id, POISON)
-    assert (await writing).decision == "reject"
-
-
-async def test_what_is_undecided_at_the_deadline_is_refused_and_never_written(one: Rig) -> None:
-    release = _stop(one)
-    writing = asyncio.ensure_future(one.write(NOTE, named=False))
-    await asyncio.sleep(0)
-    assert await one.withholding.quiet(AGENT.principal_id, 0.01) is True
-    assert one.withholding.carries(AGENT.principal_id, NOTE)
-    release.set()
-    item = await writing
-    assert (item.decision, item.reason) == ("reject", Reason.GATE_UNAVAILABLE)
-    assert one.live.store.reader.status().version == 0
-    assert one.withholding.carries(AGENT.principal_id, NOTE)
-
-
-async def test_what_nobody_waits_for_is_written(one: Rig) -> None:
-    """The control of the test above: the same write, not waited for."""
-    release = _stop(one)
-    writing = asyncio.ensure_future(one.write(NOTE, named=False))
-    await asyncio.sleep(0)
-    release.set()
-    assert (await writing).decision == "admit"
-
-
-async def test_what_cannot_be_written_down_is_not_judged(one: Rig) -> None:
-    before = one.live.store.reader.status().leaf_count
-    one.log.fails = True
-    with pytest.raises(StoreUnavailable):
-        await one.write(NOTE, named=False)
-    assert one.live.store.reader.status().leaf_count == before
-    one.log.fails = False
-    assert await one.withholding.quiet(AGENT.principal_id, 0)
-    assert not one.withholding.carries(AGENT.principal_id, NOTE)
-
-
-async def test_a_crash_between_interception_and_verdict_withholds_what_was_refused(
-    one: Rig,
-) -> None:
-    await one.write(POISON)
-    await one.write(NOTE, named=False)
-    begun = [record for record in one.log.records if record[0] == 64]
-    assert len(begun) == 2
-    one.log.records[:] = begun
-    again = one.again()
-    assert again.carries(AGENT.principal_id, POISON)
-    assert not again.carries(AGENT.principal_id, NOTE)
-
-
-async def test_a_candidate_that_was_never_decided_is_withheld_after_the_crash(one: Rig) -> None:
-    release = _stop(one)
-    writing = asyncio.ensure_future(one.write(NOTE, named=False))
-    await asyncio.sleep(0.01)
-    assert one.again().carries(AGENT.principal_id, NOTE)
-    release.set()
-    await writing
-
-
-async def test_who_goes_away_does_not_leave_its_principal_waiting(one: Rig) -> None:
-    release = _stop(one)
-    writing = asyncio.ensure_future(one.write(POISON))
-    await asyncio.sleep(0.01)
-    writing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await writing
-    assert await one.withholding.quiet(AGENT.principal_id, 0)
-    assert one.withholding.carries(AGENT.principal_id, POISON)
-    release.set()
-
-
-def test_the_first_to_come_decides_whether_a_candidate_is_too_late() -> None:
-    begun, over = Due(), Due()
-    assert begun.begin()
-    assert not begun.expire()
-    assert begun.begin()
-    assert over.expire()
-    assert not over.begin()
-    assert over.expire()
-
-
 async def test_no_record_has_a_word_of_a_text(one: Rig) -> None:
     await one.write(POISON)
     await one.withholding.apply(AGENT, "anthropic", REQUESTS["anthropic"](PAGE), Leave())
@@ -370,17 +304,3 @@ async def test_no_record_has_a_word_of_a_text(one: Rig) -> None:
     for word in words_of(PAGE):
         if len(word) > 4:
             assert word.encode() not in log
-
-
-def _stop(one: Rig) -> asyncio.Event:
-    """Hold the writer's door shut until the event is set."""
-    gate = asyncio.Event()
-    submit = one.live.store.writer.submit
-
-    class Door:
-        async def submit(self, submission: object) -> object:
-            await gate.wait()
-            return await submit(submission)  # type: ignore[arg-type]
-
-    one.live.writing._writer = Door()  # type: ignore[assignment]
-    return gate
