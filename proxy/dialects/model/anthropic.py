@@ -20,6 +20,9 @@ _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 # Signed by the provider, or pictures: nothing here may be touched, or read as text.
 _SEALED: Final = frozenset({"thinking", "redacted_thinking", "image", "compaction"})
 
+# Claude Code says in a message with `role: system` what its program has to say between the turns.
+_VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.SYSTEM}
+
 
 def read_request(body: dict[str, Json]) -> ModelRequest:
     """Who said what in a request. What is not understood is unplaced, never refused."""
@@ -37,7 +40,7 @@ def read_request(body: dict[str, Json]) -> ModelRequest:
 
 def read_turn(message: dict[str, Json]) -> Turn:
     """One message; places are relative to it."""
-    voice = Voice.MODEL if message.get("role") == "assistant" else Voice.USER
+    voice = _VOICES.get(text_of(message.get("role")) or "", Voice.UNPLACED)
     content = message.get("content")
     if isinstance(content, str):
         return Turn(said=said_in(content, ("content",), voice))
