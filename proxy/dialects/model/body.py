@@ -38,7 +38,7 @@ def read_body(raw: bytes) -> dict[str, Json]:
     """
     try:
         value: Json = _DECODER.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = _slowly(raw)
     if not isinstance(value, dict):
         raise MalformedRequest("body: must be a JSON object", status=400)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import object_of, text_of
+from proxy.dialects.model.reading import call_of, object_of, text_of
 from proxy.dialects.model.responses import read_reply, read_turn
 from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
 
@@ -121,10 +121,13 @@ class ResponsesEditor:
         item = object_of(body.get("item"))
         if kind == "response.output_item.added" and item.get("type") in CALLS:
             self._held[index] = []
+        done = kind == "response.output_item.done"
+        if done and item.get("type") in CALLS:
+            # It may not have said so when it began.
+            self._held.setdefault(index, [])
         held = self._held.get(index)
         if held is not None:
             held.append((event, body))
-        done = kind == "response.output_item.done"
         if done:
             self._said.append(item)
             self._items[index] = item
@@ -160,7 +163,7 @@ class ResponsesEditor:
             # The agent must not hear that the reply ended: it goes on with the second asking.
             self._spent = added(self._spent, object_of(response.get("usage")))
             return b""
-        if not self._edited:
+        if not self._edited and not self._brings_more(response):
             return event.raw
         output: list[Json] = [*self._output]
         response = dict(response)
@@ -172,6 +175,11 @@ class ResponsesEditor:
         ended: dict[str, Json] = {**body, "sequence_number": self._take()}
         ended["response"] = response
         return event_of(event.name, ended)
+
+    def _brings_more(self, response: dict[str, Json]) -> bool:
+        """Whether the end of a reply names calls that nobody saw, and so nobody judged."""
+        seen = {call.call_id for call in read_reply({"output": [*self._output]}).calls}
+        return any(call.call_id not in seen for call in read_reply(response).calls)
 
     def _note(self, index: int, text: str) -> bytes:
         """A message item with one text part, as the API itself streams one."""
@@ -218,5 +226,7 @@ def refusal_item(call_id: str, kind: str, text: str) -> dict[str, Json]:
 
 
 def call_item(item: dict[str, Json]) -> ModelCall:
-    """The call of a whole item."""
-    return read_turn(item).calls[0]
+    """The call of a whole item; of one that began as a call and ended as something else, too."""
+    calls = read_turn(item).calls
+    given = item.get("arguments")
+    return calls[0] if calls else call_of(item.get("call_id"), item.get("name"), given)

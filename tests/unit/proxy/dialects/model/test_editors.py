@@ -134,6 +134,23 @@ def test_numbers_and_places_of_a_response_have_no_gap_after_an_edit() -> None:
     ]
 
 
+def test_a_call_that_only_the_end_of_its_item_tells_is_judged() -> None:
+    stream = streams.responses("a", Call(call_id="bad", arguments='{"text":"CANARY"}'))
+    begins = stream.index(b'"item":{', stream.index(b'"output_index":1'))
+    hidden = stream[:begins] + stream[begins:].replace(b'"type":"function_call"', b'"type":""', 1)
+    assert hidden.count(b'"type":"function_call"') == stream.count(b'"type":"function_call"') - 1
+    asked = edited(ResponsesEditor(), [hidden], frozenset({"bad"}))
+    assert REFUSED.encode() in asked
+    assert b"response.completed" not in asked, "the model is asked again"
+
+
+def test_a_call_that_only_the_end_of_the_reply_names_is_left_out() -> None:
+    stream = streams.responses("a", Call(call_id="bad", arguments='{"text":"CANARY"}'))
+    end = stream[stream.index(b"event: response.completed") :]
+    assert b"CANARY" in end, "control"
+    assert b"CANARY" not in edited(ResponsesEditor(), [end], frozenset())
+
+
 def test_blocks_of_a_message_have_no_gap_after_a_second_asking() -> None:
     editor = AnthropicEditor()
     out = edited(
