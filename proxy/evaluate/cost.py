@@ -44,6 +44,7 @@ async def cost(book: Book) -> None:
     draw = book.progress("cost")
     async with running(BY_NAME["B0"]) as direct, running(BY_NAME["S4"]) as gated:
         keys = {bench: await bench.key("writer") for bench in (direct, gated)}
+        refused = await gated.key("refused")
         for turn in range(_TURNS):
             for name, bench in (("direct", direct), ("gated", gated)):
                 for number in range(_ALONE):
@@ -53,7 +54,9 @@ async def cost(book: Book) -> None:
                 clock.rates.setdefault(name, []).append(await _rate(bench, keys[bench]))
             for number in range(_ALONE // 2):
                 body = {"text": directive(number, new_canary())}
-                await clock.time(gated, keys[gated], "refused", body)
+                await clock.time(gated, keys[gated], "held", body)
+                body = {"text": directive(number, new_canary()), "class": "L1"}
+                await clock.time(gated, refused, "refused", body)
             draw(turn + 1, _TURNS)
     beyond: dict[str, Any] = book.tables.setdefault("beyond", {})
     beyond["latency"] = {

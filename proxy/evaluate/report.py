@@ -190,14 +190,14 @@ def _plots(found: Found) -> str:
         axes = Axes(x="milliseconds", y="% of writes", x_max=longest[len(longest) * 98 // 100])
         text += (
             "<figure><figcaption>How long a write takes, over HTTP and durable: admitted by the"
-            " gate, refused by it, and written without one</figcaption>"
+            " gate, held or refused by it, and written without one</figcaption>"
             + plot(axes, lines)
             + "</figure>"
         )
     curve = beyond.get("containment_roc", {}).get("points")
     if curve:
         line = Line(name="containment", points=[(100 * x, 100 * y) for x, y in curve])
-        chance = Line(name="chance", points=[(0.0, 0.0), (100.0, 100.0)])
+        chance = Line(name="chance", points=[(0.0, 0.0), (20.0, 20.0)])
         axes = Axes(x="% of unrelated texts that match", y="% of paraphrases found", x_max=20.0)
         area = beyond["containment_roc"]["area"]
         text += (
@@ -233,7 +233,7 @@ def _suite(found: Found) -> str:
         [
             _mark(good=one["result"] == "pass"),
             escape(one["invariant"]),
-            _mark(good=caught[one["id"]]["caught"]) if one["id"] in caught else "",
+            _mark(good=caught[one["id"]]["caught"]) if one["id"] in caught else "not tried",
         ]
         for one in found["conformance"]["scenarios"]
     ]
