@@ -167,5 +167,7 @@ def _verdicts(terminal: Terminal, book: Book) -> None:
 
     terminal.say(f"\npromises that held:      {held(book.promises)}")
     terminal.say(f"positive controls fired: {held(book.controls)}")
+    if not book.promises or not book.controls:
+        terminal.say("  no verdict: what was measured has no promise, or no control")
     for one in book.broken:
         terminal.say(f"  NOT: {one.name} ({one.detail})")
