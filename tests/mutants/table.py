@@ -14,6 +14,7 @@ from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
 from tests.mutants.relay_table import RELAY
 from tests.mutants.session_labels_table import SESSION_LABELS
+from tests.mutants.session_table import SESSIONS
 from tests.mutants.storage_table import STORAGE
 from tests.mutants.withheld_table import WITHHELD
 
@@ -21,6 +22,7 @@ MUTANTS: Final = (
     *DECISION,
     *LABELS,
     *SESSION_LABELS,
+    *SESSIONS,
     *STORAGE,
     *INDEX,
     *PROXY,

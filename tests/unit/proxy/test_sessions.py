@@ -98,6 +98,7 @@ async def test_what_nobody_can_place_has_the_lowest_taint_of_the_live_sessions()
     await ledger.ask(user(SAID), names=("clean",))
     assert ledger.seen("Something else entirely.").taint is USER
     await poisoned(ledger)
+    await ledger.ask(user("Good morning."), names=("newest",))
     unplaced = ledger.seen("Something else entirely.")
     assert (unplaced.session, unplaced.joined, unplaced.taint) == (None, Joined.NONE, TOOL)
     assert ledger.seen("Something else entirely.", by=GRACE).taint is UNKNOWN
@@ -125,6 +126,18 @@ async def test_a_new_session_id_washes_nothing() -> None:
     )
     assert again.session == session
     assert again.taint is TOOL
+
+
+async def test_a_name_does_not_separate_what_the_history_joins() -> None:
+    ledger = Ledger()
+    first = await ledger.ask(user("Where is the quay?"), names=("s1",))
+    await ledger.answer(first, reply("Behind the harbour office."))
+    history = (user("Where is the quay?"), assistant("Behind the harbour office."))
+    await ledger.ask(*history, user("Thank you."), names=("s1",))
+    other = await ledger.ask(user("Good morning."), names=("s2",))
+    assert other.session != first.session
+    await ledger.ask(*history, user("And the lighthouse?"), names=("s2",))
+    assert ledger.sessions.listed(10).total == 1
 
 
 async def test_a_name_that_comes_back_brings_its_taint_along() -> None:
