@@ -21,7 +21,7 @@ from policy.labels import read_candidate
 from policy.model import Candidate, ChangeKind, PrincipalId, Tenant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from policy.containment import Prints
 
@@ -82,7 +82,7 @@ def _lines(path: Path) -> list[dict[str, str]]:
 
 
 @contextmanager
-def _every_one() -> Iterator[None]:
+def _every_one() -> Generator[None]:
     """A search answers all that it looked at: where the threshold lies is what is asked."""
     real = Resemblance.contained
     Resemblance.contained = property(lambda _: True)  # type: ignore[method-assign,assignment]
