@@ -23,7 +23,7 @@ from policy.verdict import Reason
 from policy.withheld_flow import Flow
 from policy.withheld_words import Printer, prints_of, unpacked
 from proxy.dialects.model.withheld import sieved, sieved_body, written
-from proxy.dialects.model.withheld_anthropic import withhold
+from proxy.dialects.model.withheld_anthropic import thinks, withhold
 from proxy.dialects.model.withheld_openai import withhold_chat, withhold_responses
 from proxy.dialects.model.withheld_reply import ReplyFilter
 from proxy.withholding_asking import Asking, observed
@@ -313,7 +313,8 @@ class Withholding:
         """
         kept = self._of(principal.principal_id)
         await self._look_at_waiting(kept, principal.tenant)
-        if not kept.withheld and not kept.texts and not kept.results:
+        told = kept.withheld or kept.texts or kept.results
+        if not told and not (api == "anthropic" and thinks(body)):
             return body
         for text in leave.stands:
             self._stands(kept, text)

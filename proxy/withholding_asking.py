@@ -48,9 +48,9 @@ class Asking:
 
     def of(self, text: str) -> str | None:
         """What stands in the place of this text, or None where it carries nothing refused."""
-        if len(text) < SHORT_LEN_MIN:
-            return None
         kept = self._kept
+        if len(text) < SHORT_LEN_MIN or not (kept.withheld or kept.texts):
+            return None
         name = self._printer.digest(text)
         known = kept.texts.get(name)
         if known is not None and (known.key is None or not kept.withheld.knows(known.key)):

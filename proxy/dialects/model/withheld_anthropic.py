@@ -54,7 +54,7 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
             continue
         turn = _message(message, (_TURNS, at), leave, asks)
         loosened = loosened or asks.fresh_count != before
-        turn = _without_thinking(turn, asks, loosened=loosened and binds)
+        turn = _without_thinking(turn, asks, loosened=loosened and binds, binds=binds)
         turns.append(turn)
     if isinstance(body.get(_TURNS), list):
         made[_TURNS] = turns
@@ -142,8 +142,23 @@ def _emptied(
     return block
 
 
-def _without_thinking(turn: dict[str, Json], asks: Asks, *, loosened: bool) -> dict[str, Json]:
-    """The message without signed blocks that say it, or are not bound to what stands before."""
+def thinks(body: dict[str, Json]) -> bool:
+    """Whether the conversation holds signed thoughts."""
+    return any(
+        object_of(block).get("type") in _THINKING
+        for message in list_of(body.get(_TURNS))
+        for block in list_of(object_of(message).get("content"))
+    )
+
+
+def _without_thinking(
+    turn: dict[str, Json], asks: Asks, *, loosened: bool, binds: bool
+) -> dict[str, Json]:
+    """The message without signed blocks that say it, or are not bound to what stands before.
+
+    Behind words of ours in the same message the model thought after something else: the call that
+    they stand for, or the text that was taken out.
+    """
     kept: list[Json] = []
     said: str | None = None
     blocks = list_of(turn.get("content"))
@@ -151,6 +166,7 @@ def _without_thinking(turn: dict[str, Json], asks: Asks, *, loosened: bool) -> d
         block = object_of(part)
         if block.get("type") not in _THINKING:
             kept.append(part)
+            loosened = loosened or (binds and asks.bears(text_of(block.get("text")) or ""))
             continue
         name = written(block)
         thought = text_of(block.get("thinking")) or ""

@@ -135,6 +135,17 @@ def test_thinking_that_was_made_after_a_text_that_is_withheld_now_goes_and_stays
     assert kinds(again, 5) == ["thinking", "tool_use"]
 
 
+def test_what_was_thought_behind_words_of_ours_goes_for_it_is_bound_to_others() -> None:
+    """A refused call was replaced by a text, and the model went on in the same message."""
+    note = {"type": "text", "text": f"{INSTEAD} and so on"}
+    body = turns(said(thinking("a", "s0"), note, thinking("b", "s1"), use("x")), result("x", "ok"))
+    made = withhold(body, Leave(), Words())
+    signed = [block.get("signature") for block in made["messages"][1]["content"]]
+    assert signed == ["s0", None, None]
+    manual = {**body, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    assert withhold(manual, Leave(), Words()) is manual
+
+
 def test_manual_thinking_is_off_for_a_turn_whose_thought_was_left_out() -> None:
     body = turns(
         said(thinking("fine", "s0"), use("a")),
