@@ -16,6 +16,7 @@ from tests.mutants.relay_table import RELAY
 from tests.mutants.session_labels_table import SESSION_LABELS
 from tests.mutants.session_table import SESSIONS
 from tests.mutants.storage_table import STORAGE
+from tests.mutants.veto_table import VETO
 from tests.mutants.withheld_table import WITHHELD
 
 MUTANTS: Final = (
@@ -32,4 +33,5 @@ MUTANTS: Final = (
     *GUARD,
     *WITHHELD,
     *EVALUATE,
+    *VETO,
 )

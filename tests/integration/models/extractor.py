@@ -35,10 +35,10 @@ class Extractor:
         raw = await request.read()
         body: Json = json.loads(raw) if raw else {}
         if request.path.endswith("/embeddings"):
-            given = body["input"] if isinstance(body["input"], list) else [body["input"]]
+            texts: list[str] = body["input"] if isinstance(body["input"], list) else [body["input"]]
             data = [
-                {"object": "embedding", "index": at, "embedding": _vector(str(text))}
-                for at, text in enumerate(given)
+                {"object": "embedding", "index": at, "embedding": _vector(text)}
+                for at, text in enumerate(texts)
             ]
             usage = {"prompt_tokens": 1, "total_tokens": 1}
             return web.json_response({"object": "list", "data": data, "model": "e", "usage": usage})
@@ -102,8 +102,8 @@ def _chat(text: str) -> Json:
 
 
 def _responses(text: str) -> Json:
-    part = {"type": "output_text", "text": text, "annotations": []}
-    item = {
+    part: Json = {"type": "output_text", "text": text, "annotations": []}
+    item: Json = {
         "id": "m1",
         "type": "message",
         "role": "assistant",
@@ -111,7 +111,7 @@ def _responses(text: str) -> Json:
         "content": [part],
     }
     head = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m"}
-    more = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    more: Json = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
     return {**head, **more, "status": "completed", "output": [item]}
 
 

@@ -1,0 +1,220 @@
+"""Faults in what a model is allowed to ask for, and a backend's model to answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_VETO: Final = "proxy/model/veto.py"
+_VETO_TESTS: Final = "tests/unit/proxy/model/test_veto.py"
+_TOOLS: Final = "proxy/dialects/model/memory_tools.py"
+_TOOL_TESTS: Final = "tests/unit/proxy/dialects/model/test_memory_tools.py"
+_EXTRACTION: Final = "proxy/model/extraction.py"
+_EXTRACTION_TESTS: Final = "tests/unit/proxy/model/test_extraction.py"
+_OUTPUTS: Final = "proxy/dialects/model/outputs.py"
+_OUTPUT_TESTS: Final = "tests/unit/proxy/dialects/model/test_outputs.py"
+_CALLS: Final = "proxy/dialects/mcp/calls.py"
+
+VETO: Final = (
+    Mutant(
+        name="a memory write of a model is not judged",
+        file=_VETO,
+        old="        if read.kind in _CHANGES:\n",
+        new="        if read.kind in ():\n",
+        invariant="a model's memory write is judged before its agent hears of it",
+        tests=(at(_VETO_TESTS, "test_what_steers_is_withheld_and_leaves_nothing"),),
+        quick=True,
+    ),
+    Mutant(
+        name="a refused item goes on with its call",
+        file=_VETO,
+        old="        if any(one.decision != _ADMIT for one in judged):\n",
+        new="        if all(one.decision != _ADMIT for one in judged):\n",
+        invariant="a call goes on whole or not at all",
+        tests=(
+            at(_VETO_TESTS, "test_one_refused_item_stops_its_call_and_the_others_are_not_kept"),
+        ),
+    ),
+    Mutant(
+        name="items of a stopped call count as written",
+        file=_VETO,
+        old="candidate_ids=undone), Forwarded.FAILED\n",
+        new="candidate_ids=undone), Forwarded.DONE\n",
+        invariant="what never reached the agent is no memory",
+        tests=(
+            at(_VETO_TESTS, "test_one_refused_item_stops_its_call_and_the_others_are_not_kept"),
+        ),
+    ),
+    Mutant(
+        name="a call that cannot be read goes on",
+        file=_VETO,
+        old='            return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"\n',
+        new="            return None if error else None\n",
+        invariant="an unknown way to write is refused",
+        tests=(at(_VETO_TESTS, "test_what_cannot_be_read_is_not_called"),),
+    ),
+    Mutant(
+        name="a gate that is away opens",
+        file=_VETO,
+        old="            return observation_of_call(Reason.GATE_UNAVAILABLE)\n",
+        new="            return None\n",
+        invariant="a check that cannot run is a check that failed",
+        tests=(at(_VETO_TESTS, "test_a_gate_that_cannot_answer_is_a_refusal"),),
+    ),
+    Mutant(
+        name="an error settles a write as done",
+        file=_VETO,
+        old="Forwarded.FAILED if failed else Forwarded.DONE",
+        new="Forwarded.DONE",
+        invariant="what the agent could not write is no memory",
+        tests=(at(_VETO_TESTS, "test_a_result_that_says_error_ends_the_intent"),),
+    ),
+    Mutant(
+        name="a release is not spent",
+        file=_VETO,
+        old="                self._held.pop(content, None)\n",
+        new="                self._released[candidate_id] = server\n",
+        invariant="what a person released lets one call through",
+        tests=(at(_VETO_TESTS, "test_what_a_person_released_goes_on_once"),),
+    ),
+    Mutant(
+        name="anybody's relay is everybody's",
+        file="proxy/relays.py",
+        old="place, wanted = (tenant, folded(server)), folded(tool)\n",
+        new='place, wanted = (tenant, "kb"), folded(tool)\n',
+        invariant="only a call that comes to a live relay is judged there instead",
+        tests=(at(_VETO_TESTS, "test_a_server_that_a_live_relay_serves_is_judged_there"),),
+    ),
+    Mutant(
+        name="a relay that left is still there",
+        file="proxy/relays.py",
+        old="        self._elsewhere.pop(relay, None)\n",
+        new="        self._elsewhere.get(relay, None)\n",
+        invariant="a relay that is gone judges nothing",
+        tests=("tests/unit/proxy/test_relays.py",),
+    ),
+    Mutant(
+        name="a name that is not offered passes",
+        file=_TOOLS,
+        old="        return Found(tool_map=None, tool=None) if self.writes else None\n",
+        new="        return None\n",
+        invariant="what an agent may take for a memory tool is not called under another name",
+        tests=(
+            at(
+                _TOOL_TESTS,
+                "test_a_name_that_is_not_offered_is_closed_where_memory_can_be_written",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a memory tool of a later version passes",
+        file=_TOOLS,
+        old="            elif tool.type.startswith(_MEMORY_TYPE):\n",
+        new='            elif tool.type.startswith("never"):\n',
+        invariant="a memory tool that no map lists is not called",
+        tests=(at(_TOOL_TESTS, "test_a_memory_type_of_tomorrow_is_closed"),),
+    ),
+    Mutant(
+        name="what a memory server adds passes",
+        file=_TOOLS,
+        old="        self._close(tools, score)\n",
+        new="",
+        invariant="a tool that the map of its server does not list is not called",
+        tests=(
+            at(
+                _TOOL_TESTS,
+                "test_what_a_memory_server_adds_is_closed_and_what_stands_beside_it_is_not",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a name twice in the arguments is read once",
+        file="proxy/dialects/model/reading.py",
+        old="        _UNIQUE.decode(value)\n",
+        new="",
+        invariant="what is judged is what the agent will read",
+        tests=("tests/unit/proxy/dialects/model/test_reading.py",),
+    ),
+    Mutant(
+        name="a removal may carry additions",
+        file=_CALLS,
+        old="    _check_absent(rule, arguments)\n",
+        new="",
+        invariant="a call is judged as what the tool will do",
+        tests=(at(_VETO_TESTS, "test_a_removal_that_carries_operations_is_none"),),
+    ),
+    Mutant(
+        name="a removal in a batch is an addition",
+        file=_CALLS,
+        old="        if any(value in words for _, value in _places(arguments, path(text))):\n"
+        "            return ChangeKind.DELETE\n",
+        new="        if any(value in words for _, value in _places(arguments, path(text))):\n"
+        "            return ChangeKind.CREATE\n",
+        invariant="a call is judged as what the tool will do",
+        tests=("tests/unit/proxy/dialects/mcp/test_calls_of_models.py",),
+    ),
+    Mutant(
+        name="a change without a key is of anything",
+        file="storage/gathering.py",
+        old="        if candidate.change is ChangeKind.CREATE or not key:\n",
+        new="        if candidate.change is ChangeKind.CREATE:\n",
+        invariant="a change that names nothing is of nothing known",
+        tests=("tests/unit/storage/test_gathering_guarded.py",),
+    ),
+    Mutant(
+        name="an extracted fact stays",
+        file=_EXTRACTION,
+        old="        return kept_of(read, refused) if refused else read.arguments\n",
+        new="        return read.arguments\n",
+        invariant="a refused fact does not reach the backend",
+        tests=(at(_EXTRACTION_TESTS, "test_a_refused_fact_is_taken_out_and_the_others_stay"),),
+        quick=True,
+    ),
+    Mutant(
+        name="what no form fits goes on",
+        file=_EXTRACTION,
+        old="Changed(text=replied.tool_map.model.empty if kept is None else spelled(kept))",
+        new="Changed(text=text if kept is None else spelled(kept))",
+        invariant="an answer that nobody understands is withheld whole",
+        tests=(at(_EXTRACTION_TESTS, "test_what_no_form_fits_is_withheld_whole"),),
+    ),
+    Mutant(
+        name="an extraction passes a gate that is away",
+        file=_EXTRACTION,
+        old="        except _UNDECIDED:\n            return None\n        refused",
+        new="        except _UNDECIDED:\n            return read.arguments\n        refused",
+        invariant="a check that cannot run is a check that failed",
+        tests=(at(_EXTRACTION_TESTS, "test_a_gate_that_cannot_answer_lets_nothing_through"),),
+    ),
+    Mutant(
+        name="marks of a backend are spelled as they are",
+        file=_OUTPUTS,
+        old='    return text.replace("<", "\\\\u003c").replace("`", "\\\\u0060")\n',
+        new="    return text\n",
+        invariant="the backend reads what was judged",
+        tests=(
+            at(_OUTPUT_TESTS, "test_what_is_spelled_reads_back_and_holds_no_mark"),
+            at(
+                _EXTRACTION_TESTS,
+                "test_marks_that_a_backend_would_take_away_are_judged_as_they_arrive",
+            ),
+        ),
+    ),
+    Mutant(
+        name="an answer may say a name twice",
+        file=_OUTPUTS,
+        old="    if len(found) < len(pairs):\n",
+        new="    if len(found) > len(pairs):\n",
+        invariant="the backend reads what was judged",
+        tests=(at(_OUTPUT_TESTS, "test_what_two_parsers_could_read_differently_is_no_object"),),
+    ),
+    Mutant(
+        name="a program's words are a person's",
+        file="proxy/dialects/model/api.py",
+        old="    return msgspec.structs.replace(said, voice=Voice.UNPLACED)\n",
+        new="    return said\n",
+        invariant="what a program puts into a user turn has no person's label",
+        tests=("tests/unit/proxy/dialects/model/test_api.py",),
+    ),
+)
