@@ -170,9 +170,10 @@ class Parts:
         halt: Callable[[], None],
     ) -> ModelFront:
         """What is served below the names of `[[model]]` tables; without `couple` none is."""
-        coupling: Coupling = Vetoing(UnsafeUncoupled(), Veto(self.guard, self.relays))
+        coupling: Coupling = UnsafeUncoupled()
         if self._memory is not None:
             coupling = self._memory.coupled(coupling)
+        coupling = Vetoing(coupling, Veto(self.guard, self.relays))
         parts = ModelParts(
             authenticator=self.authenticator,
             coupling=coupling if couple is None else couple(coupling),

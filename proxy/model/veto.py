@@ -80,6 +80,13 @@ class Veto:
         """
         return tuple([await self._one(principal, catalogue, call) for call in calls])
 
+    async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
+        """An admitted call does not reach the agent after all: what it would write is not done."""
+        mine = self._sent.get(principal.principal_id)
+        sent = None if mine is None else mine.pop(call.call_id, None)
+        if sent is not None:
+            await self._settle(principal, sent, Forwarded.FAILED)
+
     async def results(self, principal: Principal, body: dict[str, Json]) -> None:
         """Settle admitted calls whose results a request brings. Without one they stay unsettled."""
         mine = self._sent.get(principal.principal_id)

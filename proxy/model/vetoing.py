@@ -30,13 +30,20 @@ class Vetoing:
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """For each whole call: None, or the text that the agent gets instead of it."""
-        asked = prepared.asked
-        texts = await self._inner.judge(prepared, calls)
-        catalogue = Catalogue(tools_of(asked.body), asked.maps)
-        going_on = tuple(call for call, text in zip(calls, texts, strict=True) if text is None)
-        judged = iter(await self._veto.judge(asked.principal, catalogue, going_on))
-        return tuple(next(judged) if text is None else text for text in texts)
+        """For each whole call: None, or the text that the agent gets instead of it.
+
+        First what writes memory: what one call is refused for, no other one of the reply carries.
+        """
+        principal = prepared.asked.principal
+        catalogue = Catalogue(tools_of(prepared.asked.body), prepared.asked.maps)
+        verdicts = await self._veto.judge(principal, catalogue, calls)
+        others = await self._inner.judge(prepared, calls)
+        texts: list[str | None] = []
+        for call, verdict, other in zip(calls, verdicts, others, strict=True):
+            if verdict is None and other is not None:
+                await self._veto.withdrawn(principal, call)
+            texts.append(other if verdict is None else verdict)
+        return tuple(texts)
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
         """See `Coupling`."""

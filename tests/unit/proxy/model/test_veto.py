@@ -14,7 +14,7 @@ from policy.verdict import Reason
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import Catalogue
 from proxy.dialects.model.tools import tools_of
-from proxy.model.coupling import Asked, UnsafeUncoupled
+from proxy.model.coupling import Asked, Prepared, UnsafeUncoupled
 from proxy.model.veto import Veto
 from proxy.model.vetoing import Vetoing
 from proxy.observations import observation_of_call
@@ -277,6 +277,28 @@ async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -
     assert len(_waiting(seen)) == 1
     await coupling.prepare(msgspec.structs.replace(asked, body=result(one)))
     assert _waiting(seen) == []
+
+
+class _Refusing(UnsafeUncoupled):
+    """Something else refuses every call."""
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        del prepared
+        return ("Withheld.",) * len(calls)
+
+
+async def test_what_is_admitted_here_and_refused_elsewhere_is_no_intent(seen: Guarded) -> None:
+    coupling = Vetoing(_Refusing(), _veto(seen))
+    asked = Asked(
+        principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
+    )
+    prepared = await coupling.prepare(asked)
+    texts = await coupling.judge(prepared, (create(GOOD), create(STEERING), call("Bash", a="b")))
+    assert texts[0] == "Withheld."
+    assert (texts[1] or "").startswith("Not stored")
+    assert (_waiting(seen), _shown(seen)) == ([], [])
 
 
 def _server_tools(server: str) -> list[Json]:
