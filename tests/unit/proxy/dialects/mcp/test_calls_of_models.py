@@ -51,7 +51,8 @@ def test_one_operation_of_hermes_cannot_hide_others(action: str) -> None:
     alone: dict[str, JsonValue] = {"action": action, "target": "memory", "old_text": "tea"}
     if action != "remove":
         alone["content"] = "milk"
-    for nothing in ({}, {"operations": None}, {"operations": []}):
+    without: list[dict[str, JsonValue]] = [{}, {"operations": None}, {"operations": []}]
+    for nothing in without:
         assert len(call("hermes", "memory", **alone, **nothing).items) == 1
     with pytest.raises(MalformedRequest, match="operations"):
         call("hermes", "memory", **alone, operations=[{"action": "add", "content": "x"}])
