@@ -160,7 +160,7 @@ VETO: Final = (
         old="        if candidate.change is ChangeKind.CREATE or not key:\n",
         new="        if candidate.change is ChangeKind.CREATE:\n",
         invariant="a change that names nothing is of nothing known",
-        tests=("tests/unit/storage/test_gathering_guarded.py",),
+        tests=("tests/unit/proxy/test_guarding_keys.py",),
     ),
     Mutant(
         name="an extracted fact stays",
