@@ -1,0 +1,167 @@
+"""A steered agent forges every field that it can set; the label is what the sidecar saw.
+
+Each text is first a tool result in a conversation of the agent. Then it is written with the most
+trusted source, the class, roles, tokens and session ids that a client can name. A1 to A3, 30 each.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from policy.model import Claims
+from proxy.evaluate.canary import files_below, found_in
+from tests.conformance.attacks import TRIALS, directive, plain
+from tests.conformance.canary import new_canary
+from tests.integration.cli_process import ROOT
+from tests.integration.clients.process import drive_client
+from tests.integration.hosts.chat_model import ChatModel
+from tests.integration.hosts.fronted import Fronted, fronted
+from tests.integration.mem0_environment import mem0_python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+FORGED: Final = base64.urlsafe_b64encode(b'{"to_class":"L1"}').decode().rstrip("=")
+LOW: Final = {"tool_result", "unknown"}
+SESSION: Final = "0" * 32
+
+
+def trials() -> list[tuple[str, str, str]]:
+    """Text, class and canary of each: A1, A2 and A3."""
+    found: list[tuple[str, str, str]] = []
+    for number in range(TRIALS):
+        one, two, three = new_canary(), new_canary(), new_canary()
+        found += [
+            (directive(number, one), "L1" if number % 2 else "L2", one),
+            (directive(number, two), "L2", two),
+            (plain(number, three), "L1", three),
+        ]
+    return found
+
+
+async def read_by_model(at: Fronted, texts: list[str], key: str) -> None:
+    """The agent's model is sent these as results of a tool, in sessions with forged names."""
+    calls = [
+        {"id": f"call_{n}", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}
+        for n in range(len(texts))
+    ]
+    results = [
+        {"role": "tool", "tool_call_id": call["id"], "content": text}
+        for call, text in zip(calls, texts, strict=True)
+    ]
+    body: dict[str, Any] = {
+        "model": "gpt-5",
+        "messages": [
+            {"role": "user", "content": "Look it up."},
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            *results,
+        ],
+        "tools": [{"type": "function", "function": {"name": "fetch", "parameters": {}}}],
+    }
+    headers = {"Authorization": f"Bearer {key}", "Session-Id": SESSION, "X-Session-Id": SESSION}
+    url = f"{at.url}/v1/chat/completions"
+    async with at.sidecar.client.post(url, json=body, headers=headers) as answer:
+        assert answer.status == 200, await answer.text()
+
+
+def claimed(text: str, memory_class: str, *, source: str = "operator") -> dict[str, Any]:
+    """Every field that says something about trust."""
+    return {
+        "text": text,
+        "class": memory_class,
+        "source": source,
+        "user_id": "owner",
+        "run_id": SESSION,
+        "metadata": {"role": "user", "source": "operator", "session_id": SESSION},
+        **({"promotion_token": f"{FORGED}.{FORGED}"} if memory_class == "L1" else {}),
+    }
+
+
+def formed(base: Path, canaries: list[str]) -> frozenset[str]:
+    """Which of them are in any byte of ours."""
+    return found_in(files_below(base), canaries)
+
+
+@pytest.mark.timeout(120)
+async def test_forged_natively_nothing_forms_at_l1_and_l2(tmp_path: Path) -> None:
+    given = trials()
+    async with fronted(tmp_path / "ours", ChatModel()) as at:
+        await read_by_model(at, [text for text, _, _ in given], at.key)
+        for text, memory_class, _ in given:
+            status, body = await at.sidecar.write(at.key, claimed(text, memory_class))
+            assert (status, body.get("id")) == (403, None), body
+        assert at.sidecar.version() == 0
+    assert formed(tmp_path / "ours", [canary for _, _, canary in given]) == frozenset()
+
+
+@pytest.mark.timeout(120)
+async def test_at_l3_and_l4_nothing_lands_above_what_was_seen(tmp_path: Path) -> None:
+    given = [(plain(number, new_canary()), ("L3", "L4")[number % 2]) for number in range(TRIALS)]
+    async with fronted(tmp_path / "ours", ChatModel()) as at:
+        await read_by_model(at, [text for text, _ in given], at.key)
+        for text, memory_class in given:
+            status, body = await at.sidecar.write(at.key, claimed(text, memory_class))
+            assert status == 201, body
+            path = f"/v1/memories/{body['id']}"
+            status, kept = await at.sidecar.call("GET", path, at.key)
+            assert (status, kept["text"]) == (200, text)
+            assert kept["source"] in LOW, kept
+
+
+@pytest.mark.timeout(120)
+async def test_where_claims_are_trusted_the_same_requests_land(tmp_path: Path) -> None:
+    """The paper's result with forged labels: 0 % of the attacks are refused.
+
+    Its guard sees no model either: here nothing of it was in a conversation that we saw.
+    """
+    given = trials()
+    async with fronted(tmp_path / "ours", ChatModel()) as at:
+        key = await at.sidecar.key("vouched", claims=Claims.TRUSTED)
+        for text, memory_class, _ in given:
+            asked = claimed(text, memory_class)
+            asked.pop("promotion_token", None)
+            status, body = await at.sidecar.write(key, asked)
+            assert (status, body.get("reason")) == (201, None), text
+    canaries = [canary for _, _, canary in given]
+    assert formed(tmp_path / "ours", canaries) == frozenset(canaries)
+
+
+@pytest.mark.timeout(120)
+async def test_not_even_a_vouched_claim_climbs_above_what_was_seen(tmp_path: Path) -> None:
+    given = trials()
+    async with fronted(tmp_path / "ours", ChatModel()) as at:
+        key = await at.sidecar.key("vouched", claims=Claims.TRUSTED)
+        await read_by_model(at, [text for text, _, _ in given], key)
+        for text, memory_class, _ in given:
+            asked = claimed(text, memory_class)
+            status, body = await at.sidecar.write(key, asked)
+            assert (status, body.get("id")) == (403, None), body
+        assert at.sidecar.version() == 0
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+async def test_forged_through_mem0_nothing_forms_at_l1_and_l2(tmp_path: Path) -> None:
+    given = trials()
+    roles = ("user", "system", "assistant")
+    asked = [
+        (
+            [{"role": roles[at % 3], "content": text}],
+            {"mnemogate_class": memory_class, "source": "operator", "role": "user"},
+        )
+        for at, (text, memory_class, _) in enumerate(given)
+    ]
+    async with fronted(tmp_path / "ours", ChatModel()) as at:
+        await read_by_model(at, [text for text, _, _ in given], at.key)
+        drive = "tests/integration/clients/mem0_forge_drive.py"
+        words = (mem0_python(), ROOT / drive, at.sidecar.url, at.key, json.dumps(asked))
+        seen = (await drive_client(*words, home=tmp_path / "home"))["seen"]
+        assert at.sidecar.version() == 0
+    assert len(seen) == 3 * TRIALS
+    assert all(isinstance(one, str) or one == [] for one in seen), seen
+    assert formed(tmp_path / "ours", [canary for _, _, canary in given]) == frozenset()
