@@ -79,6 +79,22 @@ async def test_a_refused_call_is_replaced_and_the_model_is_asked_again(
         assert b"Not stored" in bench.model.requests[1].raw
 
 
+async def test_any_cut_of_the_models_stream_is_the_same_bytes_to_the_agent(tmp_path: Path) -> None:
+    prompt = f"{call('save', text='POISON')} THEN {call('save', text='tea')}"
+    coupling = ScriptedCoupling()
+    async with fronted(tmp_path, coupled(coupling)) as bench:
+        for api in APIS:
+            body = asking(api, prompt, stream=True, tools=("save",))
+            got: set[bytes] = set()
+            for piece_len in (64 * 1024, 1_000, 61, 7):
+                bench.model.piece_len = piece_len
+                bench.model.requests.clear()
+                coupling.refused.clear()
+                got.add((await bench.ask(api, body)).raw)
+            assert len(got) == 1, api
+            assert b"Not stored" in got.pop()
+
+
 async def test_who_may_ask(tmp_path: Path) -> None:
     async with fronted(tmp_path, more='principals = ["agent"]') as bench:
         body = asking("chat", "hello")

@@ -9,6 +9,7 @@ from tests.mutants.guard_table import GUARD
 from tests.mutants.index_table import INDEX
 from tests.mutants.labels_table import LABELS
 from tests.mutants.mcp_table import MCP
+from tests.mutants.model_table import MODEL
 from tests.mutants.operate_table import OPERATE
 from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
@@ -31,6 +32,7 @@ MUTANTS: Final = (
     *OPERATE,
     *MCP,
     *GUARD,
+    *MODEL,
     *WITHHELD,
     *EVALUATE,
     *VETO,
