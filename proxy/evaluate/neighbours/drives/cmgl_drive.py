@@ -7,7 +7,6 @@ ledger is its own.
 from __future__ import annotations
 
 import json
-import tempfile
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from cmgl import (
     make_protected_action_request,
 )
 from cmgl.time import now_utc
-from serving import Json, serve, unsupported
+from serving import Json, place, serve, unsupported
 
 SCOPE = "user:demo"
 LANES = {
@@ -39,7 +38,7 @@ class Drive:
         self.reset({})
 
     def reset(self, _request: Json) -> Json:
-        self.place = Path(tempfile.mkdtemp(prefix="mnemogate-neighbour-"))
+        self.place = Path(place())
         self.open()
         return {}
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 
 from memward import Memward, SourceType
 from memward.adapters.json_file import JsonFileStore
-from serving import Json, serve, unsupported
+from serving import Json, place, serve, unsupported
 
 SOURCES = {
     "user_input": SourceType.USER,
@@ -24,7 +23,7 @@ class Drive:
         self.reset({})
 
     def reset(self, _request: Json) -> Json:
-        self.place = tempfile.mkdtemp(prefix="mnemogate-neighbour-")
+        self.place = place()
         self.open()
         return {}
 

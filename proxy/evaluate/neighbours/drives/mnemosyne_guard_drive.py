@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 
 from mnemosyne import MemoryGateway, MemorySurface, Provenance
 from mnemosyne.core.config import Settings
 from mnemosyne.store.sqlite import SqliteStore
-from serving import Json, serve, unsupported
+from serving import Json, place, serve, unsupported
 
 SURFACES = {
     "L1": MemorySurface.INSTRUCTION,
@@ -33,7 +32,7 @@ class Drive:
         self.reset({})
 
     def reset(self, _request: Json) -> Json:
-        self.place = tempfile.mkdtemp(prefix="mnemogate-neighbour-")
+        self.place = place()
         self.ids: list[tuple[str, MemorySurface]] = []
         self.open()
         return {}

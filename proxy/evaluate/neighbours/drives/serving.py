@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Json = dict[str, Any]
+
+
+def place() -> str:
+    """A directory that is gone when the process ends."""
+    path = tempfile.mkdtemp(prefix="mnemogate-neighbour-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
 
 
 def serve(acts: dict[str, Callable[[Json], Json]]) -> None:

@@ -7,21 +7,20 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from serving import Json, serve, unsupported
+from serving import Json, place, serve, unsupported
 
 _START_S = 120.0
 
 
 class Drive:
     def __init__(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="mnemogate-neighbour-"))
+        self.home = Path(place())
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
