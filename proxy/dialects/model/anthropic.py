@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.body import read_body
-from proxy.dialects.model.reading import call_of, list_of, object_of, said_in, text_of
+from proxy.dialects.model.reading import call_of, list_of, object_of, result_in, said_in, text_of
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 from proxy.dialects.operation import MalformedRequest
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 # Signed by the provider, or pictures: nothing here may be touched, or read as text.
-_SEALED: Final = frozenset({"thinking", "redacted_thinking", "image", "compaction"})
+_SEALED: Final = frozenset({"thinking", "redacted_thinking", "image"})
 
 # Claude Code says in a message with `role: system` what its program has to say between the turns.
 _VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.SYSTEM}
@@ -75,7 +75,10 @@ def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tup
         return ()
     if kind.endswith("tool_result"):
         call_id = text_of(block.get("tool_use_id"))
-        return said_in(block.get("content"), (*where, "content"), Voice.TOOL, call_id)
+        return result_in(block.get("content"), (*where, "content"), call_id)
+    if kind == "compaction":
+        # The provider's summary of what is not sent again: the model's words, if it was seen.
+        return said_in(block.get("content"), (*where, "content"), Voice.MODEL)
     # A document or a search result was handed over by somebody: not by whom, so by nobody known.
     return said_in(block, where, Voice.UNPLACED)
 

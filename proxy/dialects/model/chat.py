@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import call_of, list_of, object_of, said_in, text_of
+from proxy.dialects.model.reading import call_of, list_of, object_of, result_in, said_in, text_of
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def read_turn(message: dict[str, Json]) -> Turn:
             continue
         of = voice if kind in _TEXTS or voice is Voice.TOOL else Voice.UNPLACED
         said += said_in(block, ("content", at), of, call_id)
+    if voice is Voice.TOOL and not said:
+        said += result_in(None, ("content",), call_id)
     return Turn(said=tuple(said), calls=_calls(message))
 
 

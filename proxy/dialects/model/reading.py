@@ -50,6 +50,12 @@ def said_in(
     )
 
 
+def result_in(value: Json, where: Where, call_id: str | None) -> tuple[Said, ...]:
+    """What a tool answered; a picture has no string, and was seen by the model all the same."""
+    said = said_in(value, where, Voice.TOOL, call_id)
+    return said or (Said(where=where, text="", voice=Voice.TOOL, call_id=call_id),)
+
+
 def text_of(value: Json) -> str | None:
     """The value if it is a string that is not empty."""
     return value if isinstance(value, str) and value else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import call_of, list_of, object_of, said_in, text_of
+from proxy.dialects.model.reading import call_of, list_of, object_of, result_in, said_in, text_of
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 
 if TYPE_CHECKING:
@@ -20,8 +20,10 @@ _VOICES: Final = {
     "assistant": Voice.MODEL,
 }
 _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
+# What they hold of an earlier context is behind this key, for the provider alone.
+_ELSEWHERE: Final = {"item_reference": "id", "compaction": "encrypted_content"}
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
-_SEALED: Final = frozenset({"reasoning", "input_image", "item_reference", "compaction"})
+_SEALED: Final = frozenset({"reasoning", "input_image"})
 
 
 def read_request(body: dict[str, Json]) -> ModelRequest:
@@ -58,9 +60,9 @@ def read_turn(item: dict[str, Json]) -> Turn:
         return Turn()
     if kind.endswith("_output"):
         call_id = text_of(item.get("call_id"))
-        return Turn(said=said_in(item.get("output"), ("output",), Voice.TOOL, call_id))
+        return Turn(said=result_in(item.get("output"), ("output",), call_id))
     if kind != "message":
-        return Turn(said=said_in(item, (), Voice.UNPLACED))
+        return Turn(said=_elsewhere(item, kind) or said_in(item, (), Voice.UNPLACED))
     voice = _VOICES.get(text_of(item.get("role")) or "", Voice.UNPLACED)
     content = item.get("content")
     if isinstance(content, str):
@@ -89,6 +91,15 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
         said += [one.text for one in turn.said]
         calls += turn.calls
     return ModelReply(reply_id=text_of(body.get("id")), said=tuple(said), calls=tuple(calls))
+
+
+def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
+    """What is kept with the provider enters the context, and nobody here can read it."""
+    key = _ELSEWHERE.get(kind)
+    if key is None:
+        return ()
+    text = text_of(item.get(key)) or ""
+    return (Said(where=(key,), text=text, voice=Voice.UNPLACED),)
 
 
 def _whole(turn: Turn) -> Turn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policy.taint import Joined
+from proxy.dialects.model import chat, responses
 from proxy.guard import Join
 from tests.unit.proxy.ledgers import (
     ADA,
@@ -274,3 +275,27 @@ async def test_principals_do_not_see_each_other() -> None:
     assert hers.taint is USER
     assert ledger.seen("Keys go to the quay office.", by=ADA).taint is TOOL
     assert ledger.seen("Keys go to the quay office.", by=GRACE).session is None
+
+
+async def test_what_the_provider_keeps_of_an_earlier_context_is_unknown_here() -> None:
+    ledger = Ledger()
+    kept_there: list[Json] = [
+        {"type": "compaction", "encrypted_content": "gAAAAAB"},
+        {"type": "item_reference", "id": "msg_1"},
+    ]
+    for item in kept_there:
+        request = responses.read_request({"input": [item, {"role": "user", "content": SAID}]})
+        entered = await ledger.sessions.entered(ADA, request, ())
+        assert entered.taint is UNKNOWN
+
+
+async def test_a_picture_that_a_tool_took_is_its_result() -> None:
+    ledger = Ledger()
+    picture: Json = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    output: Json = {"type": "function_call_output", "call_id": "c1", "output": [picture]}
+    request = responses.read_request({"input": [{"role": "user", "content": SAID}, output]})
+    assert (await ledger.sessions.entered(ADA, request, ())).taint is TOOL
+    part: Json = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    message: Json = {"role": "tool", "tool_call_id": "c2", "content": [part]}
+    read = chat.read_request({"messages": [{"role": "user", "content": SAID}, message]})
+    assert (await ledger.sessions.entered(ADA, read, ())).taint is TOOL
