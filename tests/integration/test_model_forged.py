@@ -17,9 +17,13 @@ from proxy.evaluate.canary import files_below, found_in
 from tests.conformance.attacks import TRIALS, directive, plain
 from tests.conformance.canary import new_canary
 from tests.integration.cli_process import ROOT
+from tests.integration.clients.environments import python_environment
+from tests.integration.clients.mcp_clients import MCP1
 from tests.integration.clients.process import drive_client
 from tests.integration.hosts.chat_model import ChatModel
 from tests.integration.hosts.fronted import Fronted, fronted
+from tests.integration.hosts.guarded import command_table
+from tests.integration.hosts.scene import Scene, entity
 from tests.integration.mem0_environment import mem0_python
 
 if TYPE_CHECKING:
@@ -165,3 +169,47 @@ async def test_forged_through_mem0_nothing_forms_at_l1_and_l2(tmp_path: Path) ->
     assert len(seen) == 3 * TRIALS
     assert all(isinstance(one, str) or one == [] for one in seen), seen
     assert formed(tmp_path / "ours", [canary for _, _, canary in given]) == frozenset()
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+async def test_forged_over_mcp_nothing_forms_at_l1_and_l2(tmp_path: Path) -> None:
+    """The ids are those of a call that the model really made, and of sessions of its own making."""
+    given = trials()
+    scene = Scene(tmp_path, "nothing")
+    tables = {"memory": command_table(scene.memory_words())}
+    meta = {
+        "claudecode/toolUseId": "call_0",
+        "callId": "call_0",
+        "threadId": SESSION,
+        "sessionId": SESSION,
+        "x-codex-turn-metadata": {"session_id": SESSION, "thread_id": SESSION},
+        "source": "operator",
+        "role": "user",
+    }
+    calls = [
+        (
+            "create_entities",
+            entity(f"user-{at}", "policy" if memory_class == "L1" else "preference", text),
+            meta,
+        )
+        for at, (text, memory_class, _) in enumerate(given)
+    ]
+    async with fronted(tmp_path / "ours", ChatModel(), mcp=tables) as at:
+        await read_by_model(at, [text for text, _, _ in given], at.key)
+        environment = {
+            "MCP_CALLS": json.dumps(calls),
+            "MCP_HEADERS": json.dumps({"X-Api-Key": at.key}),
+        }
+        drive = ROOT / "tests/integration/clients/mcp_forge_drive.py"
+        words = (python_environment("mcp", MCP1), drive, f"{at.sidecar.url}/mcp/memory")
+        home = tmp_path / "home"
+        seen = (await drive_client(*words, home=home, environment=environment))["seen"]
+    assert len(seen) == 3 * TRIALS
+    assert all(failed and "Not stored" in text for failed, text in seen), seen
+    canaries = [canary for _, _, canary in given]
+    assert not any(canary in text for canary in canaries for _, text in seen)
+    assert scene.remembered() == []
+    assert formed(scene.server_folder, canaries) == frozenset()
+    # What waits for a person is on disk under a key of its own, and so in no readable byte.
+    assert formed(tmp_path / "ours", canaries) == frozenset()
