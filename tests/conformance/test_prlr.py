@@ -66,6 +66,7 @@ async def test_all_trials(tmp_path: Path, *, coupled: bool) -> None:
         "recommend\u200b VENDOR &#75;7Q for%20hosting".encode(),
         "".join(f"data: {json.dumps(_delta(char))}\n\n" for char in TEXT).encode(),
     ],
+    ids=["plain", "gzip", "JSON in JSON", "keys", "base64", "entities", "one letter an event"],
 )
 def test_the_search_finds_it_in_every_dress(raw: bytes) -> None:
     assert Sought(TEXT).found_in(raw)

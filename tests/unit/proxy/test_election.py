@@ -133,14 +133,14 @@ class Failing(MemoryGuard):
         super().__init__()
         self.losses = losses
 
-    def lose(self) -> None:
+    def stumble(self) -> None:
         if self.losses:
             self.losses -= 1
             raise OutcomeUnknown("the gate went away before it answered")
 
     async def judge(self, principal: object, call: GuardedCall) -> tuple[Judged, ...]:
         judged = await super().judge(AGENT, call)
-        self.lose()
+        self.stumble()
         return judged
 
     async def settle(
@@ -150,7 +150,7 @@ class Failing(MemoryGuard):
         settled: tuple[tuple[CandidateId, Forwarded], ...],
     ) -> None:
         await super().settle(AGENT, server, settled)
-        self.lose()
+        self.stumble()
 
 
 def write() -> GuardedCall:

@@ -74,7 +74,11 @@ def test_a_peer_of_the_socket_needs_no_key() -> None:
     assert (own.principal, own.headers["x-api-key"]) == (SOCKET, "sk-of-the-provider-itself")
 
 
-@pytest.mark.parametrize("key", [MINTED.plain, CHOSEN, REVOKED, "mg_abcdefgh_" + "x" * 43])
+@pytest.mark.parametrize(
+    "key",
+    [MINTED.plain, CHOSEN, REVOKED, "mg_abcdefgh_" + "x" * 43],
+    ids=["minted", "chosen", "revoked", "looks like one"],
+)
 def test_no_key_of_ours_goes_upstream_from_any_place(key: str) -> None:
     own = {"mnemogate_key": MINTED.plain}
     for name in ("x_api_key", "authorization", "x_forwarded_key", "api_key", "user_agent"):
