@@ -120,6 +120,7 @@ class Operate:
     def __init__(self, parts: OperateParts) -> None:
         self._parts = parts
         self.behind = parts.behind
+        self.ledger = parts.sessions
         self.credentials = Credentials(
             reader=parts.reader,
             writer=parts.writer,

@@ -194,6 +194,7 @@ class Entering:
                 self._core.do(Pinned(principal.tenant, name, digest))
             elif pins is None or digest not in pins:
                 label, tool = SourceKind.UNKNOWN, name[:_NAME_LEN_MAX]
+                self._core.state.change(principal.tenant, name, digest)
                 rows.append(Row("catalogue", label, length, "changed", tool=tool))
                 changed.add(name)
                 continue

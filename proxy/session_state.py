@@ -41,6 +41,7 @@ SESSIONS_IN_ALL_MAX: Final = 2_048
 CALLS_MAX: Final = 4_096
 RELAYED_MAX: Final = 4_096
 PINS_MAX: Final = 16_384
+CHANGED_MAX: Final = 1_000
 ROWS_MAX: Final = 400
 WRITES_MAX: Final = 400
 TYPED_MAX: Final = 1_000
@@ -146,6 +147,8 @@ class State:
         self.books: OrderedDict[str, Book] = OrderedDict()
         self.sessions: OrderedDict[str, SessionState] = OrderedDict()
         self.pins: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
+        # Tools with another description than those approved, and the digest of it; not kept.
+        self.changed: OrderedDict[tuple[str, str], int] = OrderedDict()
         self.merged: OrderedDict[str, str] = OrderedDict()
         self.distrusted_until_ms = 0
         # Principals whose books had to make room: what they did is not known any more.
@@ -155,6 +158,12 @@ class State:
     def pins_full(self) -> bool:
         """Whether no more tools can be pinned: then a new one is not approved by being seen."""
         return len(self.pins) >= PINS_MAX
+
+    def change(self, tenant: str, tool: str, digest: int) -> None:
+        """A tool was sent with a description that nobody approved."""
+        self.changed.pop((tenant, tool), None)
+        self.changed[tenant, tool] = digest
+        _bound(self.changed, CHANGED_MAX)
 
     def book(self, principal: str) -> Book:
         """The book of a principal, made where there is none."""
@@ -178,6 +187,7 @@ class State:
                 self._merge(record)
             case Pinned():
                 self.pins.setdefault((record.tenant, record.tool), set()).add(record.digest)
+                self.changed.pop((record.tenant, record.tool), None)
             case Dropped():
                 self._drop(record)
             case Distrusted():

@@ -13,6 +13,8 @@ from proxy.session_wire import (
     SessionRow,
     SessionView,
     SessionWriteView,
+    ToolList,
+    ToolView,
     UnplacedView,
 )
 
@@ -47,6 +49,22 @@ def listed(state: State, limit: int, now_ms: int) -> SessionList:
         sessions=tuple(_row(state, one) for one in newest[:limit]),
         unplaced=tuple(_unplaced(state, limit)),
         distrusted_until_ms=_distrusted(state, None, now_ms),
+    )
+
+
+def tools(state: State, tenant: str) -> ToolList:
+    """The tools of a tenant that sessions are unknown for."""
+    return ToolList(
+        changed=tuple(
+            ToolView(
+                tenant=tenant,
+                tool=tool,
+                digest=f"{digest:016x}",
+                approved_count=len(state.pins.get((tenant, tool), ())),
+            )
+            for (whose, tool), digest in reversed(state.changed.items())
+            if whose == tenant
+        )
     )
 
 

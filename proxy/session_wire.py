@@ -2,13 +2,19 @@
 
 GET  /sessions?limit=   -> SessionList
 GET  /sessions/{id}     -> SessionView
+GET  /tools?tenant=     -> ToolList
+POST /tools/{tool}/approve   ToolRequest -> ToolList
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from policy.model import Basis, MemoryClass, SourceKind  # noqa: TC001 - msgspec reads them
+from proxy.admin_wire import DEFAULT_TENANT, TenantName
 
 
 class SegmentView(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,3 +118,26 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     # The session's texts can be searched: else a write is taken to be of the lowest of them.
     searchable: bool
     distrusted_until_ms: int | None = None
+
+
+class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Approve a tool's description as it was sent last; `digest` is what it must be."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
+
+
+class ToolView(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool whose description is not one that was approved."""
+
+    tenant: str
+    tool: str
+    # Of the description that was sent last, to approve that one and no other.
+    digest: str
+    approved_count: int
+
+
+class ToolList(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools of a tenant with changed descriptions, the one seen last first."""
+
+    changed: tuple[ToolView, ...]

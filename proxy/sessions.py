@@ -12,6 +12,7 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
+from proxy.responses import NotFound
 from proxy.session_book import packed
 from proxy.session_core import DISTRUST_MS, Core
 from proxy.session_entering import Entered, Entering, Moment
@@ -21,6 +22,7 @@ from proxy.session_records import (
     Distrusted,
     KeptBook,
     KeptSession,
+    Pinned,
     Row,
     Wrote,
     decode,
@@ -29,7 +31,7 @@ from proxy.session_records import (
 from proxy.session_snapshot import restore_book, restored_session, snapshot_of
 from proxy.session_splices import shipped_rules
 from proxy.session_state import unread_of
-from proxy.session_views import listed, shown
+from proxy.session_views import listed, shown, tools
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from policy.taint import Seen
     from proxy.dialects.model.transcript import ModelReply, ModelRequest
     from proxy.guard import Join, Segment
-    from proxy.session_wire import SessionList, SessionView
+    from proxy.session_wire import SessionList, SessionView, ToolList
     from proxy.surroundings import Surroundings
     from storage.interfaces import Outcome
     from storage.session_log import SessionLog
@@ -129,6 +131,27 @@ class Sessions:
         """One session, for an operator; None where it is not known."""
         found = self._core.state.session(session)
         return None if found is None else shown(self._core.state, found, self.surroundings.now_ms())
+
+    def tools(self, tenant: str) -> ToolList:
+        """Tools with a description that nobody approved, for an operator."""
+        return tools(self._core.state, tenant)
+
+    async def approve(self, tenant: str, tool: str, digest: str | None) -> ToolList:
+        """Approve a tool's description as it was sent last; what is left to approve.
+
+        Sessions that saw it before it was approved stay unknown.
+
+        Raises:
+            NotFound: Nothing of that name is to be approved, or it changed once more.
+            StoreUnavailable: It is not durable.
+        """
+        found = self._core.state.changed.get((tenant, tool))
+        if found is None or digest not in {None, f"{found:016x}"}:
+            raise NotFound("no changed tool of that name and digest")
+        self._core.do(Pinned(tenant, tool, found))
+        await self._durable()
+        _LOG.warning("an operator approved the changed description of a tool")
+        return self.tools(tenant)
 
     async def check(self) -> str | None:
         """What is wrong with the file, or None."""

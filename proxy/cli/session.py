@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
+from proxy.admin_wire import DEFAULT_TENANT
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert, iso
-from proxy.session_wire import OriginView, SegmentView, SessionList, SessionView
+from proxy.session_wire import (
+    OriginView,
+    SegmentView,
+    SessionList,
+    SessionView,
+    ToolList,
+    ToolRequest,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -203,6 +211,52 @@ def _warn(terminal: Terminal, until_ms: int | None) -> None:
         )
 
 
+class _Tools(msgspec.Struct, frozen=True, kw_only=True):
+    tenant: str = DEFAULT_TENANT
+    tool: str = ""
+    digest: str | None = None
+
+
+async def _tools(context: Context) -> Exit:
+    asked = context.arguments(_Tools)
+    async with operator(context) as api:
+        found = await api.get("/tools", ToolList, tenant=asked.tenant)
+    _tool_table(context.terminal, found)
+    return Exit.OK
+
+
+async def _approve(context: Context) -> Exit:
+    asked = context.arguments(_Tools)
+    body = ToolRequest(tenant=asked.tenant, digest=asked.digest)
+    async with operator(context) as api:
+        left = await api.post(f"/tools/{part(asked.tool)}/approve", ToolList, body)
+    _tool_table(context.terminal, left)
+    return Exit.OK
+
+
+def _tool_table(terminal: Terminal, found: ToolList) -> None:
+    if terminal.as_json:
+        terminal.data(found)
+        return
+    if not found.changed:
+        terminal.say("Every tool is as it was approved.")
+        return
+    terminal.table(
+        ("tool", "digest sent last", "approved before"),
+        [(one.tool, one.digest, str(one.approved_count)) for one in found.changed],
+    )
+
+
+def _tools_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tenant", metavar="NAME", help="whose agents (default)")
+
+
+def _approve_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("tool", metavar="TOOL")
+    parser.add_argument("--digest", metavar="HEX", help="only if this is what was sent last")
+    _tools_arguments(parser)
+
+
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=int, help="how many at most (20)")
 
@@ -225,5 +279,17 @@ COMMANDS = (
         summary="show what entered a session, its taint and why, and what each write came from",
         act=_show,
         arguments=_show_arguments,
+    ),
+    Command(
+        words=("session", "tools"),
+        summary="list tools whose descriptions changed: sessions with them are unknown",
+        act=_tools,
+        arguments=_tools_arguments,
+    ),
+    Command(
+        words=("session", "approve"),
+        summary="approve a tool's description as it was sent last, for sessions to come",
+        act=_approve,
+        arguments=_approve_arguments,
     ),
 )

@@ -14,7 +14,7 @@ from proxy.dialects.native_wire import UUID_PATTERN
 from proxy.dialects.operation import HttpRequest, MalformedRequest
 from proxy.explain_wire import ExplainRequest, ExplainView
 from proxy.responses import NotFound
-from proxy.session_wire import SessionList, SessionView
+from proxy.session_wire import SessionList, SessionView, ToolList, ToolRequest
 from proxy.strict_json import convert, decode_as
 from proxy.upkeep_wire import (
     ApproveRequest,
@@ -290,6 +290,15 @@ async def _session(operate: Operate, call: Call) -> msgspec.Struct:
     return operate.one_session(call.argument)
 
 
+async def _tools(operate: Operate, call: Call) -> msgspec.Struct:
+    return operate.ledger.tools(call.tenant())
+
+
+async def _tool_approve(operate: Operate, call: Call) -> msgspec.Struct:
+    asked = call.body(ToolRequest)
+    return await operate.ledger.approve(asked.tenant, call.argument, asked.digest)
+
+
 async def _check(operate: Operate, call: Call) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.check()
@@ -340,6 +349,8 @@ ROUTES: Final = tuple(
         ("POST", "/retention", _retention, RetentionRequest, RetentionView),
         ("GET", "/sessions", _sessions, None, SessionList),
         ("GET", "/sessions/{}", _session, None, SessionView),
+        ("GET", "/tools", _tools, None, ToolList),
+        ("POST", "/tools/{}/approve", _tool_approve, ToolRequest, ToolList),
         ("POST", "/check", _check, wire.Empty, wire.CheckView),
         ("POST", "/compact", _compact, wire.Empty, wire.CompactView),
     )

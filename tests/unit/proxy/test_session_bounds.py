@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from policy.model import Principal, PrincipalId, Tenant
 from policy.taint import Joined
 from proxy import session_book, session_core, session_entering, session_state, sessions
 from proxy.guard import Join
+from proxy.responses import NotFound
 from tests.unit.proxy.ledgers import (
     ADA,
     MODEL,
@@ -26,8 +29,6 @@ from tests.unit.proxy.ledgers import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from proxy.dialects.model.body import Json
 
@@ -126,6 +127,26 @@ async def test_tools_beyond_the_pins_are_not_approved_by_being_seen(
     assert changed.taint is UNKNOWN
     more = await ledger.ask(user(SAID), names=("s3",), tools=[{"name": "pay"}])
     assert more.taint is UNKNOWN
+
+
+async def test_a_changed_tool_is_unknown_until_a_person_approves_it() -> None:
+    ledger = Ledger()
+    tools: list[Json] = [{"name": "fetch", "description": "Reads a page."}]
+    first = await ledger.ask(user(SAID), names=("Reads a page.",), tools=tools)
+    assert first.taint.trust == MODEL.trust
+    tools = [{"name": "fetch", "description": "Reads a page, faster."}]
+    entered = await ledger.ask(user(SAID), names=("Reads a page, faster.",), tools=tools)
+    assert entered.taint is UNKNOWN
+    (changed,) = ledger.sessions.tools(ADA.tenant).changed
+    assert (changed.tool, changed.approved_count) == ("fetch", 1)
+    with pytest.raises(NotFound):
+        await ledger.sessions.approve(ADA.tenant, "fetch", "0" * 16)
+    left = await ledger.sessions.approve(ADA.tenant, "fetch", changed.digest)
+    assert left.changed == ()
+    later = await ledger.ask(user(SAID), names=("later",), tools=tools)
+    assert later.taint.trust == MODEL.trust
+    same = await ledger.ask(user(SAID), names=("Reads a page, faster.",), tools=tools)
+    assert same.taint is UNKNOWN, "it saw it before"
 
 
 async def test_an_id_that_two_replies_gave_names_no_call() -> None:
