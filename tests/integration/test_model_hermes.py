@@ -17,13 +17,17 @@ from tests.conformance.canary import new_canary, traces
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.hermes import CONFIG, readme_settings
 from tests.integration.clients.process import run_client
+from tests.integration.hosts.alike import bodies, differences
 from tests.integration.hosts.chat_model import ChatModel
 from tests.integration.hosts.fronted import Fronted, fronted
+from tests.integration.hosts.guarded import open_ruleset
 from tests.integration.hosts.script import MEMO
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
+
+    from tests.integration.hosts.views import Value
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -37,7 +41,7 @@ OPEN_WALLS: Final = frozenset({1, 2})
 class Hermes:
     """One installation; its model's URL and its Mem0 are the sidecar's."""
 
-    def __init__(self, at: Fronted, home: Path, model: ChatModel) -> None:
+    def __init__(self, at: Fronted, home: Path, model: ChatModel, *, guarded: bool = True) -> None:
         self.at = at
         self.home = home
         self.model = model
@@ -46,9 +50,8 @@ class Hermes:
         folder.mkdir(parents=True)
         dotenv, memory = readme_settings(at.sidecar.url, at.key)
         (folder / ".env").write_text(dotenv, encoding="utf-8")
-        config = CONFIG.format(model=f"{at.url}/v1").replace(
-            "api_key: nothing", f"api_key: {at.key}"
-        )
+        url, key = (at.url, at.key) if guarded else (at.upstream.url, "nothing")
+        config = CONFIG.format(model=f"{url}/v1").replace("api_key: nothing", f"api_key: {key}")
         (folder / "config.yaml").write_text(config + memory, encoding="utf-8")
         (home / "project").mkdir()
 
@@ -90,3 +93,28 @@ async def test_a_stored_instruction_is_not_executed(tmp_path: Path, *, walls: bo
     if walls:
         assert "held for review" in results[1].text or "Not stored" in results[1].text
         assert traces(tmp_path / "ours", canary) == []
+
+
+async def test_its_task_is_done_as_with_its_model_at_hand(tmp_path: Path) -> None:
+    """The same turns twice: what it said, and every body that its model was sent."""
+    said: list[list[str]] = []
+    sent: list[list[Value]] = []
+    for guarded in (False, True):
+        base = tmp_path / "run"
+        told = {
+            READ: [("/read_file", {"path": "page.txt"}), ("/mem0_add", {"content": MEMO})],
+            LATER: [("/mem0_search", {"query": "tea"})],
+        }
+        model = ChatModel(told)
+        flags = {"ruleset": str(open_ruleset(base / "ours"))}
+        async with fronted(base / "ours", model, flags=flags) as at:
+            agent = Hermes(at, base / "home", model, guarded=guarded)
+            page = base / "home" / "project" / "page.txt"
+            page.write_text("About tea.\nMEMO: Alice drinks green tea.\n", encoding="utf-8")
+            said.append([await agent.ask(READ), await agent.ask(LATER)])
+            with_tools = [body for body in model.requests if body.get("tools")]
+            assert "Alice drinks green tea." in agent.model.results()[-1].text
+        sent.append(bodies(with_tools))
+        base.rename(tmp_path / f"was-{guarded}")
+    assert said[0] == said[1]
+    assert differences(*sent) == []
