@@ -117,4 +117,4 @@ async def test_its_task_is_done_as_with_its_model_at_hand(tmp_path: Path) -> Non
         sent.append(bodies(with_tools))
         base.rename(tmp_path / f"was-{guarded}")
     assert said[0] == said[1]
-    assert differences(*sent) == []
+    assert differences(sent[0], sent[1]) == []
