@@ -242,6 +242,9 @@ class State:
                 book.sentences.heard(found, record.label.trust)
             case Relayed():
                 book.relayed[record.key] = record
+                call = book.calls.get(record.key)
+                if call is not None:
+                    call.open = False
                 _bound(book.relayed, RELAYED_MAX)
             case Marked():
                 book.sentences.restore(record.code, prints(record.prints))
@@ -374,7 +377,8 @@ def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
     for key in prints(wrote.calls):
         call = book.calls.get(key)
         if call is not None:
-            call.used = True
+            # Its tool writes a memory: no conversation begins below it.
+            call.used, call.open = True, False
 
 
 def _once(writes: deque[Wrote], wrote: Wrote) -> None:

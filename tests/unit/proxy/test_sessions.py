@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from policy.taint import Joined
 from proxy.dialects.model import chat, responses
-from proxy.guard import Join
+from proxy.guard import Join, Segment
 from tests.unit.proxy.ledgers import (
     ADA,
     GRACE,
@@ -180,6 +180,18 @@ async def test_a_conversation_under_an_open_call_is_the_models_words() -> None:
     await ledger.answer(sub, reply("", call("w1", text="You will look at the page for me.")))
     seen = ledger.seen("You will look at the page for me.", join=Join(tool_use_id="w1"))
     assert not seen.endorsed
+
+
+async def test_a_call_that_a_relay_saw_answered_is_not_under_way() -> None:
+    ledger = Ledger()
+    first = await ledger.ask(user("Look into the harbour."), names=("main",))
+    await ledger.answer(first, reply("", call("f1", "fetch")))
+    assert (await ledger.ask(user("Good morning."), names=("under",))).taint is MODEL
+    segment = Segment(
+        server="web", tool="fetch", call_id="1", texts=(PAGE,), join=Join(tool_use_id="f1")
+    )
+    ledger.sessions.saw(ADA.principal_id, segment)
+    assert (await ledger.ask(user("Good evening."), names=("after",))).taint is USER
 
 
 async def test_text_beside_tool_results_is_unknown_unless_a_rule_explains_it() -> None:
