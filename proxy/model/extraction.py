@@ -50,6 +50,8 @@ class Replied(msgspec.Struct, frozen=True, kw_only=True):
     tool_map: ToolMap
     # Whether the ledger knows what the model said; else nothing of it goes on.
     told: bool = True
+    # The span that verdicts are children of.
+    traceparent: str | None = None
 
 
 class Extraction:
@@ -119,6 +121,7 @@ class Extraction:
             tool=read.tool,
             items=tuple(read.items[at] for at in wanted),
             join=Join(tool_use_id=replied.call_id),
+            traceparent=replied.traceparent,
         )
         judged = await self._guard.judge(replied.principal, call)
         if len(judged) != len(wanted):

@@ -19,6 +19,7 @@ from proxy.model.sending import shown_headers
 from proxy.model.streamed import StreamedReply
 from proxy.responses import Failure, attempt
 from proxy.upstream import UpstreamError
+from telemetry.propagation import format_traceparent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,6 +158,7 @@ class Turn:
             call_id=call_id,
             tool_map=self.asked.maps.maps[0],
             told=await self.deciding.tell(self.current, reply),
+            traceparent=format_traceparent(trace),
         )
         return write_body(await self._parts.extraction.edited(replied, body))
 

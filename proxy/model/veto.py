@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -59,6 +59,14 @@ class _Sent(msgspec.Struct, frozen=True, kw_only=True):
     candidate_ids: tuple[CandidateId, ...]
 
 
+class _Asked(NamedTuple):
+    """Whose reply it is, the tools it may call, and the span that verdicts are children of."""
+
+    principal: Principal
+    catalogue: Catalogue
+    traceparent: str | None
+
+
 class Veto:
     """One for all model fronts. Event loop only; any number of replies at once."""
 
@@ -72,13 +80,18 @@ class Veto:
         self._released: OrderedDict[CandidateId, str] = OrderedDict()
 
     async def judge(
-        self, principal: Principal, catalogue: Catalogue, calls: tuple[ModelCall, ...]
+        self,
+        principal: Principal,
+        catalogue: Catalogue,
+        calls: tuple[ModelCall, ...],
+        traceparent: str | None = None,
     ) -> tuple[str | None, ...]:
         """For each call: None where it goes on, else the text that stands in its place.
 
         What an admitted call writes is an intent on disk when this returns.
         """
-        return tuple([await self._one(principal, catalogue, call) for call in calls])
+        asked = _Asked(principal=principal, catalogue=catalogue, traceparent=traceparent)
+        return tuple([await self._one(asked, call) for call in calls])
 
     async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
         """An admitted call does not reach the agent after all: what it would write is not done."""
@@ -97,8 +110,9 @@ class Veto:
             if await self._settle(principal, mine[call_id], state):
                 mine.pop(call_id, None)
 
-    async def _one(self, principal: Principal, catalogue: Catalogue, call: ModelCall) -> str | None:
-        found = catalogue.find(call)
+    async def _one(self, asked: _Asked, call: ModelCall) -> str | None:
+        principal = asked.principal
+        found = asked.catalogue.find(call)
         if found is None:
             return None
         if found.tool_map is None or found.tool is None:
@@ -111,16 +125,15 @@ class Veto:
             # The detail names the map's own paths, never what was sent.
             return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
         if read.kind in _CHANGES:
-            return await self._write(principal, SERVER_PREFIX + found.tool_map.name, call, read)
+            return await self._write(asked, SERVER_PREFIX + found.tool_map.name, call, read)
         closed = _closed(principal, read.kind)
         return None if closed is None else observation_of_call(closed)
 
-    async def _write(
-        self, principal: Principal, server: str, call: ModelCall, read: Call
-    ) -> str | None:
+    async def _write(self, asked: _Asked, server: str, call: ModelCall, read: Call) -> str | None:
+        principal = asked.principal
         prints = [_print_of(principal, server, read.tool, item) for item in read.items]
         try:
-            judged = await self._judged(principal, server, call, read, prints)
+            judged = await self._judged(asked, server, call, read, prints)
         except _UNDECIDED:
             return observation_of_call(Reason.GATE_UNAVAILABLE)
         for content, one in zip(prints, judged, strict=True):
@@ -148,13 +161,14 @@ class Veto:
 
     async def _judged(
         self,
-        principal: Principal,
+        asked: _Asked,
         server: str,
         call: ModelCall,
         read: Call,
         prints: list[bytes],
     ) -> tuple[Judged, ...]:
         """One verdict per item: a person's, where the same item waits for one already."""
+        principal = asked.principal
         known = [await self._known(principal, server, one) for one in prints]
         fresh = [item for item, one in zip(read.items, known, strict=True) if one is None]
         judged: tuple[Judged, ...] = ()
@@ -164,6 +178,7 @@ class Veto:
                 tool=read.tool,
                 items=tuple(fresh),
                 join=Join(tool_use_id=_short(call.call_id)),
+                traceparent=asked.traceparent,
             )
             judged = await self._guard.judge(principal, guarded)
             if len(judged) != len(fresh):

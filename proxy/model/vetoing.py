@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy.dialects.model.memory_tools import Catalogue
 from proxy.dialects.model.tools import tools_of
+from telemetry.propagation import format_traceparent
 
 if TYPE_CHECKING:
     from policy.model import Principal
@@ -36,7 +37,9 @@ class Vetoing:
         """
         principal = prepared.asked.principal
         catalogue = Catalogue(tools_of(prepared.asked.body), prepared.asked.maps)
-        verdicts = await self._veto.judge(principal, catalogue, calls)
+        verdicts = await self._veto.judge(
+            principal, catalogue, calls, format_traceparent(prepared.asked.trace)
+        )
         others = await self._inner.judge(prepared, calls)
         texts: list[str | None] = []
         for call, verdict, other in zip(calls, verdicts, others, strict=True):

@@ -20,6 +20,7 @@ from proxy.model.vetoing import Vetoing
 from proxy.observations import observation_of_call
 from proxy.relays import Relays
 from proxy.tool_maps import maps_of_models
+from telemetry.propagation import format_traceparent
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, PERSON, STEERING, Guarded, guarded
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.model.asking import FILES, HERMES, call, create, offering, result
@@ -377,3 +378,14 @@ async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
     assert len(guard.settled) == 1
     await veto.results(AGENT, result(one))
     assert len(guard.settled) == 1
+
+
+async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
+    guard = MemoryGuard()
+    coupling = Vetoing(UnsafeUncoupled(), Veto(guard, Relays()))
+    asked = Asked(
+        principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
+    )
+    await coupling.judge(await coupling.prepare(asked), (create(GOOD),))
+    (judged,) = guard.judged
+    assert judged.traceparent == format_traceparent(TRACE)
