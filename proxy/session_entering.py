@@ -14,7 +14,7 @@ from proxy.dialects.model.transcript import Turn
 from proxy.session_book import packed
 from proxy.session_core import taint_now
 from proxy.session_ground import Ground, TurnRead
-from proxy.session_joining import history_of, lowest_live, most_of, place_of
+from proxy.session_joining import Numbering, lowest_live, most_of, place_of
 from proxy.session_records import Began, Conversed, Dropped, Entry, Keyed, Merged, Pinned, Row
 from proxy.session_state import SESSIONS_IN_ALL_MAX, SESSIONS_MAX
 
@@ -53,6 +53,7 @@ class Entering:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._numbering = Numbering(core.reader)
 
     def entered(
         self,
@@ -63,7 +64,7 @@ class Entering:
     ) -> Entered:
         """Read what is new of a request, and say what is in the context now."""
         book = self._core.book(principal.principal_id, moment.now_ms)
-        history = history_of(request, self._core.reader)
+        history = self._numbering.history(request)
         place = place_of(book, request, names, history, self._core.reader)
         session = self._one(book, place.sessions, moment)
         book.sessions.move_to_end(session.session)
@@ -140,6 +141,10 @@ class Entering:
                 lost_before = at
         reads: list[TurnRead] = []
         for at, turn in enumerate(request.turns):
+            known = self._core.reads.get((session.session, history.digests[at]))
+            if known is not None:
+                reads.append(known)
+                continue
             inherited = session.taint if session.falls else self._other(ground)
             here = ground._replace(
                 digest=history.digests[at],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Voice
@@ -19,6 +22,8 @@ LIVE_MS: Final = 24 * 3_600_000
 OPEN_MS: Final = 3_600_000
 """How long a call without a result counts as under way."""
 _SPOKEN_LOOKED_AT: Final = 64
+NUMBERED_MAX: Final = 50_000
+_SPELLING: Final = msgspec.msgpack.Encoder()
 
 
 class History(NamedTuple):
@@ -40,32 +45,80 @@ class Place(NamedTuple):
     astray: bool
 
 
-def history_of(request: ModelRequest, reader: Reader) -> History:
-    """The numbers of a request."""
-    digests: list[int] = []
-    chain: list[int] = []
-    models: list[int] = []
-    answered: set[int] = set()
-    root: int | None = None
-    above = 0
-    for at, turn in enumerate(request.turns):
-        digest = digest_of(turn, reader)
-        above = reader.chained(above, digest)
-        digests.append(digest)
-        chain.append(above)
-        if turn.calls or any(said.voice is Voice.MODEL for said in turn.said):
-            models.append(at)
-        answered.update(
-            reader.print(said.call_id)
-            for said in turn.said
-            if said.voice is Voice.TOOL and said.call_id
+class _Numbered(NamedTuple):
+    """What one turn is to its history."""
+
+    digest: int
+    by_model: bool
+    by_user: bool
+    answers: tuple[int, ...]
+
+
+class Numbering:
+    """Turns as numbers. One that came before is known by its hash: most of a history is old."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        # Keyed by the interpreter's own hash, which is salted: nobody outside can aim at one.
+        self._known: OrderedDict[int, _Numbered] = OrderedDict()
+
+    def history(self, request: ModelRequest) -> History:
+        """The numbers of a request."""
+        digests: list[int] = []
+        chain: list[int] = []
+        models: list[int] = []
+        answered: set[int] = set()
+        root: int | None = None
+        above, chained = 0, self._reader.chained
+        for at, turn in enumerate(request.turns):
+            numbered = self._numbered(turn)
+            above = chained(above, numbered.digest)
+            digests.append(numbered.digest)
+            chain.append(above)
+            if numbered.by_model:
+                models.append(at)
+            answered.update(numbered.answers)
+            if root is None and numbered.by_user:
+                root = above
+        return History(
+            tuple(digests),
+            tuple(chain),
+            tuple(models),
+            above if root is None else root,
+            frozenset(answered),
         )
-        if root is None and any(said.voice is Voice.USER for said in turn.said):
-            root = above
-    answers = frozenset(answered)
-    return History(
-        tuple(digests), tuple(chain), tuple(models), above if root is None else root, answers
-    )
+
+    def _numbered(self, turn: Turn) -> _Numbered:
+        said = tuple([(one.text, one.call_id, id(one.voice)) for one in turn.said])
+        try:
+            calls = tuple(
+                [
+                    (one.call_id, one.name, one.server, _SPELLING.encode(one.arguments))
+                    for one in turn.calls
+                ]
+            )
+        except (UnicodeEncodeError, OverflowError):
+            return self._number(turn)  # halves of surrogate pairs, numbers no double holds
+        key = hash((said, calls))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._number(turn)
+            if len(self._known) > NUMBERED_MAX:
+                self._known.popitem(last=False)
+        return known
+
+    def _number(self, turn: Turn) -> _Numbered:
+        voices = {said.voice for said in turn.said}
+        return _Numbered(
+            digest=digest_of(turn, self._reader),
+            by_model=bool(turn.calls) or Voice.MODEL in voices,
+            by_user=Voice.USER in voices,
+            answers=tuple(
+                self._reader.print(said.call_id)
+                for said in turn.said
+                if said.voice is Voice.TOOL and said.call_id
+            ),
+        )
 
 
 def digest_of(turn: Turn, reader: Reader) -> int:

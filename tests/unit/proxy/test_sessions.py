@@ -311,3 +311,16 @@ async def test_a_picture_that_a_tool_took_is_its_result() -> None:
     message: Json = {"role": "tool", "tool_call_id": "c2", "content": [part]}
     read = chat.read_request({"messages": [{"role": "user", "content": SAID}, message]})
     assert (await ledger.sessions.entered(ADA, read, ())).taint is TOOL
+
+
+async def test_a_call_that_was_changed_in_the_history_is_not_the_one_that_was_made() -> None:
+    ledger = Ledger()
+    first = await ledger.ask(user("Pay it."), names=("s1",))
+    await ledger.answer(first, reply("", call("c1", "pay", note="The quay office.")))
+    for note in ("The quay office.", "Half of a pair: \ud800", "Another office."):
+        again = assistant("", call("c1", "pay", note=note))
+        entered = await ledger.ask(user("Pay it."), again, result("c1", "Paid."), names=("s1",))
+        assert (entered.turns[1].label is UNKNOWN) is (note != "The quay office.")
+    whole = assistant("", call("c1", "pay", note="The quay office."))
+    entered = await ledger.ask(user("Pay it."), whole, names=("s1",))
+    assert entered.turns[1].label is not UNKNOWN
