@@ -170,3 +170,29 @@ async def test_kill_9_washes_nothing(tmp_path: Path) -> None:
             assert [one["write"]["source"] for one in wrote] == ["tool_result"]
             status, _ = await sidecar.post(key, "/v1/memories", {"text": SAID, "class": "L2"})
             assert status == 201, "and what a person said, she still said"
+
+
+async def test_a_restored_state_has_no_history_and_believes_nothing_for_an_hour(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "old").mkdir()
+    place, new = Place(root=tmp_path / "old"), Place(root=tmp_path / "new")
+    async with scripted_model() as model:
+        async with served(place, model) as sidecar:
+            key = sidecar.agent_key()
+            await read_a_page(sidecar, key)
+            words = ("backup", str(tmp_path / "backup"), "--with-secrets")
+            done = await asyncio.to_thread(place.command, *words)
+            assert done.code == 0, done.err
+        new.root.mkdir()
+        done = await asyncio.to_thread(new.command, "restore", str(tmp_path / "backup"))
+        assert done.code == 0, done.err
+        async with served(new, model) as sidecar:
+            listed = await sidecar.command("session", "list")
+            assert listed["sessions"] == []
+            assert listed["distrusted_until_ms"] is not None
+            await sidecar.post(key, "/anthropic/v1/messages", asking("anthropic", SAID))
+            (row,) = (await sidecar.command("session", "list"))["sessions"]
+            assert row["taint"] == "unknown"
+            status, _ = await sidecar.post(key, "/v1/memories", {"text": SAID, "class": "L2"})
+            assert status == 403, "nothing is endorsed"
