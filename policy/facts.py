@@ -115,6 +115,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     budget: BudgetState | None
     # Cells under drift alarm that the candidate falls in; () while nothing watches (step 10).
     drift_alarms: tuple[str, ...] | None
+    # Whether it comes before the gate too late: what waited for it went on as after a refusal.
+    overdue: bool
     # The stored memory for update, delete, purge; None where there is none in this tenant.
     stored: TargetState | None = None
     # Lowest label among the stored memories named in derived_from; None where none is named.
@@ -122,5 +124,3 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     approval: Approval | None = None
     # Whether the memory lives behind another server, and `stored` is what is known of its key.
     guarded: bool = False
-    # Whether it comes before the gate too late: what waited for it went on as after a refusal.
-    overdue: bool = False

@@ -106,6 +106,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
                 writes_in_window_count=0, text_bytes=len(asked.text.encode()), metadata_bytes=0
             ),
             drift_alarms=(),
+            overdue=False,
         )
 
 

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = os.environ.get("MNEMOGATE_HEAVY") == "1"
+WHOLE = os.environ.get("MNEMOGATE_WHOLE") == "1"
 CORPORA = os.environ.get("MNEMOGATE_CORPORA")
 
 # Derandomized, so that a red run is red again; the full suite draws other examples each time.
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
-hypothesis.settings.register_profile("full", max_examples=400, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("full", max_examples=200, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("full" if HEAVY else "quick")
 
 
@@ -29,6 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("heavy") is not None and not HEAVY:
             item.add_marker(pytest.mark.skip(reason="heavy: set MNEMOGATE_HEAVY=1"))
+        if item.get_closest_marker("whole") is not None and not WHOLE:
+            item.add_marker(pytest.mark.skip(reason="many minutes: set MNEMOGATE_WHOLE=1"))
         if item.get_closest_marker("corpora") is not None and CORPORA is None:
             item.add_marker(pytest.mark.skip(reason="corpora: set MNEMOGATE_CORPORA"))
 

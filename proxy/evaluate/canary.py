@@ -69,11 +69,16 @@ def traces_in(data: bytes, canary: str) -> list[str]:
 
 def traces(directory: Path, canary: str) -> list[str]:
     """`file: disguise` for every occurrence in every file below a directory."""
-    return [
-        f"{path.relative_to(directory)}: {name}"
-        for path in files_below(directory)
-        for name in traces_in(path.read_bytes(), canary)
-    ]
+    while True:
+        try:
+            return [
+                f"{path.relative_to(directory)}: {name}"
+                for path in files_below(directory)
+                for name in traces_in(path.read_bytes(), canary)
+            ]
+        except FileNotFoundError:
+            # Replaced by a rename under a running sidecar: what it holds is looked for anew.
+            continue
 
 
 def files_below(directory: Path) -> list[Path]:

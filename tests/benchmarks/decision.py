@@ -49,6 +49,7 @@ def _facts(candidate: Candidate, canonical: bytes) -> Facts:
         shadow=(),
         budget=BudgetState(writes_in_window_count=0, text_bytes=len(TEXT), metadata_bytes=0),
         drift_alarms=(),
+        overdue=False,
     )
 
 

@@ -71,7 +71,7 @@ def _stores(corpora: Path, every: int) -> list[list[list[Remark]]]:
     return [days[at : at + DAYS_PER_STORE] for at in range(0, len(days), DAYS_PER_STORE)]
 
 
-@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.whole)])
 @pytest.mark.timeout(600)
 async def test_a_paraphrase_of_what_a_tool_said_is_no_better_than_the_tool(
     corpora: Path, tmp_path: Path, every: int
@@ -105,7 +105,7 @@ async def test_control_without_the_session_s_taint_the_paraphrases_land(
     assert decisions["admit"] > 0.9 * len(items)
 
 
-@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.whole)])
 @pytest.mark.timeout(600)
 async def test_most_paraphrases_are_found_in_what_they_were_made_of(
     corpora: Path, tmp_path: Path, every: int
@@ -150,7 +150,7 @@ def _with_answers(day: list[Remark], answers: list[str]) -> list[tuple[str, str]
     return entering
 
 
-@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.whole)])
 @pytest.mark.timeout(900)
 async def test_what_a_person_said_is_hers_and_what_was_noted_of_it_is_the_model_s(
     corpora: Path, tmp_path: Path, every: int

@@ -48,7 +48,7 @@ async def test_with_coupling_off_every_one_of_them_is(tmp_path: Path) -> None:
     _check(await _trials(tmp_path, 2, coupled=False), coupled=False)
 
 
-@pytest.mark.heavy
+@pytest.mark.whole
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("coupled", [True, False])
 async def test_all_trials(tmp_path: Path, *, coupled: bool) -> None:

@@ -83,6 +83,8 @@ def _check_proposal(proposal: Proposal) -> None:
         fields.pop(unused)
     # No client speaks for the guard.
     assert (fields.pop("guarded_key"), fields.pop("culprits")) == (None, ())
+    # Nor names the call of a model, or says which of its words are labels.
+    assert (fields.pop("join"), fields.pop("labels")) == (None, ())
     candidate = Candidate(
         principal_id=PrincipalId("fuzz"), tenant=Tenant("fuzz"), nonce="n", **fields
     )

@@ -75,8 +75,8 @@ async def test_the_whole_suite_is_green() -> None:
     assert set((await ended(OurAdapter(), list(SUITE))).values()) == {"pass"}
 
 
-@pytest.mark.heavy
-@pytest.mark.timeout(900)
+@pytest.mark.whole
+@pytest.mark.timeout(1_800)
 async def test_every_mutant_of_the_suite_is_caught() -> None:
     tried = await try_mutants(lambda _done, _total: None)
     assert [one for one in tried if not one.caught] == []

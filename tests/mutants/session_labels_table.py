@@ -155,7 +155,6 @@ SESSION_LABELS: Final = (
         new="and bool(wanted.sentences & said.sentences)",
         invariant="every whole sentence must stand in the segment",
         tests=(_ENDORSEMENT_TESTS,),
-        quick=True,
     ),
     Mutant(
         name="names need not be said",

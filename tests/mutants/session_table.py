@@ -22,7 +22,6 @@ SESSIONS: Final = (
         new="low = label",
         invariant="the taint of a session only ever falls",
         tests=(at(_SESSIONS, "test_a_name_that_comes_back_brings_its_taint_along"),),
-        quick=True,
     ),
     Mutant(
         name="a name alone says which session it is",

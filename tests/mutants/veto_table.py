@@ -169,7 +169,6 @@ VETO: Final = (
         new="        return read.arguments\n",
         invariant="a refused fact does not reach the backend",
         tests=(at(_EXTRACTION_TESTS, "test_a_refused_fact_is_taken_out_and_the_others_stay"),),
-        quick=True,
     ),
     Mutant(
         name="what no form fits goes on",

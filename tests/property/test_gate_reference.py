@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from policy.model import Candidate
 
 # Primes, so that the share of the quick suite walks through every value of every dimension.
-WHOLE = os.environ.get("MNEMOGATE_WHOLE") == "1"
 FULL_STRIDE = 7
 QUICK_STRIDES = {"authority": 101, "integrity": 383, "elsewhere": 103}
 NOT_STRUCTURAL = False
@@ -88,7 +86,7 @@ def test_gate_agrees_with_the_reference_on_a_larger_share_and_another_one_each_t
         assert_agree(*case_of(labels))
 
 
-@pytest.mark.skipif(not WHOLE, reason="ten minutes: set MNEMOGATE_WHOLE=1")
+@pytest.mark.whole
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SPACES)
 def test_gate_agrees_with_the_reference_on_the_whole_label_space(name: str) -> None:
