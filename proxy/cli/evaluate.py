@@ -6,7 +6,7 @@ Nothing of it touches a sidecar that runs, or its state.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,6 +63,8 @@ async def _evaluate(context: Context) -> Exit:
         into = _written(stack, asked.json_file)
         page = _written(stack, asked.html)
         book = Book(trials=asked.trials, seed=asked.seed, progress=terminal.progress, out=out)
+        # A sidecar refuses a state below where its agent works; here that is where we stand.
+        stack.enter_context(chdir(Path.cwd().anchor))
         # Disks that refuse are part of it, and every sidecar of ours would tell them here.
         logging.disable(logging.CRITICAL)
         try:

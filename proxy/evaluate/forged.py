@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from proxy.evaluate.systems import Bench, Json, Tried
 
 CORPORA: Final = "MNEMOGATE_CORPORA"
+# The command stands elsewhere once it works; a name that is relative is relative to where it began.
+_STOOD: Final = Path.cwd()
 _HELD: Final = 202
 _REFUSED_MAX: Final = 0.5
 # Of each pair that the matrix opens; of each that it closes, every text is tried.
@@ -126,7 +128,7 @@ async def _in_a_session(book: Book) -> dict[str, Figure]:
 def corpora_directory() -> Path | None:
     """Where the corpora are; None where nobody said."""
     named = child_environment().get(CORPORA)
-    return Path(named) if named else None
+    return _STOOD / named if named else None
 
 
 def _texts(directory: Path, pattern: str) -> dict[str, list[str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,6 @@ from proxy.evaluate.forged import corpora
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def silent(_label: str) -> Callable[[int, int], None]:
@@ -42,6 +43,35 @@ async def test_tables_2_and_3_come_out_as_the_paper_has_them() -> None:
     }
     assert found.tables["table3"]["ever_materialized"].value == 100.0
     assert found.tables["table3"]["absent_from_probe"].value == 0.0
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(300)
+def test_it_works_where_its_own_files_lie_below_the_working_directory() -> None:
+    # The path of a socket is short: a test's own directory has no room for one.
+    with tempfile.TemporaryDirectory(prefix="e-") as here:
+        done = subprocess.run(
+            (
+                sys.executable,
+                "-P",
+                "-m",
+                "proxy",
+                "evaluate",
+                "--only",
+                "everyday",
+                "--json",
+                "o.json",
+            ),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=here,
+            env={"PATH": "/usr/bin:/bin", "TMPDIR": here},
+        )
+        # No control belongs to it, so by itself it is no verdict.
+        assert "6 of 6" in done.stdout, done.stdout + done.stderr
+        found = json.loads((Path(here) / "o.json").read_bytes())
+    assert found["fpr"]["S4"]["value"] == 0.0
 
 
 @pytest.mark.heavy
