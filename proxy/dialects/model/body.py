@@ -9,6 +9,7 @@ to us and another to the model.
 from __future__ import annotations
 
 import json
+import sys
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -27,7 +28,13 @@ def _no_constant(_name: str) -> float:
     raise ValueError
 
 
-_LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant)
+def _nearest(digits: str) -> float:
+    """A number; of one that no double holds, the nearest: infinity has no spelling in JSON."""
+    return max(-_LARGEST, min(_LARGEST, float(digits)))
+
+
+_LARGEST: Final = sys.float_info.max
+_LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_nearest)
 
 
 def read_body(raw: bytes) -> dict[str, Json]:
