@@ -9,7 +9,6 @@ to us and another to the model.
 from __future__ import annotations
 
 import json
-import sys
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -33,7 +32,7 @@ def _nearest(digits: str) -> float:
     return max(-_LARGEST, min(_LARGEST, float(digits)))
 
 
-_LARGEST: Final = sys.float_info.max
+_LARGEST: Final = 1.7976931348623157e308  # IEEE 754, the largest double
 _LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_nearest)
 
 
