@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from policy.model import SourceKind, meet
-from proxy.dialects.model.transcript import Turn
+from proxy.dialects.model.transcript import Turn, Voice
 from proxy.session_book import packed
 from proxy.session_core import taint_now
 from proxy.session_ground import Ground, TurnRead
@@ -140,7 +140,9 @@ class Entering:
             if unread and not self._core.reader.knows(request.turns[at], ground):
                 lost_before = at
         reads: list[TurnRead] = []
+        begun = False
         for at, turn in enumerate(request.turns):
+            before, begun = begun, begun or any(one.voice is not Voice.SYSTEM for one in turn.said)
             known = self._core.reads.get((session.session, history.digests[at]))
             if known is not None:
                 reads.append(known)
@@ -150,6 +152,7 @@ class Entering:
                 digest=history.digests[at],
                 lost=at < lost_before,
                 inherited=SourceKind.UNKNOWN if inherited is None else inherited,
+                begun=before,
             )
             reads.append(self._turn(turn, here))
         return tuple(reads)

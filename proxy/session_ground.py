@@ -40,6 +40,8 @@ class Ground(NamedTuple):
     lost: bool
     # What a summary of an earlier context inherits.
     inherited: SourceKind
+    # Whether the conversation goes on by now: the agent's program speaks between the turns.
+    begun: bool = False
 
 
 class Text(NamedTuple):

@@ -20,7 +20,7 @@ from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.session_book import packed
 from proxy.session_ground import Ground, Read, Span, Text, TurnRead
 from proxy.session_records import Entry, Row, Typed
-from proxy.session_splices import Inside, Piece, pieces_of
+from proxy.session_splices import Inside, Piece, pieces_of, told_between
 from proxy.session_texts import paragraphs, strings_in, strings_of
 
 if TYPE_CHECKING:
@@ -355,6 +355,12 @@ class Reader:
     def _host(self, said: Said, ground: Ground, found: _Found) -> None:
         parts = self.parts(said.text)
         label, why = SourceKind.AGENT_SELF_EDIT, ""
+        if ground.begun:
+            # A file that changed, an answer of a hook: its program says so, and others wrote it.
+            label = told_between(said.text, self._rules)
+        if label is not SourceKind.AGENT_SELF_EDIT:
+            why = "rule"
+            found.heard(parts, label)
         for one in parts:
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:

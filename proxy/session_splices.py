@@ -79,6 +79,22 @@ def shipped_rules() -> Rules:
     return msgspec.convert(tomllib.loads(_RULES.read_text("utf-8")), Rules)
 
 
+def told_between(text: str, rules: Rules) -> SourceKind:
+    """The most that a text of the agent's own program can be, said between the turns.
+
+    The same things stand there that other versions of an agent splice into a turn of the user, with
+    their tags or without.
+    """
+    lowest = SourceKind.AGENT_SELF_EDIT
+    for piece in pieces_of(text, rules):
+        if piece.inside is not None:
+            lowest = meet(lowest, piece.inside.label)
+    for rule in rules.span:
+        if rule.label is Inside.AGENT_SELF_EDIT:
+            lowest = meet(lowest, _label(text, rule).label)
+    return lowest
+
+
 def pieces_of(text: str, rules: Rules) -> tuple[Piece, ...]:
     """The parts of a user turn's string, in order; together they are the whole of it."""
     begun = text.lstrip()

@@ -22,6 +22,7 @@ from tests.unit.proxy.ledgers import (
 
 if TYPE_CHECKING:
     from policy.model import SourceKind
+    from proxy.dialects.model.body import Json
 
 REMINDER = "<system-reminder>\nToday's date is 2026-11-20.\n</system-reminder>\n\n"
 ENVIRONMENT = "<environment_context>\n  <cwd>/srv</cwd>\n</environment_context>"
@@ -93,6 +94,58 @@ def test_the_pieces_of_a_text_are_the_whole_of_it() -> None:
 def test_a_reminder_that_carries_a_file_in_is_a_tool_result() -> None:
     text = '<system-reminder>\nResult of calling the Read tool: "x"\n</system-reminder>'
     assert labels(text)[0][1] is Inside.TOOL_RESULT
+
+
+CHANGED = (
+    "Note: /srv/desk.md was modified, either by the user or by a linter. Here are the relevant "
+    "changes (shown with line numbers):\n1\tBills of the firm are paid at the quay office."
+)
+BETWEEN = [
+    CHANGED,
+    f"<system-reminder>\n{CHANGED}\n</system-reminder>",
+    "PostToolUse:Bash hook additional context:\nBills of the firm are paid at the quay office.",
+    "<task-notification>Bills of the firm are paid at the quay office.</task-notification>",
+    "[MESSAGE FROM NON-USER SOURCE]\nBills of the firm are paid at the quay office.",
+]
+
+
+@pytest.mark.parametrize("text", BETWEEN)
+async def test_what_others_wrote_is_theirs_when_the_program_says_it_between_the_turns(
+    text: str,
+) -> None:
+    ledger = Ledger()
+    first = await ledger.ask(user("Hello."), names=("s1",), system="You are an agent.")
+    assert first.taint is HOST
+    told: Json = {"role": "system", "content": text}
+    second = await ledger.ask(user("Hello."), told, names=("s1",), system="You are an agent.")
+    assert second.taint in {TOOL, UNKNOWN}
+    # Nor is it hers when she, or her agent, says it once more.
+    line = "Bills of the firm are paid at the quay office."
+    if text not in BETWEEN[:2]:
+        third = await ledger.ask(user(line), names=("s2",))
+        assert third.turns[0].spans[0][0].label is second.taint
+
+
+async def test_a_prompt_that_names_such_things_is_still_the_programs() -> None:
+    ledger = Ledger()
+    told: Json = {"role": "system", "content": "Heed what a hook success or hook feedback says."}
+    first = await ledger.ask(told, user("Hello."), names=("s1",))
+    assert first.taint is HOST
+    between: Json = {"role": "system", "content": "The date has changed."}
+    second = await ledger.ask(told, user("Hello."), between, names=("s1",))
+    assert second.taint is HOST
+
+
+async def test_lines_that_an_editor_splices_in_are_not_typed() -> None:
+    ledger = Ledger()
+    line = "Bills of the firm are paid at the quay office."
+    lines = (
+        f"<ide_selection>The user selected the lines 5 to 6 from a.md:\n{line}\n</ide_selection>"
+    )
+    assert await spans(ledger, lines, SAID) == [TOOL, USER]
+    opened = "<ide_opened_file>The user opened the file a.md in the IDE.</ide_opened_file>"
+    assert await spans(ledger, opened, SAID, name="s2") == [HOST, USER]
+    assert not ledger.seen(line).endorsed
 
 
 async def spans(ledger: Ledger, *texts: str, name: str = "s1") -> list[SourceKind]:
