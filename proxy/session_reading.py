@@ -15,6 +15,7 @@ import msgspec
 
 from policy.endorsement import said_by, wanted_by
 from policy.model import Origin, SourceKind, meet
+from policy.repeating import flowing, repeated
 from policy.sentences import fingerprint, sentences_of, spoken_in
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.session_book import packed
@@ -89,6 +90,13 @@ class Reader:
         if "<" in text:
             text = _TAG.sub("\n", text)
         return [fingerprint(one, self._key) for one in sentences_of(text)]
+
+    def elsewhere(self, text: str) -> list[int]:
+        """The same of what was said elsewhere, in every way in which it may be repeated."""
+        found = [*self.parts(text)]
+        for reading in repeated(text):
+            found += self.parts(reading)
+        return list(dict.fromkeys(found))
 
     def wanted(self, asked: Asked) -> Endorsing | None:
         """What one turn of a person must have said to endorse a candidate."""
@@ -165,7 +173,7 @@ class Reader:
             label, why = relayed.label, "relayed"
         heard: list[int] = []
         for text in strings_of(said.text):
-            for one in self.parts(text):
+            for one in self.elsewhere(text):
                 heard.append(one)
                 recalled = ground.book.recalls.get(one)
                 if recalled is not None and recalled[0].trust < label.trust:
@@ -263,7 +271,7 @@ class Reader:
             whole = piece.start == 0 and piece.end == len(said.text)
             if beside and not (whole and piece.beside_results):
                 label, channel, why = SourceKind.UNKNOWN, "unplaced", "beside_results"
-                found.heard(self.parts(text), label)
+                found.heard(self.elsewhere(text), label)
                 found.texts.append(Text(text, Origin(kind=label)))
             elif piece.inside is None:
                 spans += self._typed(text, piece.start, ground, found)
@@ -299,7 +307,7 @@ class Reader:
         self, text: str, parts: list[int], ground: Ground, most: SourceKind
     ) -> tuple[SourceKind, str]:
         label, why = most, ""
-        for one in parts:
+        for one in (*parts, *self.parts(flowing(text))) if "\n" in text.strip() else parts:
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:
                 label, why = source, "said_before"
@@ -326,7 +334,7 @@ class Reader:
         if label is SourceKind.AGENT_SELF_EDIT:
             found.host += parts
             return label, "host", why
-        found.heard(parts, label)
+        found.heard(self.elsewhere(text), label)
         found.texts.append(Text(text, Origin(kind=label)))
         return label, "spliced", found_why or why
 
@@ -360,7 +368,7 @@ class Reader:
             label = told_between(said.text, self._rules)
         if label is not SourceKind.AGENT_SELF_EDIT:
             why = "rule"
-            found.heard(parts, label)
+            found.heard(self.elsewhere(said.text), label)
         for one in parts:
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:
@@ -375,7 +383,7 @@ class Reader:
 
     def _unplaced(self, said: Said, found: _Found) -> None:
         label = SourceKind.UNKNOWN
-        found.heard(self.parts(said.text), label)
+        found.heard(self.elsewhere(said.text), label)
         found.row(Row("unplaced", label, len(said.text), "unplaced"))
         found.texts.append(Text(said.text, Origin(kind=label)))
         found.spans.append((Span(0, len(said.text), label),))

@@ -22,6 +22,32 @@ _RULE: Final = at(_LABEL_TESTS, "test_the_rule_is_that_of_the_class_it_is_judged
 
 SESSION_LABELS: Final = (
     Mutant(
+        name="a line number makes a page's words somebody else's",
+        file="proxy/session_reading.py",
+        old="            for one in self.elsewhere(text):\n",
+        new="            for one in self.parts(text):\n",
+        invariant="what a tool said first is not a person's, whatever the tool put around it",
+        tests=(
+            at(
+                "tests/unit/proxy/test_sessions.py",
+                "test_what_a_tool_said_first_is_not_hers_without_its_numbers_and_line_breaks",
+            ),
+        ),
+    ),
+    Mutant(
+        name="between the turns the program vouches for what others wrote",
+        file="proxy/session_entering.py",
+        old="                begun=before,\n",
+        new="                begun=False,\n",
+        invariant="the rules of reminders hold wherever an agent's program speaks",
+        tests=(
+            at(
+                "tests/unit/proxy/test_session_splices.py",
+                "test_what_others_wrote_is_theirs_when_the_program_says_it_between_the_turns",
+            ),
+        ),
+    ),
+    Mutant(
         name="an empty context is the user's",
         file="policy/taint.py",
         old="return SourceKind.UNKNOWN if lowest is None else lowest",
