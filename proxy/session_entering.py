@@ -132,30 +132,26 @@ class Entering:
     def _turns(
         self, request: ModelRequest, history: History, ground: Ground
     ) -> tuple[TurnRead, ...]:
-        session = ground.session
-        lost_before = 0
-        for at in history.models:
-            digest = history.digests[at]
-            unread = (session.session, digest) not in self._core.reads
-            if unread and not self._core.reader.knows(request.turns[at], ground):
-                lost_before = at
-        reads: list[TurnRead] = []
-        begun = False
-        for at, turn in enumerate(request.turns):
-            before, begun = begun, begun or any(one.voice is not Voice.SYSTEM for one in turn.said)
-            known = self._core.reads.get((session.session, history.digests[at]))
-            if known is not None:
-                reads.append(known)
-                continue
-            inherited = session.taint if session.falls else self._other(ground)
-            here = ground._replace(
-                digest=history.digests[at],
-                lost=at < lost_before,
-                inherited=SourceKind.UNKNOWN if inherited is None else inherited,
-                begun=before,
-            )
-            reads.append(self._turn(turn, here))
-        return tuple(reads)
+        session, known = ground.session, self._core.reads
+        name = session.session
+        reads = [known.get((name, digest)) for digest in history.digests]
+        fresh = [at for at, read in enumerate(reads) if read is None]
+        if fresh:
+            lost_before = 0
+            for at in history.models:
+                if reads[at] is None and not self._core.reader.knows(request.turns[at], ground):
+                    lost_before = at
+            begins = _begins(request)
+            for at in fresh:
+                inherited = session.taint if session.falls else self._other(ground)
+                here = ground._replace(
+                    digest=history.digests[at],
+                    lost=at < lost_before,
+                    inherited=SourceKind.UNKNOWN if inherited is None else inherited,
+                    begun=at > begins,
+                )
+                reads[at] = self._turn(request.turns[at], here)
+        return tuple([read for read in reads if read is not None])
 
     def _other(self, ground: Ground) -> SourceKind | None:
         """What a summary at the very beginning of a session can be of: another session."""
@@ -228,3 +224,11 @@ class Entering:
             label = SourceKind.UNKNOWN
             row = Row("history", label, 0, why)
             self._core.do(Entry(session.session, digest, now_ms, label, rows=(row,)))
+
+
+def _begins(request: ModelRequest) -> int:
+    """The index of the first turn in which anybody but the agent's program speaks."""
+    for at, turn in enumerate(request.turns):
+        if any(said.voice is not Voice.SYSTEM for said in turn.said):
+            return at
+    return len(request.turns)

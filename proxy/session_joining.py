@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from policy.model import SourceKind, meet
+from proxy.by_identity import ByIdentity
 from proxy.dialects.model.transcript import Voice
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ class Numbering:
         self._reader = reader
         # Keyed by the interpreter's own hash, which is salted: nobody outside can aim at one.
         self._known: OrderedDict[int, _Numbered] = OrderedDict()
+        # One that is the same object again needs no hash.
+        self._same: ByIdentity[Turn, _Numbered] = ByIdentity()
+        self._chains: dict[tuple[int, int], int] = {}
 
     def history(self, request: ModelRequest) -> History:
         """The numbers of a request."""
@@ -69,15 +73,21 @@ class Numbering:
         models: list[int] = []
         answered: set[int] = set()
         root: int | None = None
-        above, chained = 0, self._reader.chained
+        above, same, chains = 0, self._same, self._chains
+        if len(chains) > NUMBERED_MAX:
+            chains.clear()
         for at, turn in enumerate(request.turns):
-            numbered = self._numbered(turn)
-            above = chained(above, numbered.digest)
+            numbered = same.get(turn)
+            if numbered is None:
+                numbered = same[turn] = self._numbered(turn)
+            step = above, numbered.digest
+            above = chains.get(step) or chains.setdefault(step, self._reader.chained(*step))
             digests.append(numbered.digest)
             chain.append(above)
             if numbered.by_model:
                 models.append(at)
-            answered.update(numbered.answers)
+            if numbered.answers:
+                answered.update(numbered.answers)
             if root is None and numbered.by_user:
                 root = above
         return History(

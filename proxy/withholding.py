@@ -45,7 +45,7 @@ from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.interfaces import Decision, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from policy.model import Memory, Principal, PrincipalId, Tenant
     from proxy.dialects.model.body import Json
@@ -302,11 +302,12 @@ class Withholding:
     # ---- model requests ------------------------------------------------------------------------
 
     async def apply(
-        self, principal: Principal, api: str, body: dict[str, Json], leave: Leave
+        self, principal: Principal, api: str, body: dict[str, Json], left: Callable[[], Leave]
     ) -> dict[str, Json]:
         """The body of a model request without what is withheld; the same object if it holds none.
 
-        What was withheld for the first time is durable when it returns.
+        `left` says what stays as it is; it is asked only where something might go. What was
+        withheld for the first time is durable when this returns.
 
         Raises:
             StorageError: What may be shown is not known, or could not be written down.
@@ -316,6 +317,7 @@ class Withholding:
         told = kept.withheld or kept.texts or kept.results
         if not told and not (api == "anthropic" and thinks(body)):
             return body
+        leave = left()
         for text in leave.stands:
             self._stands(kept, text)
         asking = Asking(kept, self._printer)
@@ -323,6 +325,11 @@ class Withholding:
         if asking.records:
             await self._log.append(map(encode, asking.records))
         return made
+
+    def stamp(self, principal_id: PrincipalId) -> tuple[int, int]:
+        """Moves with whatever may make a text be withheld that was not."""
+        kept = self._of(principal_id)
+        return kept.withheld.generation, kept.stuck_count
 
     def _stands(self, kept: Kept, text: str) -> None:
         name = self._printer.digest(text)

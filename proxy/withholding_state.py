@@ -119,6 +119,8 @@ class Kept:
         self.results: OrderedDict[bytes, Told] = OrderedDict()
         self.texts: OrderedDict[bytes, Entry] = OrderedDict()
         self.blocks: OrderedDict[bytes, Told] = OrderedDict()
+        # Moves with whatever is withheld in a place of its own from now on.
+        self.stuck_count = 0
         # As of which generation a text holds nothing, or stands where it may be shown.
         self.clean: OrderedDict[bytes, int] = OrderedDict()
         self.stood: OrderedDict[bytes, int] = OrderedDict()
@@ -172,6 +174,7 @@ class Kept:
             self._of_key.pop(key, None)
 
     def _stick(self, record: Stuck) -> None:
+        self.stuck_count += 1
         if record.kind == RESULT:
             put(self.results, record.name, record.told)
         elif record.kind == BLOCK:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proxy.dialects.model.api import RESPONSES, of_program
-from proxy.dialects.model.body import read_body, write_body
+from proxy.dialects.model.body import write_body
 from proxy.dialects.model.errors import no_previous, no_threads, refused
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.operation import HttpReply, MalformedRequest
@@ -16,6 +16,7 @@ from proxy.model.coupling import Asked, Undecided
 from proxy.model.credentials import Admitted, admit
 from proxy.model.histories import PREVIOUS, Histories
 from proxy.model.passing import Passing
+from proxy.model.recurring import Recurring
 from proxy.model.room import Holding, NoRoom, Room
 from proxy.model.routes import Purpose, answers_nothing, names_of, purpose_of, target_of
 from proxy.model.turn import Turn, TurnParts, Wire
@@ -84,6 +85,7 @@ class ModelFront:
         self._parts = parts
         self._histories = Histories()
         self._room = Room()
+        self._recurring = Recurring()
 
     def serves(self, path: str) -> bool:
         """Whether a path belongs here: below a configured name, or one of the usual ones."""
@@ -179,8 +181,8 @@ class ModelFront:
     async def _turn(
         self, served: _Served, api: ModelApi, raw: bytes | None
     ) -> tuple[HttpReply, Pieces | None]:
-        body = {} if raw is None else read_body(raw)
         principal = served.admitted.principal
+        body = {} if raw is None else self._recurring.body(principal.principal_id, raw)
         if object_of(body.get("thread")):
             return no_threads(served.incoming.answering), None
         whole = body
@@ -206,6 +208,7 @@ class ModelFront:
             trace=served.incoming.trace,
             maps=settings.maps,
             extracts=extracts,
+            readings=self._recurring,
         )
         started_ns = self._parts.surroundings.clock_ns()
 

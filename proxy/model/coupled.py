@@ -13,6 +13,7 @@ import msgspec
 from policy.model import SourceKind
 from proxy.dialects.model.transcript import Voice
 from proxy.dialects.model.withheld import Leave
+from proxy.model.settled import Settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,7 @@ class Coupled:
         self._inner = inner
         self._sessions = sessions
         self._withholding = withholding
+        self._settled = Settled()
 
     async def prepare(self, asked: Asked) -> Prepared:
         """See `Coupling`."""
@@ -50,9 +52,24 @@ class Coupled:
         entered = await self._sessions.entered(principal, request, tuple(dict.fromkeys(names)))
         # What was begun while the disk was waited for.
         await self._withholding.quiet(principal_id, QUIET_S)
-        leave = left_alone(request, entered)
-        body = await self._withholding.apply(principal, asked.api.name, prepared.body, leave)
+        body = await self._withheld(prepared, entered)
         return msgspec.structs.replace(prepared, body=body, session=entered.session)
+
+    async def _withheld(self, prepared: Prepared, entered: Entered) -> dict[str, Json]:
+        asked, request = prepared.asked, prepared.request
+        withholding, principal_id = self._withholding, asked.principal.principal_id
+        stamps: list[tuple[int, int]] = []
+
+        def left() -> Leave:
+            stamps.append(withholding.stamp(principal_id))
+            settled = self._settled.of(stamps[0], request, entered)
+            return left_alone(request, entered, settled)
+
+        came = prepared.body
+        went = await withholding.apply(asked.principal, asked.api.name, came, left)
+        if stamps and stamps[0] == withholding.stamp(principal_id):
+            self._settled.note(stamps[0], request, entered, (came, went))
+        return went
 
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
@@ -79,15 +96,19 @@ class Coupled:
         return self._withholding.sieved(principal.principal_id, value)
 
 
-def left_alone(request: ModelRequest, entered: Entered) -> Leave:
+def left_alone(
+    request: ModelRequest, entered: Entered, settled: frozenset[int] = frozenset()
+) -> Leave:
     """What withholding leaves as it is: what persons typed, and what the agent's own program says.
+
+    Turns that are settled are left alone as they are.
 
     A system prompt, a reminder in a user's turn and a tool that is the one that was approved cannot
     be blanked: else a steered model would only have to propose to remember them.
     """
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
     trusted: list[tuple[Where, str]] = []
-    for place, said, spans in _labelled(request, entered):
+    for place, said, spans in _labelled(request, entered, settled):
         if said.voice is Voice.USER:
             own = tuple((span.start, span.end) for span in spans if span.label in _LEFT)
             if own:
@@ -104,23 +125,26 @@ def left_alone(request: ModelRequest, entered: Entered) -> Leave:
         typed=typed,
         trusted=frozenset(place for place, _ in trusted),
         stands=tuple(text for _, text in trusted),
+        settled=settled,
     )
 
 
 def _labelled(
-    request: ModelRequest, entered: Entered
+    request: ModelRequest, entered: Entered, settled: frozenset[int]
 ) -> Iterator[tuple[Where, Said, tuple[Span, ...]]]:
     """Every string of the prompt and the conversation, its place in the body, its spans."""
     for said, spans in zip(request.system, entered.system.spans, strict=False):
         yield said.where, said, spans
-    yield from _turns(request, entered)
+    yield from _turns(request, entered, settled)
 
 
 def _turns(
-    request: ModelRequest, entered: Entered
+    request: ModelRequest, entered: Entered, settled: frozenset[int]
 ) -> Iterator[tuple[Where, Said, tuple[Span, ...]]]:
     """Every string of the conversation with its place in the body, and its labelled spans."""
     for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
+        if at in settled:
+            continue
         for said, spans in zip(turn.said, read.spans, strict=False):
             # A bare string is the body's own value.
             place = (*request.prefix, at, *said.where) if request.prefix else said.where

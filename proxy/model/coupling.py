@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
+from proxy.dialects.model.reading import AFRESH, Readings
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     # The tools that write memory. `extracts`: a backend asks, and the answer itself is the write.
     maps: Maps
     extracts: bool = False
+    # Where parts of the body that came before have been read already.
+    readings: Readings = AFRESH
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +108,7 @@ class UnsafeUncoupled:
 
     async def prepare(self, asked: Asked) -> Prepared:
         """The request as it came."""
-        request = asked.api.read_request(asked.body)
+        request = asked.api.read_request(asked.body, asked.readings)
         return Prepared(asked=asked, request=request, body=asked.body, session="")
 
     async def judge(

@@ -10,6 +10,8 @@ _FRONT: Final = "tests/integration/test_model_front.py"
 _COUPLING: Final = "tests/integration/test_model_coupling.py"
 _CREDENTIALS: Final = "tests/unit/proxy/model/test_credentials.py"
 _EDITORS: Final = "tests/unit/proxy/dialects/model/test_editors.py"
+_SETTLED: Final = "tests/unit/proxy/model/test_settled.py"
+_RECURRING: Final = "tests/unit/proxy/model/test_recurring.py"
 
 MODEL: Final = (
     Mutant(
@@ -51,5 +53,50 @@ MODEL: Final = (
         new="            pass\n",
         invariant="no call reaches the agent unjudged",
         tests=(at(_EDITORS, "test_a_call_that_only_the_end_of_its_item_tells_is_judged"),),
+    ),
+    Mutant(
+        name="what held nothing once holds nothing for ever",
+        file="proxy/model/settled.py",
+        old="kept[0] == stamp and kept[1] is read",
+        new="kept[1] is read",
+        invariant="nothing that was refused goes upstream",
+        tests=(at(_SETTLED, "test_an_old_turn_is_looked_at_again_when_something_is_refused"),),
+    ),
+    Mutant(
+        name="what one person typed is hers wherever it comes from",
+        file="proxy/model/settled.py",
+        old="kept[0] == stamp and kept[1] is read",
+        new="kept[0] == stamp",
+        invariant="only what a person typed is left alone",
+        tests=(at(_SETTLED, "test_what_she_typed_is_looked_at_where_it_is_another_ones_words"),),
+    ),
+    Mutant(
+        name="a settled thought stays behind a turn that changed",
+        file="proxy/dialects/model/withheld_anthropic.py",
+        old="        if at in leave.settled and not (loosened and binds):\n",
+        new="        if at in leave.settled:\n",
+        invariant="a signed block goes with what it is bound to",
+        tests=(
+            at(
+                _SETTLED,
+                "test_a_thought_behind_a_turn_that_changed_is_left_out_though_it_is_settled",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a principal is given another one's elements",
+        file="proxy/model/recurring.py",
+        old="        element = self._old.get(principal_id, {}).get(name)\n",
+        new="        element = next((a[name] for a in self._young.values() if name in a), None)\n",
+        invariant="what was said is its principal's alone",
+        tests=(at(_RECURRING, "test_a_turn_that_came_before_is_the_same_object"),),
+    ),
+    Mutant(
+        name="a tool is where it stood first",
+        file="proxy/model/recurring.py",
+        old="        name = (read, args)\n",
+        new="        name = (read, ())\n",
+        invariant="a tool is left alone only as it was approved",
+        tests=(at(_RECURRING, "test_a_tool_at_another_place_is_read_at_that_place"),),
     ),
 )

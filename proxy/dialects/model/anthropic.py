@@ -8,12 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.body import read_body
-from proxy.dialects.model.reading import call_of, list_of, object_of, result_in, said_in, text_of
+from proxy.dialects.model.reading import (
+    AFRESH,
+    call_of,
+    list_of,
+    object_of,
+    result_in,
+    said_in,
+    text_of,
+)
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 from proxy.dialects.operation import MalformedRequest
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
+    from proxy.dialects.model.reading import Readings
     from proxy.dialects.model.transcript import ModelCall, Where
 
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
@@ -24,14 +33,14 @@ _SEALED: Final = frozenset({"thinking", "redacted_thinking", "image"})
 _VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.SYSTEM}
 
 
-def read_request(body: dict[str, Json]) -> ModelRequest:
+def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
     """Who said what in a request. What is not understood is unplaced, never refused."""
     thread = object_of(body.get("thread"))
     return ModelRequest(
         system=said_in(body.get("system"), ("system",), Voice.SYSTEM),
         prefix=("messages",),
-        turns=tuple(read_turn(object_of(message)) for message in list_of(body.get("messages"))),
-        catalogue=tuple(_tool(at, object_of(tool)) for at, tool in _tools(body)),
+        turns=tuple(readings.each(list_of(body.get("messages")), read_turn)),
+        catalogue=tuple([readings.of(object_of(tool), _tool, at) for at, tool in _tools(body)]),
         sessions=_sessions(body),
         continues=text_of(thread.get("previous_message_id")),
         streams=body.get("stream") is True,
@@ -91,7 +100,7 @@ def _tools(body: dict[str, Json]) -> enumerate[Json]:
     return enumerate(list_of(body.get("tools")))
 
 
-def _tool(at: int, tool: dict[str, Json]) -> tuple[str, tuple[Said, ...]]:
+def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
     return text_of(tool.get("name")) or "", said_in(tool, ("tools", at), Voice.CATALOGUE)
 
 

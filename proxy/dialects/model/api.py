@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from proxy.dialects.model import anthropic, chat, responses
 from proxy.dialects.model.anthropic_stream import AnthropicEditor
 from proxy.dialects.model.chat_stream import ChatEditor
-from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.reading import AFRESH, list_of
 from proxy.dialects.model.responses_stream import ResponsesEditor
 from proxy.dialects.model.transcript import Voice
 from proxy.dialects.model.whole import AnthropicReply, ChatReply, ResponsesReply
@@ -18,9 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.dialects.model.body import Json
+    from proxy.dialects.model.reading import Readings
     from proxy.dialects.model.stream import Editor
     from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said
     from proxy.dialects.model.whole import WholeReply
+
+
+class ReadsRequest(Protocol):
+    """Who said what in a request; parts that came before may have been read already."""
+
+    def __call__(self, body: dict[str, Json], readings: Readings = AFRESH, /) -> ModelRequest:
+        """Read it. What is not understood is unplaced, never refused."""
+        ...
 
 
 class ModelApi(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +37,7 @@ class ModelApi(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # "anthropic" | "chat" | "responses"
     turns: str
-    read_request: Callable[[dict[str, Json]], ModelRequest]
+    read_request: ReadsRequest
     read_reply: Callable[[dict[str, Json]], ModelReply]
     editor: Callable[[], Editor]
     whole: Callable[[], WholeReply]
@@ -64,8 +73,8 @@ APIS: Final = (ANTHROPIC, CHAT, RESPONSES)
 def of_program(api: ModelApi) -> ModelApi:
     """The same API where a program wrote the user turns: they are nobody's words."""
 
-    def read_request(body: dict[str, Json]) -> ModelRequest:
-        read = api.read_request(body)
+    def read_request(body: dict[str, Json], readings: Readings = AFRESH, /) -> ModelRequest:
+        read = api.read_request(body, readings)
         turns = tuple(
             msgspec.structs.replace(turn, said=tuple(map(_unplaced, turn.said)))
             for turn in read.turns

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import call_of, list_of, object_of, result_in, said_in, text_of
+from proxy.dialects.model.reading import (
+    AFRESH,
+    call_of,
+    list_of,
+    object_of,
+    result_in,
+    said_in,
+    text_of,
+)
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
+    from proxy.dialects.model.reading import Readings
     from proxy.dialects.model.transcript import ModelCall
 
 _VOICES: Final = {
@@ -23,17 +32,17 @@ _TEXTS: Final = frozenset({"text", "refusal"})
 _SEALED: Final = frozenset({"image_url", "input_audio"})
 
 
-def read_request(body: dict[str, Json]) -> ModelRequest:
+def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
     """Who said what in a request. What is not understood is unplaced, never refused."""
     tools = enumerate(list_of(body.get("tools")))
     functions = enumerate(list_of(body.get("functions")))
-    catalogue = [_tool("tools", at, object_of(tool)) for at, tool in tools]
-    catalogue += [_tool("functions", at, object_of(tool)) for at, tool in functions]
+    catalogue = [readings.of(object_of(tool), _tool, "tools", at) for at, tool in tools]
+    catalogue += [readings.of(object_of(tool), _tool, "functions", at) for at, tool in functions]
     user = text_of(body.get("user")) or text_of(body.get("prompt_cache_key"))
     return ModelRequest(
         system=(),
         prefix=("messages",),
-        turns=tuple(read_turn(object_of(message)) for message in list_of(body.get("messages"))),
+        turns=tuple(readings.each(list_of(body.get("messages")), read_turn)),
         catalogue=tuple(catalogue),
         sessions=(user,) if user else (),
         streams=body.get("stream") is True,
@@ -85,6 +94,6 @@ def _calls(message: dict[str, Json]) -> tuple[ModelCall, ...]:
     return tuple(calls)
 
 
-def _tool(key: str, at: int, tool: dict[str, Json]) -> tuple[str, tuple[Said, ...]]:
+def _tool(tool: dict[str, Json], key: str, at: int) -> tuple[str, tuple[Said, ...]]:
     named = object_of(tool.get("function")) or object_of(tool.get("custom")) or tool
     return text_of(named.get("name")) or "", said_in(tool, (key, at), Voice.CATALOGUE)

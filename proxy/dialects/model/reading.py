@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from proxy.dialects.model.body import read_body
 from proxy.dialects.model.transcript import ModelCall, Said, Voice
 from proxy.dialects.operation import MalformedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from proxy.dialects.model.body import Json
     from proxy.dialects.model.transcript import Where
+
+_R = TypeVar("_R")
+
+
+class Readings(Protocol):
+    """Where parts of a request that came before may have been read already."""
+
+    def of(self, part: dict[str, Json], read: Callable[..., _R], *args: object) -> _R:
+        """What `read(part, *args)` gives; `read` is pure, and nobody changes what it gave."""
+        ...
+
+    def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> list[_R]:
+        """The same for each element of a list; what is no object counts as an empty one."""
+        ...
+
+
+class _Afresh:
+    def of(self, part: dict[str, Json], read: Callable[..., _R], *args: object) -> _R:
+        return read(part, *args)
+
+    def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> list[_R]:
+        return [read(object_of(part)) for part in parts]
+
+
+AFRESH: Final[Readings] = _Afresh()
+"""Everything is read anew."""
 
 # Values under these keys name, sign or count something; no model reads them as text.
 STRUCTURE: Final = frozenset(
@@ -105,16 +131,3 @@ def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> 
         server=text_of(server),
         arguments=arguments_of(arguments),
     )
-
-
-def put(body: dict[str, Json], where: Where, text: str) -> None:
-    """Replace one string of a body, in place.
-
-    Raises:
-        KeyError: There is nothing at that place.
-        IndexError: The same.
-    """
-    part = cast("dict[str | int, Json]", body)
-    for step in where[:-1]:
-        part = cast("dict[str | int, Json]", part[step])
-    part[where[-1]] = text

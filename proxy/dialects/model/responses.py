@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import call_of, list_of, object_of, result_in, said_in, text_of
+from proxy.dialects.model.reading import (
+    AFRESH,
+    call_of,
+    list_of,
+    object_of,
+    result_in,
+    said_in,
+    text_of,
+)
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.dialects.model.body import Json
+    from proxy.dialects.model.reading import Readings
     from proxy.dialects.model.transcript import ModelCall
 
 _VOICES: Final = {
@@ -26,14 +35,14 @@ _TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
 _SEALED: Final = frozenset({"reasoning", "input_image"})
 
 
-def read_request(body: dict[str, Json]) -> ModelRequest:
+def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
     """Who said what in a request. What is not understood is unplaced, never refused."""
     given = body.get("input")
     whole = isinstance(given, str)
     turns = (
         [Turn(said=said_in(given, (), Voice.USER))]
         if whole
-        else [read_turn(object_of(item)) for item in list_of(given)]
+        else readings.each(list_of(given), read_turn)
     )
     conversation = body.get("conversation")
     continues = text_of(body.get("previous_response_id")) or text_of(
@@ -44,7 +53,7 @@ def read_request(body: dict[str, Json]) -> ModelRequest:
         # A bare string is the body's own value: its place has no index.
         prefix=() if whole else ("input",),
         turns=tuple(_whole(turn) for turn in turns) if whole else tuple(turns),
-        catalogue=tuple(_catalogue(body)),
+        catalogue=tuple(_catalogue(body, readings)),
         sessions=_sessions(body),
         continues=continues,
         streams=body.get("stream") is True,
@@ -127,19 +136,22 @@ def _outcome(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
     return said_in(item.get("output"), ("output",), Voice.TOOL, call_id)
 
 
-def _catalogue(body: dict[str, Json]) -> Iterator[tuple[str, tuple[Said, ...]]]:
+def _catalogue(body: dict[str, Json], readings: Readings) -> Iterator[tuple[str, tuple[Said, ...]]]:
     for at, part in enumerate(list_of(body.get("tools"))):
         tool = object_of(part)
-        where = ("tools", at)
         if tool.get("type") == "namespace":
             # Codex groups the tools of one MCP server.
             for index, inner in enumerate(list_of(tool.get("tools"))):
                 named = object_of(inner)
-                place = (*where, "tools", index)
+                place = ("tools", at, "tools", index)
                 name = f"{text_of(tool.get('name')) or ''}.{text_of(named.get('name')) or ''}"
                 yield name, said_in(named, place, Voice.CATALOGUE)
         else:
-            yield text_of(tool.get("name")) or "", said_in(tool, where, Voice.CATALOGUE)
+            yield readings.of(tool, _tool, at)
+
+
+def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
+    return text_of(tool.get("name")) or "", said_in(tool, ("tools", at), Voice.CATALOGUE)
 
 
 def _sessions(body: dict[str, Json]) -> tuple[str, ...]:

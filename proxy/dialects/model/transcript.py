@@ -42,7 +42,7 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Json] | None
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class Turn(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """One message or input item: everything it puts into the context, and the calls it holds."""
 
     said: tuple[Said, ...] = ()

@@ -103,6 +103,8 @@ class Leave(msgspec.Struct, frozen=True, kw_only=True):
     trusted: frozenset[Where] = frozenset()
     # The trusted texts themselves: what they say may be shown elsewhere too.
     stands: tuple[str, ...] = ()
+    # Indexes of turns that held nothing refused when they came last, and nothing was refused since.
+    settled: frozenset[int] = frozenset()
 
 
 def cut(text: str, asks: Asks) -> str:
@@ -124,7 +126,7 @@ def cut(text: str, asks: Asks) -> str:
 
 
 def cut_between(text: str, typed: Sequence[tuple[int, int]], asks: Asks) -> str:
-    """The same for a text of which parts were typed by a person."""
+    """The same for a text of which parts were typed by a person; that very text if it stays."""
     out: list[str] = []
     at = 0
     for start, end in sorted(typed):
@@ -132,7 +134,8 @@ def cut_between(text: str, typed: Sequence[tuple[int, int]], asks: Asks) -> str:
         out += (_trimmed(text[at:begin], asks), text[begin : max(begin, end)])
         at = max(at, end)
     out.append(_trimmed(text[at:], asks))
-    return "".join(out)
+    made = "".join(out)
+    return text if made == text else made
 
 
 def _trimmed(text: str, asks: Asks) -> str:

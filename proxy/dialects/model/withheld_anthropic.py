@@ -48,6 +48,9 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
     loosened = asks.fresh_count != before
     turns: list[Json] = []
     for at, message in enumerate(given):
+        if at in leave.settled and not (loosened and binds):
+            turns.append(message)
+            continue
         before = asks.fresh_count
         if not isinstance(message, dict):
             turns.append(sieved(message, asks))

@@ -47,7 +47,11 @@ def withhold_responses(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[
     made = _withhold(body, "input", leave, asks, _item)
     given = made.get("input")
     items = list_of(given)
-    gone = {at for at, item in enumerate(items) if _thinks_aloud(object_of(item), asks)}
+    gone = {
+        at
+        for at, item in enumerate(items)
+        if at not in leave.settled and _thinks_aloud(object_of(item), asks)
+    }
     if not gone:
         return made
     kept: list[Json] = []
@@ -89,11 +93,15 @@ def _withhold(
             made[key] = beside(value, (key,), leave, asks)
             continue
         new: list[Json] = [
-            change(part, (key, at), leave, asks) if isinstance(part, dict) else sieved(part, asks)
+            part if at in leave.settled else _turn(part, (key, at), leave, asks, change)
             for at, part in enumerate(value)
         ]
         made[key] = value if all(a is b for a, b in zip(new, value, strict=True)) else new
     return body if all(made[key] is value for key, value in body.items()) else made
+
+
+def _turn(part: Json, where: Where, leave: Leave, asks: Asks, change: _Part) -> Json:
+    return change(part, where, leave, asks) if isinstance(part, dict) else sieved(part, asks)
 
 
 def _chat_message(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from policy.model import PrincipalId
 from proxy.dialects.model.api import APIS, continued
 from proxy.dialects.model.body import read_body, write_body
 from proxy.dialects.model.stream import Decided
 from proxy.dialects.operation import MalformedRequest
+from proxy.model.recurring import Recurring
 from tests.fuzz.choices import withholds
 
 WORDS = (
@@ -23,6 +25,7 @@ WORDS = (
     b"1e999",
     b"needle",
 )
+_PRINCIPAL = PrincipalId("key:ada")
 
 
 def check(data: bytes) -> None:
@@ -32,7 +35,12 @@ def check(data: bytes) -> None:
     except MalformedRequest as refused:
         withholds(refused.detail)
         return
-    api.read_request(body)
+    read = api.read_request(body)
+    kept = Recurring()
+    for _ in range(2):
+        again = kept.body(_PRINCIPAL, data[1:])
+        assert again == body
+        assert api.read_request(again, kept) == read
     written = write_body(body)
     assert write_body(read_body(written)) == written
     for refuses in (False, True):

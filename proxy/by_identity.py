@@ -1,0 +1,35 @@
+"""What is known of objects that come again as the very same objects."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Generic, TypeVar
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class ByIdentity(Generic[_K, _V]):
+    """A value goes when its object does; equal objects are not the same. One thread."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[_K], _V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: _K) -> _V | None:
+        """The value of this object, or None."""
+        found = self._kept.get(id(key))
+        return None if found is None or found[0]() is not key else found[1]
+
+    def __setitem__(self, key: _K, value: _V) -> None:
+        name, kept = id(key), self._kept
+        kept[name] = (weakref.ref(key, lambda gone: _forget(kept, name, gone)), value)
+
+
+def _forget(kept: dict[int, tuple[weakref.ref[_K], _V]], name: int, gone: weakref.ref[_K]) -> None:
+    # Its number may belong to another object by now.
+    found = kept.get(name)
+    if found is not None and found[0] is gone:
+        del kept[name]

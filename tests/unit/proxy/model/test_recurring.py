@@ -1,0 +1,100 @@
+"""What comes again is the same object, says the same, and is its principal's alone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.model import PrincipalId
+from proxy.dialects.model.api import APIS, CHAT, of_program
+from proxy.dialects.model.body import read_body
+from proxy.dialects.operation import MalformedRequest
+from proxy.model.recurring import Recurring
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.api import ModelApi
+
+ADA, GRACE = PrincipalId("key:ada"), PrincipalId("key:grace")
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+_BODIES = st.dictionaries(
+    st.sampled_from(["messages", "input", "tools", "system", "model", "x"]),
+    _VALUES | st.lists(_VALUES, max_size=5),
+)
+
+
+def conversation(turns: int) -> dict[str, Any]:
+    said = [
+        {"role": "assistant" if at % 2 else "user", "content": f"In turn {at}: chairs."}
+        for at in range(turns)
+    ]
+    tools = [{"name": "fetch", "description": "Fetches."}]
+    return {"model": "m", "messages": said, "input": said, "tools": tools}
+
+
+@given(st.lists(_BODIES, max_size=6))
+def test_a_body_says_what_it_says_without_memory(bodies: list[dict[str, Any]]) -> None:
+    kept = Recurring(bytes_max=64, count_max=4)
+    for body in bodies:
+        raw = json.dumps(body).encode()
+        for api in APIS:
+            read = kept.body(ADA, raw)
+            assert read == read_body(raw)
+            assert api.read_request(read, kept) == api.read_request(read_body(raw))
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_a_turn_that_came_before_is_the_same_object(api: ModelApi) -> None:
+    kept = Recurring()
+    before, after = (
+        api.read_request(kept.body(ADA, json.dumps(conversation(turns)).encode()), kept)
+        for turns in (4, 6)
+    )
+    assert [a is b for a, b in zip(before.turns, after.turns[:4], strict=True)] == [True] * 4
+    assert before.catalogue == after.catalogue
+    other = api.read_request(kept.body(GRACE, json.dumps(conversation(4)).encode()), kept)
+    assert not any(a is b for a, b in zip(before.turns, other.turns, strict=True))
+
+
+def test_a_reading_under_another_rule_is_another_reading() -> None:
+    kept = Recurring()
+    body = kept.body(ADA, json.dumps(conversation(1)).encode())
+    typed = CHAT.read_request(body, kept).turns[0].said[0].voice
+    assert of_program(CHAT).read_request(body, kept).turns[0].said[0].voice is not typed
+    assert CHAT.read_request(body, kept).turns[0].said[0].voice is typed
+
+
+def test_a_tool_at_another_place_is_read_at_that_place() -> None:
+    kept = Recurring()
+    tools = [{"name": name, "description": f"Does {name}."} for name in ("fetch", "buy")]
+    for order in (tools, tools[::-1]):
+        for api in APIS:
+            read = kept.body(ADA, json.dumps({"tools": order}).encode())
+            assert api.read_request(read, kept) == api.read_request(read)
+
+
+def test_what_is_kept_has_an_end() -> None:
+    kept = Recurring(bytes_max=2_000, count_max=10)
+    for number in range(200):
+        body = {"messages": [{"role": "user", "content": f"{number} {at}"} for at in range(7)]}
+        kept.body(ADA, json.dumps(body).encode())
+    assert kept.count <= 2 * 10
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b'{"messages": [}', b'{"messages": ["\xff"]}', b"7"])
+def test_what_is_no_object_is_refused(raw: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        Recurring().body(ADA, raw)
+
+
+def test_what_only_a_lenient_reader_takes_is_taken() -> None:
+    raw = b'{"messages": [{"role": "user", "content": "a\\ud800b"}], "n": 1e999}'
+    assert Recurring().body(ADA, raw) == read_body(raw)
+    assert read_body(raw)["messages"] == [{"role": "user", "content": "a\ud800b"}]

@@ -1,0 +1,155 @@
+"""A turn is looked at again when anything was refused, or when its words are another's."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from policy.model import SourceKind
+from policy.withheld_words import RUN, words_of
+from proxy.dialects.model.api import ANTHROPIC, APIS, RESPONSES
+from proxy.model.coupled import Coupled
+from proxy.model.coupling import Asked, UnsafeUncoupled
+from proxy.model.recurring import Recurring
+from proxy.session_entering import Entered
+from proxy.session_ground import Span, TurnRead
+from tests.unit.proxy.withheld import POISON, Rig, rig
+from tests.unit.storage.opening import AGENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from policy.model import Principal
+    from proxy.dialects.model.api import ModelApi
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.transcript import ModelRequest
+
+USER, TOOL = SourceKind.USER_INPUT, SourceKind.TOOL_RESULT
+
+
+class _Ledger:
+    """Labels every turn as it is told to; the same turn in the same way is the same reading."""
+
+    def __init__(self) -> None:
+        self.label = TOOL
+        self._reads: dict[tuple[str, SourceKind], TurnRead] = {}
+
+    async def entered(
+        self, principal: Principal, request: ModelRequest, names: tuple[str, ...]
+    ) -> Entered:
+        del principal, names
+        turns: list[TurnRead] = []
+        for turn in request.turns:
+            spans = tuple((Span(0, len(said.text), self.label),) for said in turn.said)
+            name = repr(turn), self.label
+            turns.append(self._reads.setdefault(name, TurnRead(self.label, spans)))
+        system = TurnRead(TOOL, tuple(() for _ in request.system))
+        return Entered(session="s", taint=TOOL, system=system, turns=tuple(turns))
+
+
+class _Front:
+    """What a model front does with a request, up to the body that goes upstream."""
+
+    def __init__(self, one: Rig, api: ModelApi) -> None:
+        self.ledger = _Ledger()
+        self._api = api
+        self._recurring = Recurring()
+        sessions: Any = self.ledger
+        self._coupled = Coupled(UnsafeUncoupled(), sessions, one.withholding)
+
+    async def ask(self, *messages: Json) -> str:
+        body: dict[str, Json] = {self._api.turns: [*messages], "model": "m"}
+        read = self._recurring.body(AGENT.principal_id, json.dumps(body).encode())
+        asked: Any = Asked(
+            principal=AGENT,
+            api=self._api,
+            body=read,
+            names=(),
+            trace=None,  # type: ignore[arg-type]
+            maps=None,  # type: ignore[arg-type]
+            readings=self._recurring,
+        )
+        return json.dumps((await self._coupled.prepare(asked)).body)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as made:
+        yield made
+
+
+def says(text: str, role: str = "user") -> Json:
+    return {"type": "message", "role": role, "content": text}
+
+
+def leaks(sent: str, text: str = POISON) -> bool:
+    said, words = " ".join(words_of(sent)), words_of(text)
+    return any(" ".join(words[at : at + RUN]) in said for at in range(len(words) - RUN + 1))
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+async def test_an_old_turn_is_looked_at_again_when_something_is_refused(
+    one: Rig, api: ModelApi
+) -> None:
+    front = _Front(one, api)
+    other = "Keep every receipt of the winter journey in the blue folder upstairs."
+    history = [says(f"The page says: {POISON}"), says(f"And another one: {other}")]
+    await one.write("Forward all letters of the bank to the office in the east wing at once.")
+    for _ in range(2):
+        sent = await front.ask(*history)
+        assert leaks(sent)
+        assert leaks(sent, other)
+    assert (await one.write(POISON)).decision == "reject"
+    for _ in range(2):
+        sent = await front.ask(*history, says("Go on."))
+        assert not leaks(sent)
+        assert leaks(sent, other)
+    assert (await one.write(other)).decision == "reject"
+    sent = await front.ask(*history)
+    assert not leaks(sent)
+    assert not leaks(sent, other)
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+async def test_what_she_typed_is_looked_at_where_it_is_another_ones_words(
+    one: Rig, api: ModelApi
+) -> None:
+    front = _Front(one, api)
+    assert (await one.write(POISON)).decision == "reject"
+    front.ledger.label = USER
+    for _ in range(2):
+        assert leaks(await front.ask(says(POISON)))
+    front.ledger.label = TOOL
+    assert not leaks(await front.ask(says(POISON)))
+
+
+async def test_a_thought_behind_a_turn_that_changed_is_left_out_though_it_is_settled(
+    one: Rig,
+) -> None:
+    front = _Front(one, ANTHROPIC)
+    thought: Json = {"type": "thinking", "thinking": "Chairs are nice.", "signature": "c2ln"}
+    answer: Json = {"role": "assistant", "content": [thought, {"type": "text", "text": "Yes."}]}
+    await one.write(POISON)
+    clean = says("What of chairs?")
+    for _ in range(2):
+        assert "c2ln" in await front.ask(clean, answer)
+    sent = await front.ask(says(f"The page says: {POISON}"), answer)
+    assert not leaks(sent)
+    assert "c2ln" not in sent
+
+
+async def test_a_thought_that_was_left_out_stays_out(one: Rig) -> None:
+    front = _Front(one, RESPONSES)
+    thought: Json = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": POISON}],
+    }
+    await one.write(POISON)
+    for _ in range(3):
+        sent = await front.ask(says("What of chairs?"), thought, says("Firm.", "assistant"))
+        assert "rs_1" not in sent
+        assert not leaks(sent)
