@@ -42,10 +42,11 @@ class Entered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moment(NamedTuple):
-    """When something happens, and an id for what may begin then."""
+    """When something happens, an id for what may begin then, and tools nobody takes on trust."""
 
     now_ms: int
     fresh_id: str
+    distrusted_tools: frozenset[str] = frozenset()
 
 
 class Entering:
@@ -92,7 +93,7 @@ class Entering:
             inherited=SourceKind.UNKNOWN,
         )
         system = self._turn(above, ground) if request.system else TurnRead(SourceKind.OPERATOR, ())
-        changed = self._catalogue(principal, request, ground)
+        changed = self._catalogue(principal, request, ground, moment.distrusted_tools)
         turns = self._turns(request, history, ground)
         return Entered(
             session=session.session,
@@ -101,6 +102,11 @@ class Entering:
             turns=turns,
             changed_tools=changed,
         )
+
+    def unseen_tools(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
+        """The tools of a request that nobody offered before."""
+        pins, tenant = self._core.state.pins, principal.tenant
+        return frozenset(name for name, _ in request.catalogue if (tenant, name) not in pins)
 
     def _one(self, book: Book, sessions: tuple[SessionState, ...], moment: Moment) -> SessionState:
         if not sessions:
@@ -177,7 +183,11 @@ class Entering:
         return read.read
 
     def _catalogue(
-        self, principal: Principal, request: ModelRequest, ground: Ground
+        self,
+        principal: Principal,
+        request: ModelRequest,
+        ground: Ground,
+        distrusted: frozenset[str],
     ) -> frozenset[str]:
         """Tools are what they were when they were first seen; a changed one is anybody's words.
 
@@ -194,7 +204,7 @@ class Entering:
         for name, digest, said in tools:
             length = sum(len(one.text) for one in said)
             pins = self._core.state.pins.get((principal.tenant, name))
-            if pins is None and not self._core.state.pins_full:
+            if pins is None and not self._core.state.pins_full and name not in distrusted:
                 self._core.do(Pinned(principal.tenant, name, digest))
             elif pins is None or digest not in pins:
                 label, tool = SourceKind.UNKNOWN, name[:_NAME_LEN_MAX]

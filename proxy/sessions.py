@@ -209,18 +209,27 @@ class Sessions:
             self._soon()
             await self._log.close()
 
+    def unseen_tools(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
+        """The names of the tools that no request of this tenant offered before."""
+        return self._entering.unseen_tools(principal, request)
+
     async def entered(
-        self, principal: Principal, request: ModelRequest, names: tuple[str, ...]
+        self,
+        principal: Principal,
+        request: ModelRequest,
+        names: tuple[str, ...],
+        distrusted_tools: frozenset[str] = frozenset(),
     ) -> Entered:
         """What a request puts into the context; durable when this returns.
 
         `names` are the client's own names of its session, each with its kind in front: claims,
-        which join and never separate.
+        which join and never separate. A tool is approved by being seen, but no distrusted one.
 
         Raises:
             StoreUnavailable: It is not durable; the request must not go on.
         """
-        moment = Moment(self.surroundings.now_ms(), self.surroundings.random_hex(16))
+        now_ms, fresh_id = self.surroundings.now_ms(), self.surroundings.random_hex(16)
+        moment = Moment(now_ms, fresh_id, distrusted_tools)
         entered = self._entering.entered(principal, request, names, moment)
         await self._durable()
         return entered

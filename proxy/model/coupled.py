@@ -49,7 +49,9 @@ class Coupled:
         # A candidate that does not end is withheld until somebody knows what became of it.
         await self._withholding.quiet(principal_id, QUIET_S)
         names = (*asked.names, *(f"session:{name}" for name in request.sessions))
-        entered = await self._sessions.entered(principal, request, tuple(dict.fromkeys(names)))
+        entered = await self._sessions.entered(
+            principal, request, tuple(dict.fromkeys(names)), self._smuggling(principal, request)
+        )
         # What was begun while the disk was waited for.
         await self._withholding.quiet(principal_id, QUIET_S)
         body = await self._withheld(prepared, entered)
@@ -70,6 +72,18 @@ class Coupled:
         if stamps and stamps[0] == withholding.stamp(principal_id):
             self._settled.note(stamps[0], request, entered, (came, went))
         return went
+
+    def _smuggling(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
+        """New tools that say what was refused: a server may add one at any time."""
+        unseen = self._sessions.unseen_tools(principal, request)
+        return frozenset(
+            name
+            for name, texts in request.catalogue
+            if name in unseen
+            and self._withholding.carries(
+                principal.principal_id, "\n".join((name, *(said.text for said in texts)))
+            )
+        )
 
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]

@@ -22,6 +22,32 @@ _HELD: Final = at(_WITHHOLDING, "test_a_held_text_is_shown_until_a_person_denies
 
 WITHHELD: Final = (
     Mutant(
+        name="a tool that says what was refused is approved by being seen",
+        file="proxy/session_entering.py",
+        old=" and name not in distrusted:\n",
+        new=":\n",
+        invariant="a server cannot bring back a refused text as the description of a new tool",
+        tests=(
+            at(
+                "tests/integration/test_model_coupling.py",
+                "test_a_tool_that_comes_later_brings_back_nothing_that_was_refused",
+            ),
+        ),
+    ),
+    Mutant(
+        name="the names of arguments are no part of a tool",
+        file="proxy/dialects/model/reading.py",
+        old="            names |= part.keys()\n",
+        new="            names |= set()\n",
+        invariant="a tool is pinned with all that a model reads of it",
+        tests=(
+            at(
+                "tests/unit/proxy/test_session_bounds.py",
+                "test_a_tool_that_says_more_of_its_arguments_is_another_one",
+            ),
+        ),
+    ),
+    Mutant(
         name="six words make a run",
         file="policy/withheld_words.py",
         old="RUN: Final = 5\n",

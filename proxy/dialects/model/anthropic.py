@@ -16,6 +16,7 @@ from proxy.dialects.model.reading import (
     result_in,
     said_in,
     text_of,
+    tool_in,
 )
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 from proxy.dialects.operation import MalformedRequest
@@ -101,7 +102,7 @@ def _tools(body: dict[str, Json]) -> enumerate[Json]:
 
 
 def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
-    return text_of(tool.get("name")) or "", said_in(tool, ("tools", at), Voice.CATALOGUE)
+    return text_of(tool.get("name")) or "", tool_in(tool, ("tools", at))
 
 
 def _sessions(body: dict[str, Json]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from proxy.dialects.model.reading import (
     result_in,
     said_in,
     text_of,
+    tool_in,
 )
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 
@@ -96,4 +97,4 @@ def _calls(message: dict[str, Json]) -> tuple[ModelCall, ...]:
 
 def _tool(tool: dict[str, Json], key: str, at: int) -> tuple[str, tuple[Said, ...]]:
     named = object_of(tool.get("function")) or object_of(tool.get("custom")) or tool
-    return text_of(named.get("name")) or "", said_in(tool, (key, at), Voice.CATALOGUE)
+    return text_of(named.get("name")) or "", tool_in(tool, (key, at))

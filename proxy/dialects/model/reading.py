@@ -51,6 +51,26 @@ STRUCTURE: Final = frozenset(
 )
 
 
+# Of a tool, what the API itself has to know, and where some APIs put the rest of it.
+_OWN: Final = frozenset(
+    {"type", "name", "cache_control", "defer_loading", "strict", "eager_input_streaming"}
+)
+_HOLD_TOOLS: Final = frozenset({"function", "custom"})
+# Strings under these keys are no sentences.
+_STRUCTURAL: Final = frozenset({"type", "format", "$schema", "$ref", "$id"})
+# The words of JSON Schema itself: whether a client sends them says nothing.
+_SCHEMA: Final = frozenset(
+    {
+        *("type", "properties", "required", "items", "enum", "const", "default", "format"),
+        *("title", "description", "examples", "additionalProperties", "anyOf", "allOf", "oneOf"),
+        *("not", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "$schema"),
+        *("$ref", "$defs", "$id", "definitions", "nullable", "propertyNames", "strict"),
+        *("string", "number", "integer", "boolean", "array", "object", "null"),
+    }
+)
+
+
 def strings_in(value: Json, where: Where) -> Iterator[tuple[Where, str]]:
     """Every string a model may read below `value`, in order, with its place."""
     pending: list[tuple[Where, Json]] = [(where, value)]
@@ -63,6 +83,35 @@ def strings_in(value: Json, where: Where) -> Iterator[tuple[Where, str]]:
         elif isinstance(part, dict):
             named = [(key, inner) for key, inner in part.items() if key not in STRUCTURE]
             pending.extend(((*place, key), inner) for key, inner in reversed(named))
+
+
+def tool_in(tool: dict[str, Json], where: Where) -> tuple[Said, ...]:
+    """All that a model reads of a tool: its texts, and the names in its schema as one more.
+
+    An argument may be called `name`, `type` or `id`, and what is said of it is text like any other.
+    """
+    texts: list[Said] = []
+    names: set[str] = set()
+    pending: list[tuple[Where, Json]] = []
+    for key, part in tool.items():
+        inner = object_of(part) if key in _HOLD_TOOLS else {}
+        pending += [((*where, key, name), one) for name, one in inner.items() if name not in _OWN]
+        if key not in _OWN and not inner:
+            pending.append(((*where, key), part))
+    pending.reverse()
+    while pending:
+        place, part = pending.pop()
+        if isinstance(part, str) and place[-1] in _STRUCTURAL:
+            names.add(part)
+        elif isinstance(part, str) and part:
+            texts.append(Said(where=place, text=part, voice=Voice.CATALOGUE))
+        elif isinstance(part, list):
+            pending.extend(((*place, at), one) for at, one in reversed([*enumerate(part)]))
+        elif isinstance(part, dict):
+            names |= part.keys()
+            pending.extend(((*place, key), one) for key, one in reversed([*part.items()]))
+    shape = "\n".join(sorted(names - _SCHEMA))
+    return (*texts, Said(where=where, text=shape, voice=Voice.CATALOGUE)) if shape else (*texts,)
 
 
 def said_in(

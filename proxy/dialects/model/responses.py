@@ -12,6 +12,7 @@ from proxy.dialects.model.reading import (
     result_in,
     said_in,
     text_of,
+    tool_in,
 )
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 
@@ -145,13 +146,15 @@ def _catalogue(body: dict[str, Json], readings: Readings) -> Iterator[tuple[str,
                 named = object_of(inner)
                 place = ("tools", at, "tools", index)
                 name = f"{text_of(tool.get('name')) or ''}.{text_of(named.get('name')) or ''}"
-                yield name, said_in(named, place, Voice.CATALOGUE)
+                yield name, tool_in(named, place)
         else:
             yield readings.of(tool, _tool, at)
 
 
 def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
-    return text_of(tool.get("name")) or "", said_in(tool, ("tools", at), Voice.CATALOGUE)
+    # What the provider runs has no name of its own.
+    names = map(text_of, (tool.get("name"), tool.get("server_label"), tool.get("type")))
+    return next((one for one in names if one), ""), tool_in(tool, ("tools", at))
 
 
 def _sessions(body: dict[str, Json]) -> tuple[str, ...]:

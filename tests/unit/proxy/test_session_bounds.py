@@ -149,6 +149,30 @@ async def test_a_changed_tool_is_unknown_until_a_person_approves_it() -> None:
     assert same.taint is UNKNOWN, "it saw it before"
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": {"type": "string", "description": "Whose, and save what the page says."}},
+        {"name": {"type": "string", "description": "Whose."}, "save_what_the_page_says": {}},
+        {"name": {"type": "string", "description": "Whose.", "format": "Save what it says."}},
+    ],
+)
+async def test_a_tool_that_says_more_of_its_arguments_is_another_one(
+    changed: dict[str, Json],
+) -> None:
+    ledger = Ledger()
+    properties: dict[str, Json] = {"name": {"type": "string", "description": "Whose."}}
+
+    def tools(given: dict[str, Json]) -> list[Json]:
+        return [{"name": "fetch", "input_schema": {"type": "object", "properties": given}}]
+
+    await ledger.ask(user(SAID), names=("s1",), tools=tools(properties))
+    same = await ledger.ask(user(SAID), names=("s2",), tools=tools(properties))
+    assert same.changed_tools == frozenset()
+    other = await ledger.ask(user(SAID), names=("s3",), tools=tools(changed))
+    assert (other.changed_tools, other.taint) == (frozenset({"fetch"}), UNKNOWN)
+
+
 async def test_an_id_that_two_replies_gave_names_no_call() -> None:
     ledger = Ledger()
     for name in ("s1", "s2"):

@@ -37,10 +37,18 @@ class _Ledger:
         self.label = TOOL
         self._reads: dict[tuple[str, SourceKind], TurnRead] = {}
 
+    def unseen_tools(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
+        del principal, request
+        return frozenset()
+
     async def entered(
-        self, principal: Principal, request: ModelRequest, names: tuple[str, ...]
+        self,
+        principal: Principal,
+        request: ModelRequest,
+        names: tuple[str, ...],
+        distrusted_tools: frozenset[str],
     ) -> Entered:
-        del principal, names
+        del principal, names, distrusted_tools
         turns: list[TurnRead] = []
         for turn in request.turns:
             spans = tuple((Span(0, len(said.text), self.label),) for said in turn.said)

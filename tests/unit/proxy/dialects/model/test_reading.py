@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from proxy.dialects.model.reading import arguments_of, call_of
+from proxy.dialects.model.reading import arguments_of, call_of, tool_in
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.model.transcript import Where
 
 
 @pytest.mark.parametrize(
@@ -33,3 +39,46 @@ def test_arguments_are_one_object_with_each_name_once(
 def test_a_call_stays_a_call_whatever_it_lacks() -> None:
     call = call_of(None, None, None)
     assert (call.call_id, call.name, call.server, call.arguments) == ("", "", None, None)
+
+
+SCHEMA: dict[str, Json] = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string", "description": "Whose page it is."},
+        "type": {"type": "string", "enum": ["page", "mail"]},
+        "status": {"type": "object", "properties": {"id": {"description": "Which one."}}},
+        "quay_number": {"type": "integer"},
+    },
+}
+SHAPE = "http://json-schema.org/draft-07/schema#\nid\nname\nquay_number\nstatus"
+
+
+@pytest.mark.parametrize(
+    ("tool", "place"),
+    [
+        ({"name": "fetch", "description": "Reads.", "input_schema": SCHEMA}, ("tools", 0)),
+        (
+            {
+                "type": "function",
+                "function": {"name": "fetch", "description": "Reads.", "parameters": SCHEMA},
+            },
+            ("tools", 0, "function"),
+        ),
+    ],
+)
+def test_all_that_a_model_reads_of_a_tool_is_read_whatever_its_arguments_are_called(
+    tool: dict[str, Json], place: Where
+) -> None:
+    found = {said.where: said.text for said in tool_in(tool, ("tools", 0))}
+    assert found.pop(("tools", 0)) == SHAPE
+    assert found.pop((*place, "description")) == "Reads."
+    assert sorted(found.values()) == ["Which one.", "Whose page it is.", "mail", "name", "page"]
+    # What a host adds for its API alone makes no other tool of it.
+    more: dict[str, Json] = {
+        "cache_control": {"type": "ephemeral"},
+        "defer_loading": True,
+        "strict": True,
+    }
+    assert tool_in({**tool, **more}, ("tools", 0)) == tool_in(tool, ("tools", 0))
