@@ -37,8 +37,8 @@ SESSION_LABELS: Final = (
     Mutant(
         name="between the turns the program vouches for what others wrote",
         file="proxy/session_entering.py",
-        old="                begun=before,\n",
-        new="                begun=False,\n",
+        old="                    begun=at > begins,\n",
+        new="                    begun=False,\n",
         invariant="the rules of reminders hold wherever an agent's program speaks",
         tests=(
             at(

@@ -18,6 +18,22 @@ _CALLS: Final = "proxy/dialects/mcp/calls.py"
 
 VETO: Final = (
     Mutant(
+        name="a host that puts a server's name before a tool's hides its memory",
+        file=_TOOLS,
+        old='    elif there.endswith(f"_{wanted}"):\n',
+        new="    elif there == wanted:\n",
+        invariant="a memory tool is known under the name that any host gives it",
+        tests=(at(_TOOL_TESTS, "test_a_hosts_name_for_a_servers_tool_is_read_as_both"),),
+    ),
+    Mutant(
+        name="one tool that ends like a memory tool makes its server one",
+        file=_TOOLS,
+        old="if n >= _MANY or at in likely})",
+        new="if n >= 1 or at in likely})",
+        invariant="tools of others are left alone",
+        tests=(at(_TOOL_TESTS, "test_a_tool_that_only_ends_like_one_of_memory_is_none"),),
+    ),
+    Mutant(
         name="a memory write of a model is not judged",
         file=_VETO,
         old="        if read.kind in _CHANGES:\n",

@@ -1,14 +1,15 @@
 """Which of the tools that a model may call write memory, and what map says how.
 
 A tool is known by its API's own type, or by its name and the names of its arguments. Hosts put a
-server's name before a tool's; which letters they replace differs, so names are compared without
-them. A tool that fits no map is no memory tool.
+server's name before a tool's, or behind it; which letters they replace and what they join both with
+differs, so names are compared without that. A tool that fits no map is no memory tool.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,10 +26,17 @@ if TYPE_CHECKING:
     from proxy.dialects.model.transcript import ModelCall
 
 _FOLDED: Final = re.compile(r"[^a-z0-9]+")
+_NAMES_KEPT_MAX: Final = 8_192
+# Claude Code and Codex: `mcp__SERVER__TOOL`. Either name may hold the mark itself, so every cut is
+# tried. Other hosts: `mcp_SERVER_TOOL`, `mcp--SERVER--TOOL`, `SERVER_TOOL`, `SERVER__TOOL`, and
+# `TOOL_mcp_SERVER`.
 _NAMESPACE: Final = "mcp__"
-# Claude Code and Codex: `mcp__SERVER__TOOL`. Hermes: `mcp_SERVER_TOOL`. Either name may hold the
-# mark itself, so every cut is tried.
-_MARKS: Final = ((_NAMESPACE, "__"), ("mcp_", "_"))
+_MARK: Final = "__"
+_PREFIXES: Final = ("mcp_", "functions_")
+_BEHIND: Final = "_mcp_"
+# Of tools with another word before their names, one alone may be anything: `browser_close_session`.
+_OF_MEMORY: Final = "memor"
+_MANY: Final = 2
 # A type of this kind that no map lists is a memory tool of a version that nobody has read yet.
 _MEMORY_TYPE: Final = "memory_"
 _WRITES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
@@ -57,6 +65,8 @@ class _Option(msgspec.Struct, frozen=True, kw_only=True):
     found: Found
     place: tuple[str, str]  # the server and the map
     fitting: int  # arguments that tool and map have in common
+    # Else it is one only beside others of that server.
+    likely: bool = True
 
 
 class Catalogue:
@@ -93,9 +103,11 @@ class Catalogue:
         score = Counter(
             place for given in options.values() for place in {one.place for one in given} & writing
         )
+        likely = {one.place for one in every if one.likely}
+        score = Counter({at: n for at, n in score.items() if n >= _MANY or at in likely})
         for tool in tools:
             key = (tool.server, tool.name)
-            given = [one for one in options[key] if one.place in writing]
+            given = [one for one in options[key] if one.place in score]
             if given:
                 best = max(given, key=lambda one: (score[one.place], one.fitting, one.place))
                 self._found[key] = best.found
@@ -128,9 +140,12 @@ class Catalogue:
             for name, rule in tool_map.tools.items():
                 for server in _cuts(tool, name):
                     if self._maps.named or _fits(rule, tool):
-                        found = Found(tool_map=tool_map, tool=name, server=server)
-                        place = (server, tool_map.name)
-                        yield _Option(found=found, place=place, fitting=_common(rule, tool))
+                        yield _Option(
+                            found=Found(tool_map=tool_map, tool=name, server=server),
+                            place=(server, tool_map.name),
+                            fitting=_common(rule, tool),
+                            likely=not server or _likely(tool, name),
+                        )
 
     def _by_shape(self, call: ModelCall) -> Found | None:
         """Nobody knows which tools there are: what reads as a change by any map is one."""
@@ -163,6 +178,7 @@ def _changes(found: Found, kinds: frozenset[ToolKind]) -> bool:
     return any(case.kind in kinds for case in cases)
 
 
+@lru_cache(maxsize=_NAMES_KEPT_MAX)
 def folded(name: str) -> str:
     """A name without case and without the characters that hosts replace."""
     return _FOLDED.sub("_", name.casefold()).strip("_")
@@ -172,34 +188,50 @@ def _servers(tool: Declared) -> set[str]:
     """Every server that a tool may belong to, by its name."""
     if tool.server is not None:
         return {folded(tool.server.removeprefix(_NAMESPACE))}
-    return {folded(before) for before, _ in _split(tool.name)}
+    if tool.name.startswith(_NAMESPACE):
+        return {folded(before) for before, _ in _split(tool.name)}
+    name = folded(tool.name)
+    words = _bare(name).split("_")
+    found = {"_".join(words[:at]) for at in range(1, len(words))}
+    return found | {name.partition(_BEHIND)[2]} if _BEHIND in name else found
 
 
 def _split(name: str) -> Iterator[tuple[str, str]]:
-    for start, mark in _MARKS:
-        if not name.startswith(start):
-            continue
-        rest = name.removeprefix(start)
-        at = rest.find(mark, 1)
-        while at > 0:
-            yield rest[:at], rest[at + len(mark) :]
-            at = rest.find(mark, at + 1)
-        return
+    rest = name.removeprefix(_NAMESPACE)
+    at = rest.find(_MARK, 1)
+    while at > 0:
+        yield rest[:at], rest[at + len(_MARK) :]
+        at = rest.find(_MARK, at + 1)
+
+
+def _bare(name: str) -> str:
+    """A folded name without what hosts put before every one."""
+    start = next((one for one in _PREFIXES if name.startswith(one)), "")
+    return name.removeprefix(start)
 
 
 def _cuts(tool: Declared, name: str) -> Iterator[str]:
     """The servers by which a host's name for a tool would be this name of a map."""
-    wanted = folded(name)
+    wanted, there = folded(name), folded(tool.name)
     if tool.server is not None:
-        if folded(tool.name) == wanted:
+        if there == wanted:
             yield folded(tool.server.removeprefix(_NAMESPACE))
         return
-    if folded(tool.name) == wanted:
+    if there == wanted:
         yield ""
-    for before, after in _split(tool.name):
-        if folded(after) == wanted:
-            yield folded(before)
-            return
+    if tool.name.startswith(_NAMESPACE):
+        yield from [folded(one) for one, after in _split(tool.name) if folded(after) == wanted][:1]
+    elif there.endswith(f"_{wanted}"):
+        yield _bare(there).removesuffix(wanted).rstrip("_")
+    elif there.startswith(wanted + _BEHIND):
+        yield there.removeprefix(wanted + _BEHIND)
+
+
+def _likely(tool: Declared, name: str) -> bool:
+    """Whether a name with a server's before it is hardly ever one of something else."""
+    if tool.server is not None or folded(tool.name).startswith("mcp_") or _MARK in tool.name:
+        return True
+    return _OF_MEMORY in name and "_" in folded(name)
 
 
 def _fits(rule: Tool, tool: Declared) -> bool:

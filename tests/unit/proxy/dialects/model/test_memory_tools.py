@@ -67,7 +67,13 @@ def test_the_tools_of_every_shipped_map_are_found_as_its_own(name: str) -> None:
         assert named(catalogue.find(call(one))) == (name, one, "")
 
 
-@pytest.mark.parametrize("spelling", ["mcp__{}__{}", "mcp_{}_{}"])
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        *("mcp__{}__{}", "mcp_{}_{}", "mcp--{}--{}", "{}_{}", "{}__{}", "{}-{}", "{}.{}", "{}/{}"),
+        *("{}:{}", "functions.{}_{}", "{1}_mcp_{0}"),
+    ],
+)
 @pytest.mark.parametrize("server", ["memory", "my_memory", "a__b"])
 def test_a_hosts_name_for_a_servers_tool_is_read_as_both(spelling: str, server: str) -> None:
     tools = tuple(
@@ -77,6 +83,25 @@ def test_a_hosts_name_for_a_servers_tool_is_read_as_both(spelling: str, server: 
     catalogue = Catalogue(tools, ALL)
     found = catalogue.find(call(spelling.format(server, "create_entities")))
     assert named(found) == ("server-memory", "create_entities", server.replace("__", "_"))
+
+
+def test_a_tool_that_only_ends_like_one_of_memory_is_none() -> None:
+    strange = {
+        "browser_close_session": LISTED["superlocalmemory"]["close_session"],
+        "editor_set_mode": LISTED["superlocalmemory"]["set_mode"],
+        "gpu_memory": ["command", "path", "file_text"],
+        "shop_delete_entities": LISTED["server-memory"]["delete_entities"],
+        "create_entities_for_shop": LISTED["server-memory"]["create_entities"],
+    }
+    catalogue = Catalogue(tuple(tool(*one) for one in strange.items()), ALL)
+    assert not catalogue.writes
+    # One alone is enough where its name says so, and where a host marks what comes from a server.
+    for name, arguments in (
+        ("kb_add_memory", ["text", "user_id"]),
+        ("mcp_shop_delete_entities", ["entityNames"]),
+        ("shop__delete_entities", ["entityNames"]),
+    ):
+        assert Catalogue((tool(name, arguments),), ALL).writes
 
 
 def test_a_namespace_is_a_server() -> None:
