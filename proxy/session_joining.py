@@ -225,8 +225,10 @@ def most_of(
         return most
     if history.models:
         for at in history.models:
-            _, root = session.labels.get(history.digests[at], (None, 0))
-            most = meet(most, session.conversations.get(root, most))
+            label, root = session.labels.get(history.digests[at], (None, 0))
+            if label is not None:
+                # What is not known of a conversation any more may have been a sub-agent's.
+                most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
         return most
     for call in book.calls.values():
         key = call.row.key

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _LIST: Final = re.compile(r"[-*\u2022] ")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
 _NAME_LEN_MAX: Final = 128
+_OWN: Final = frozenset({None, SourceKind.AGENT_SELF_EDIT})
 _CHAIN: Final = struct.Struct(">QQ")
 
 
@@ -44,6 +45,7 @@ class _Found:
         self.rows: list[Row] = []
         self.typed: list[str] = []
         self.hers: list[str] = []  # of it, the paragraphs that nobody said before her
+        self.others: set[int] = set()  # sentences of the paragraphs that are not hers
         self.own: list[int] = []
         self.host: list[int] = []
         self.foreign: dict[int, list[int]] = {}
@@ -138,8 +140,8 @@ class Reader:
         if found.typed:
             # Together: what stands before a reminder may govern what stands behind it.
             whole = "\n\n".join(found.typed)
-            said = [one for one in spoken_in(whole) if not self._came_from(one, ground)]
-            sentences = packed(fingerprint(one, self._key) for one in said)
+            her = [one for one in spoken_in(whole) if not self._came_from(one, found, ground)]
+            sentences = packed(fingerprint(one, self._key) for one in her)
             names = packed(said_by("\n\n".join(found.hers), self._key).names)
             typed = (Typed(sentences, names, packed(self.parts(whole))),)
         entry = Entry(
@@ -157,10 +159,10 @@ class Reader:
         )
         return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
 
-    def _came_from(self, sentence: str, ground: Ground) -> bool:
-        """Whether any part of a sentence was said elsewhere first."""
+    def _came_from(self, sentence: str, found: _Found, ground: Ground) -> bool:
+        """Whether any part of a sentence was said elsewhere first, word by word or nearly so."""
         source = ground.book.sentences.source
-        return any(source(one) is not None for one in self.parts(sentence))
+        return any(one in found.others or source(one) is not None for one in self.parts(sentence))
 
     # ---- tools -----------------------------------------------------------------------------------
 
@@ -298,6 +300,8 @@ class Reader:
             elif label is SourceKind.USER_INPUT:
                 found.own += parts
                 found.hers.append(part)
+            else:
+                found.others.update(parts, self.parts(flowing(part)))
             channel = "user" if label is SourceKind.USER_INPUT else "spliced"
             found.row(Row(channel, label, len(part), why))
             found.texts.append(Text(part, Origin(kind=label)))
@@ -340,13 +344,16 @@ class Reader:
 
     def _recall(self, piece: Piece, text: str, ground: Ground, found: _Found) -> SourceKind:
         """Recalled memories carry their own labels; what else stands there, none."""
-        lowest = SourceKind.USER_INPUT
+        lowest = SourceKind.AGENT_SELF_EDIT
         memories: dict[str, SourceKind] = {}
+        source = ground.book.sentences.source
         for line in text.split("\n"):
-            bare = line.strip()
-            if bare.startswith(("<", *piece.host_lines)) and not _LIST.match(bare):
+            bare, parts = line.strip(), self.parts(line)
+            its_own = bare.startswith(("<", *piece.host_lines)) and not _LIST.match(bare)
+            # A memory may have lines that begin so, and they are known since it was served.
+            if its_own and all(source(one) in _OWN for one in parts):
                 continue
-            for one in self.parts(line):
+            for one in parts:
                 recalled = ground.book.recalls.get(one)
                 label, memory_id = recalled or (SourceKind.UNKNOWN, "")
                 memories[memory_id] = meet(memories.get(memory_id, label), label)

@@ -22,6 +22,58 @@ _RULE: Final = at(_LABEL_TESTS, "test_the_rule_is_that_of_the_class_it_is_judged
 
 SESSION_LABELS: Final = (
     Mutant(
+        name="a conversation that made room was a person's",
+        file="proxy/session_joining.py",
+        old="session.conversations.get(root, SourceKind.UNKNOWN))",
+        new="session.conversations.get(root, most))",
+        invariant="forgetting lowers labels only",
+        tests=(
+            at(
+                "tests/unit/proxy/test_session_bounds.py",
+                "test_a_conversation_that_makes_room_is_not_a_persons_when_it_goes_on",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a file that is named by its id enters without a label",
+        file="proxy/dialects/model/reading.py",
+        old='    return said or (Said(where=where, text="", voice=Voice.UNPLACED),)\n',
+        new="    return said\n",
+        invariant="what nobody can place is unknown",
+        tests=(
+            at(
+                "tests/unit/proxy/test_sessions.py",
+                "test_a_file_that_is_named_by_its_id_was_written_by_nobody_known",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a memory with a heading in it is the agent's own",
+        file="proxy/session_reading.py",
+        old="            if its_own and all(source(one) in _OWN for one in parts):\n",
+        new="            if its_own:\n",
+        invariant="a recalled memory keeps its label, whatever its lines begin with",
+        tests=(
+            at(
+                "tests/unit/proxy/test_session_splices.py",
+                "test_a_memory_with_lines_like_those_of_the_agent_keeps_its_label",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a copy with one word changed endorses",
+        file="proxy/session_reading.py",
+        old="any(one in found.others or source(one)",
+        new="any(source(one)",
+        invariant="a paragraph that is not hers endorses nothing",
+        tests=(
+            at(
+                "tests/unit/proxy/test_sessions.py",
+                "test_what_is_nearly_a_copy_endorses_nothing",
+            ),
+        ),
+    ),
+    Mutant(
         name="a line number makes a page's words somebody else's",
         file="proxy/session_reading.py",
         old="            for one in self.elsewhere(text):\n",

@@ -17,6 +17,7 @@ from proxy.dialects.model.reading import (
     said_in,
     text_of,
     tool_in,
+    unplaced_in,
 )
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 from proxy.dialects.operation import MalformedRequest
@@ -90,7 +91,7 @@ def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tup
         # The provider's summary of what is not sent again: the model's words, if it was seen.
         return said_in(block.get("content"), (*where, "content"), Voice.MODEL)
     # A document or a search result was handed over by somebody: not by whom, so by nobody known.
-    return said_in(block, where, Voice.UNPLACED)
+    return unplaced_in(block, where)
 
 
 def _call(block: dict[str, Json]) -> ModelCall:

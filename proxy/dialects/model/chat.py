@@ -13,6 +13,7 @@ from proxy.dialects.model.reading import (
     said_in,
     text_of,
     tool_in,
+    unplaced_in,
 )
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 
@@ -63,8 +64,10 @@ def read_turn(message: dict[str, Json]) -> Turn:
         kind = text_of(block.get("type")) or ""
         if kind in _SEALED:
             continue
-        of = voice if kind in _TEXTS or voice is Voice.TOOL else Voice.UNPLACED
-        said += said_in(block, ("content", at), of, call_id)
+        if kind in _TEXTS or voice is Voice.TOOL:
+            said += said_in(block, ("content", at), voice, call_id)
+        else:
+            said += unplaced_in(block, ("content", at))
     if voice is Voice.TOOL and not said:
         said += result_in(None, ("content",), call_id)
     return Turn(said=tuple(said), calls=_calls(message))

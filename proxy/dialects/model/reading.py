@@ -131,6 +131,12 @@ def result_in(value: Json, where: Where, call_id: str | None) -> tuple[Said, ...
     return said or (Said(where=where, text="", voice=Voice.TOOL, call_id=call_id),)
 
 
+def unplaced_in(block: Json, where: Where) -> tuple[Said, ...]:
+    """What nobody known handed over; a file that is named by its id has no string, and is read."""
+    said = said_in(block, where, Voice.UNPLACED)
+    return said or (Said(where=where, text="", voice=Voice.UNPLACED),)
+
+
 def text_of(value: Json) -> str | None:
     """The value if it is a string that is not empty."""
     return value if isinstance(value, str) and value else None

@@ -13,6 +13,7 @@ from proxy.dialects.model.reading import (
     said_in,
     text_of,
     tool_in,
+    unplaced_in,
 )
 from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
 
@@ -88,7 +89,7 @@ def read_turn(item: dict[str, Json]) -> Turn:
             key = "refusal" if block_kind == "refusal" else "text"
             said += said_in(block.get(key), ("content", at, key), of)
         else:
-            said += said_in(block, ("content", at), of)
+            said += unplaced_in(block, ("content", at))
     return Turn(said=tuple(said))
 
 

@@ -149,6 +149,24 @@ async def test_a_changed_tool_is_unknown_until_a_person_approves_it() -> None:
     assert same.taint is UNKNOWN, "it saw it before"
 
 
+async def test_a_conversation_that_makes_room_is_not_a_persons_when_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_state, "CONVERSATIONS_MAX", 2)
+    ledger = Ledger()
+    first = await ledger.ask(user(SAID), names=("s1",))
+    await ledger.answer(first, reply("", call("toolu_task", "Task", prompt="Look around.")))
+    sub = user("Look around.")
+    await ledger.answer(await ledger.ask(sub, names=("s1",)), reply("I see the quay."))
+    longer = (sub, assistant("I see the quay."))
+    under = await ledger.ask(*longer, user("Bills go to the quay."), names=("s1",))
+    assert under.turns[-1].label is not USER
+    for at in range(3):
+        await ledger.ask(user(f"Hello number {at}."), names=("s1",))
+    later = await ledger.ask(*longer, user("Fees go to the quay too."), names=("s1",))
+    assert later.turns[-1].label is not USER
+
+
 @pytest.mark.parametrize(
     "changed",
     [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.taint import Joined
-from proxy.dialects.model import chat, responses
+from proxy.dialects.model import anthropic, chat, responses
 from proxy.guard import Join, Segment
 from tests.unit.proxy.ledgers import (
     ADA,
@@ -194,6 +194,23 @@ async def test_what_a_tool_said_first_is_not_hers_without_its_numbers_and_line_b
     assert clean.seen(LINE, join=Join(tool_use_id="toolu_save_1")).endorsed
 
 
+async def test_what_is_nearly_a_copy_endorses_nothing() -> None:
+    page = "The bills of the firm are paid at the quay office before noon on every second Monday."
+    typed = page.replace("are paid", "are to be paid")
+    for read, hers in ((page, False), ("The harbour opens at nine.", True)):
+        ledger = Ledger()
+        first = await ledger.ask(user("Read the file."), names=("s1",))
+        fetch = call("toolu_read_1", "Read", file="desk.md")
+        await ledger.answer(first, reply("", fetch))
+        turns = (user("Read the file."), assistant("", fetch), result("toolu_read_1", read))
+        await ledger.answer(await ledger.ask(*turns, names=("s1",)), reply("It is read."))
+        said = user(f"Hello there.\n\n{typed}")
+        last = await ledger.ask(*turns, assistant("It is read."), said, names=("s1",))
+        write = call("toolu_save_1", text=typed)
+        await ledger.answer(last, reply("", write))
+        assert ledger.seen(typed, join=Join(tool_use_id="toolu_save_1")).endorsed is hers
+
+
 async def test_a_person_who_said_it_first_goes_on_having_said_it() -> None:
     ledger = Ledger()
     first = await ledger.ask(user(SAID), names=("s1",))
@@ -347,6 +364,24 @@ async def test_a_picture_that_a_tool_took_is_its_result() -> None:
     message: Json = {"role": "tool", "tool_call_id": "c2", "content": [part]}
     read = chat.read_request({"messages": [{"role": "user", "content": SAID}, message]})
     assert (await ledger.sessions.entered(ADA, read, ())).taint is TOOL
+
+
+async def test_a_file_that_is_named_by_its_id_was_written_by_nobody_known() -> None:
+    asked: Json = {"type": "text", "text": SAID}
+
+    def turn(part: Json) -> list[Json]:
+        content: list[Json] = [part, asked]
+        return [{"role": "user", "content": content}]
+
+    document: Json = {"type": "document", "source": {"type": "file", "file_id": "file_0001"}}
+    for read in (
+        anthropic.read_request({"messages": turn(document)}),
+        anthropic.read_request({"messages": turn({"type": "container_upload", "file_id": "f_1"})}),
+        chat.read_request({"messages": turn({"type": "file", "file": {"file_id": "file-1"}})}),
+        responses.read_request({"input": turn({"type": "input_file", "file_id": "file-1"})}),
+    ):
+        ledger = Ledger()
+        assert (await ledger.sessions.entered(ADA, read, ())).taint is UNKNOWN
 
 
 async def test_a_call_that_was_changed_in_the_history_is_not_the_one_that_was_made() -> None:
