@@ -20,13 +20,12 @@ import msgspec
 
 from policy.model import MemoryClass
 from policy.verdict import Reason
-from policy.withheld_flow import Flow
 from policy.withheld_words import Printer, prints_of, unpacked
 from proxy.dialects.model.withheld import sieved, sieved_body, written
 from proxy.dialects.model.withheld_anthropic import thinks, withhold
 from proxy.dialects.model.withheld_openai import withhold_chat, withhold_responses
 from proxy.dialects.model.withheld_reply import ReplyFilter
-from proxy.withholding_asking import Asking, observed
+from proxy.withholding_asking import Asking, Replies
 from proxy.withholding_state import (
     Begun,
     Cleared,
@@ -94,22 +93,6 @@ class _Flight(NamedTuple):
     principal: str
     due: Due
     over: asyncio.Event
-
-
-class _Reply:
-    """Implements `proxy.dialects.model.withheld_reply.Withholds`."""
-
-    def __init__(self, kept: Kept, printer: Printer) -> None:
-        self._kept = kept
-        self._printer = printer
-
-    @property
-    def active(self) -> bool:
-        return bool(self._kept.withheld)
-
-    def flow(self) -> Flow:
-        told = self._kept.told
-        return Flow(self._printer, self._kept.withheld, lambda key: observed(told[key]))
 
 
 class Withholding:
@@ -352,6 +335,16 @@ class Withholding:
                 self._show_prints(kept, begun)
         self._seen_leaves[kept.principal] = leaves
 
+    async def settled(self, principal: Principal, deadline_s: float) -> None:
+        """Wait as `quiet` does, and look at what persons decided."""
+        await self.quiet(principal.principal_id, deadline_s)
+        await self._look_at_waiting(self._of(principal.principal_id), principal.tenant)
+
+    def withholds(self, principal_id: PrincipalId) -> bool:
+        """Whether anything is withheld from this principal."""
+        kept = self._of(principal_id)
+        return bool(kept.withheld or kept.texts)
+
     def carries(self, principal_id: PrincipalId, text: str) -> bool:
         """Whether a text holds what was refused."""
         return self._asked(principal_id).of(text) is not None
@@ -369,7 +362,7 @@ class Withholding:
 
     def reply(self, principal_id: PrincipalId, api: str) -> ReplyFilter:
         """For one reply on its way to the agent."""
-        return ReplyFilter(api, _Reply(self._of(principal_id), self._printer))
+        return ReplyFilter(api, Replies(self._of(principal_id), self._printer))
 
     def _asked(self, principal_id: PrincipalId) -> Asking:
         return Asking(self._of(principal_id), self._printer)

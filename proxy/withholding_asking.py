@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from policy.model import MemoryClass
 from policy.verdict import Reason
+from policy.withheld_flow import Flow
 from policy.withheld_words import SHORT_LEN_MIN, blobs_in
 from proxy.observations import observation_for
 from proxy.withholding_state import BLOCK, RESULT, TEXT, Stuck, Told, put
@@ -36,6 +37,37 @@ def observed(told: Told) -> str:
     return observation_for(told.decision, told.reason, told.memory_class)
 
 
+class Replies:
+    """Implements `proxy.dialects.model.withheld_reply.Withholds`."""
+
+    def __init__(self, kept: Kept, printer: Printer) -> None:
+        self._kept = kept
+        self._printer = printer
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is withheld at this moment."""
+        return bool(self._kept.withheld)
+
+    def flow(self) -> Flow:
+        """A text that begins now."""
+        told = self._kept.told
+        return Flow(self._printer, self._kept.withheld, lambda key: observed(told[key]))
+
+    def carries(self, text: str) -> bool:
+        """Whether a text holds what is withheld."""
+        return key_in(self._kept, self._printer, text) is not None
+
+
+def key_in(kept: Kept, printer: Printer, text: str) -> int | None:
+    """The key of a refused text that a text holds, also where it holds it as base64."""
+    for reading in chain((text,), blobs_in(text)):
+        spans = kept.withheld.spans(printer.numbers(reading))
+        if spans:
+            return min(span.key for span in spans)
+    return None
+
+
 class Asking:
     """Implements `proxy.dialects.model.withheld.Asks` for one request. Event loop only."""
 
@@ -58,7 +90,7 @@ class Asking:
             return observed(known.told)
         if kept.clean.get(name) == kept.withheld.generation:
             return None
-        key = self._key_of(text)
+        key = key_in(kept, self._printer, text)
         if key is None:
             put(kept.clean, name, kept.withheld.generation)
             return None
@@ -67,14 +99,6 @@ class Asking:
             self._stick(TEXT, name, told, kept.candidate_of(key))
             return observed(told)
         return observed(known.told)
-
-    def _key_of(self, text: str) -> int | None:
-        withheld = self._kept.withheld
-        for reading in chain((text,), blobs_in(text)):
-            spans = withheld.spans(self._printer.numbers(reading))
-            if spans:
-                return min(span.key for span in spans)
-        return None
 
     def of_result(self, call_id: str, text: str) -> str | None:
         """The same for the result of a call."""

@@ -6,19 +6,29 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.model.api import RESPONSES, of_program
+from proxy.dialects.model.api import COMPLETIONS, RESPONSES, of_program
 from proxy.dialects.model.body import write_body
+from proxy.dialects.model.completions import spells_tokens
 from proxy.dialects.model.errors import no_previous, no_threads, refused
 from proxy.dialects.model.reading import object_of
 from proxy.dialects.operation import HttpReply, MalformedRequest
 from proxy.exchange import REFUSED_ROUTE, Answered
+from proxy.model.clearing import Clearing
 from proxy.model.coupling import Asked, Undecided
 from proxy.model.credentials import Admitted, admit
+from proxy.model.fetched import Fetched
 from proxy.model.histories import PREVIOUS, Histories
 from proxy.model.passing import Passing
 from proxy.model.recurring import Recurring
 from proxy.model.room import Holding, NoRoom, Room
-from proxy.model.routes import Purpose, answers_nothing, names_of, purpose_of, target_of
+from proxy.model.routes import (
+    Purpose,
+    answers_nothing,
+    check_path,
+    names_of,
+    purpose_of,
+    target_of,
+)
 from proxy.model.turn import Turn, TurnParts, Wire
 from proxy.model_settings import Api, HostedState, ModelPurpose
 from proxy.responses import Failure, NotFound, attempt, refuse
@@ -40,7 +50,7 @@ if TYPE_CHECKING:
 
 ROUTES: Final = frozenset(
     {
-        *("model.messages", "model.chat", "model.responses", "model.other"),
+        *("model.messages", "model.chat", "model.responses", "model.completions", "model.other"),
         *("model.refused", REFUSED_ROUTE),
     }
 )
@@ -48,11 +58,12 @@ _NAMED: Final = {
     "anthropic": "model.messages",
     "chat": "model.chat",
     "responses": "model.responses",
+    "completions": "model.completions",
 }
 # The names that documentation and examples use: without a table they say which one to write.
 USUAL: Final = ("anthropic", "openai")
 _HOSTED: Final = (
-    "unknown_write: this route would write memory on the provider's side, where nobody judges it; "
+    "unknown_write: this route would write memory, or hold a conversation, where nobody judges it; "
     'an operator may allow it with hosted_state = "allow"'
 )
 _UNREAD: Final = (
@@ -126,17 +137,19 @@ class ModelFront:
         if settings.principals is not None and principal.principal_id not in settings.principals:
             raise NotFound
         rest = incoming.head.path[len(settings.name) + 1 :]
+        check_path(rest)
         purpose, api = purpose_of(incoming.head.method, rest)
         if purpose is Purpose.HOSTED and settings.hosted_state is HostedState.REFUSE:
             raise MalformedRequest(_HOSTED, status=403)
         extracts = settings.purpose is ModelPurpose.EXTRACTION
-        if extracts and not answers_nothing(incoming.head.method, purpose, rest):
+        answers = api is COMPLETIONS or not answers_nothing(incoming.head.method, purpose, rest)
+        if extracts and answers:
             raise MalformedRequest(_UNREAD, status=403)
         served = _Served(
             behind=behind,
             incoming=incoming,
             admitted=admitted,
-            target=target_of(incoming.head, rest),
+            rest=rest,
         )
         declared = incoming.head.headers.get("content-length", "")
         size = int(declared) if declared.isdecimal() else 0
@@ -166,17 +179,38 @@ class ModelFront:
         try:
             async with stop:
                 body = await served.body()
+                principal = served.admitted.principal
+                clearing = Clearing(self._parts.coupling, principal)
+                await clearing.settled()
+                clearing.check_target(served.incoming.head, served.rest)
                 if api is not None:
                     progress.route = _NAMED[api.name]
                     asks = purpose is Purpose.TURN
                     return await self._turn(served, api, body if asks else None)
-                return await Passing(self._parts.coupling).answer(
-                    served.behind, served.wire(), served.admitted.principal, body
+                return await self._passing(served, clearing).answer(
+                    served.behind, served.wire(), body
                 )
         except TimeoutError:
             return served.refused(refuse(504, "upstream: no answer in time")), None
         finally:
             gone.forget(stop)
+
+    def _passing(self, served: _Served, clearing: Clearing) -> Passing:
+        """For a route that asks no model; a reply that it brings is judged all the same."""
+        coupling, principal = self._parts.coupling, served.admitted.principal
+
+        def asked(api: ModelApi) -> Asked:
+            return Asked(
+                principal=principal,
+                api=api,
+                body={},
+                names=names_of(served.incoming.head.headers),
+                trace=served.incoming.trace,
+                maps=served.behind.settings.maps,
+            )
+
+        fetched = Fetched(coupling, self._parts.halt, asked)
+        return Passing(clearing, coupling.passing(principal), fetched)
 
     async def _turn(
         self, served: _Served, api: ModelApi, raw: bytes | None
@@ -186,6 +220,8 @@ class ModelFront:
         if object_of(body.get("thread")):
             return no_threads(served.incoming.answering), None
         whole = body
+        if api is COMPLETIONS and spells_tokens(body):
+            Clearing(self._parts.coupling, principal).no_tokens()
         settings = served.behind.settings
         extracts = settings.purpose is ModelPurpose.EXTRACTION
         if extracts and body.get("stream") is True:
@@ -271,7 +307,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
     behind: Behind
     incoming: Incoming
     admitted: Admitted
-    target: str
+    rest: str  # of the path, below the prefix
 
     async def body(self) -> bytes:
         """The whole body, within the table's own size."""
@@ -285,7 +321,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
         return Wire(
             behind=self.behind,
             method=self.incoming.head.method,
-            target=self.target,
+            target=target_of(self.incoming.head, self.rest),
             headers=self.admitted.headers,
             asks=asks,
         )

@@ -105,9 +105,25 @@ class Coupled:
         asked = prepared.asked
         return self._withholding.reply(asked.principal.principal_id, asked.api.name)
 
+    async def settled(self, principal: Principal) -> None:
+        """See `Coupling`."""
+        await self._withholding.settled(principal, QUIET_S)
+
+    def withholds(self, principal: Principal) -> bool:
+        """See `Coupling`."""
+        return self._withholding.withholds(principal.principal_id)
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """See `Coupling`."""
+        return self._withholding.carries(principal.principal_id, text)
+
     def sieved(self, principal: Principal, value: Json) -> Json:
         """See `Coupling`."""
         return self._withholding.sieved(principal.principal_id, value)
+
+    def passing(self, principal: Principal) -> Filter:
+        """See `Coupling`."""
+        return self._withholding.reply(principal.principal_id, "")
 
 
 def left_alone(

@@ -98,8 +98,24 @@ class Coupling(Protocol):
         """For the events of one streamed reply."""
         ...
 
+    async def settled(self, principal: Principal) -> None:
+        """Wait for candidates in flight: what is sent after that knows what became of them."""
+        ...
+
+    def withholds(self, principal: Principal) -> bool:
+        """Whether anything is withheld from this principal."""
+        ...
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """Whether a text holds what was refused."""
+        ...
+
     def sieved(self, principal: Principal, value: Json) -> Json:
         """JSON without what was refused: whole replies, and routes that ask no model."""
+        ...
+
+    def passing(self, principal: Principal) -> Filter:
+        """For the events of a stream that no API here explains."""
         ...
 
 
@@ -127,7 +143,26 @@ class UnsafeUncoupled:
         del prepared
         return _Everything()
 
+    async def settled(self, principal: Principal) -> None:
+        """Nothing is waited for."""
+        del principal
+
+    def withholds(self, principal: Principal) -> bool:
+        """Nothing is withheld."""
+        del principal
+        return False
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """Nothing is withheld."""
+        del principal, text
+        return False
+
     def sieved(self, principal: Principal, value: Json) -> Json:
         """Nothing is withheld."""
         del principal
         return value
+
+    def passing(self, principal: Principal) -> Filter:
+        """Nothing is withheld."""
+        del principal
+        return _Everything()

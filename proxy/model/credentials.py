@@ -17,7 +17,15 @@ OWN: Final = "mnemogate-key"
 # Headers in which the APIs take a credential.
 CREDENTIALS: Final = ("x-api-key", "authorization", "api-key", "x-goog-api-key")
 # What only this hop can say, and what a page's browser says about the page.
-_ENDS_HERE: Final = frozenset({"origin", "referer", "forwarded", "via"})
+_ENDS_HERE: Final = frozenset(
+    {
+        *("origin", "referer", "forwarded", "via"),
+        # A server that heeds these serves another request than the one that was looked at.
+        *("x-http-method", "x-http-method-override", "x-method-override"),
+        *("x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri"),
+        *("x-forwarded-path", "x-forwarded-prefix"),
+    }
+)
 _OURS: Final = "mnemogate-"
 
 

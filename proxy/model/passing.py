@@ -4,76 +4,85 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.dialects.model.body import read_body, write_body
-from proxy.dialects.operation import HttpReply, MalformedRequest
-from proxy.model.sending import shown_headers
+from proxy.dialects.model.stream import Unread
+from proxy.dialects.operation import HttpReply
+from proxy.model.streamed import events_of
 from proxy.model.turn import EVENTS
 from proxy.upstream import UpstreamError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
-    from policy.model import Principal
     from proxy.exchange import Pieces
-    from proxy.model.coupling import Coupling
+    from proxy.model.clearing import Clearing
+    from proxy.model.coupling import Filter
+    from proxy.model.fetched import Fetched
     from proxy.model.sending import Behind
     from proxy.model.turn import Wire
-
-_JSON: Final = "application/json"
 
 
 class Passing:
     """Sends one request on, and its answer back."""
 
-    def __init__(self, coupling: Coupling) -> None:
-        self._coupling = coupling
+    def __init__(self, clearing: Clearing, clean: Filter, fetched: Fetched) -> None:
+        """`clean` is for the answer, should it be a stream of events; else `fetched` is."""
+        self._clearing = clearing
+        self._clean = clean
+        self._fetched = fetched
 
     async def answer(
-        self, behind: Behind, wire: Wire, principal: Principal, body: bytes
+        self, behind: Behind, wire: Wire, body: bytes
     ) -> tuple[HttpReply, Pieces | None]:
         """The upstream's own answer.
 
         Raises:
             UpstreamError: There is none that can be passed on.
+            MalformedRequest: Request or answer carries what is withheld, or nobody can tell.
         """
-        kind = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
-        sent = self._sieved(principal, body) if kind == _JSON else body
+        clearing = self._clearing
+        sent = clearing.request(body, wire.headers.get("content-type", ""))
         async with AsyncExitStack() as stack:
             reply = await stack.enter_async_context(
-                behind.send(wire.method, wire.target, wire.headers, sent)
+                behind.send(wire.method, wire.target, clearing.headers(wire.headers), sent)
             )
             head = HttpReply(
                 status=reply.status,
-                content_type=reply.headers.get("content-type", "application/octet-stream"),
-                headers=shown_headers(reply),
+                content_type=clearing.kind_of(reply),
+                headers=clearing.headers_of(reply),
             )
             if reply.content_type == EVENTS:
                 due_s = asyncio.get_running_loop().time() + behind.settings.total_seconds
-                return head, _Passed(behind.pieces(reply, due_s), stack.pop_all())
-            received = await behind.whole(reply)
-            if reply.content_type == _JSON:
-                received = self._sieved(principal, received)
+                pieces = _cleaned(behind.pieces(reply, due_s), self._clean)
+                return head, _Passed(pieces, stack.pop_all())
+            received = await self._fetched.edited(await behind.whole(reply))
+            # What is refused just now is withheld from the same answer.
+            received = clearing.answer(received, reply.headers.get("content-type", ""))
             return msgspec.structs.replace(head, body=received), None
         raise UpstreamError("the server behind broke off its answer")
 
-    def _sieved(self, principal: Principal, raw: bytes) -> bytes:
-        """A JSON object without what was refused; what is none goes on as it is."""
-        try:
-            body = read_body(raw)
-        except MalformedRequest:
-            return raw
-        sieved = self._coupling.sieved(principal, body)
-        return raw if sieved == body or not isinstance(sieved, dict) else write_body(sieved)
+
+async def _cleaned(pieces: AsyncIterator[bytes], clean: Filter) -> AsyncGenerator[bytes]:
+    """Events without what is withheld by then."""
+    try:
+        async for events in events_of(pieces):
+            out = b"".join(made.raw for event in events for made in clean.feed(event))
+            if out:
+                yield out
+    except Unread:
+        raise UpstreamError("the server behind sent an event that is not JSON") from None
+    left = b"".join(event.raw for event in clean.end())
+    if left:
+        yield left
 
 
 class _Passed:
     """A stream of a route that asks no model. See `Pieces`."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], stack: AsyncExitStack) -> None:
+    def __init__(self, pieces: AsyncGenerator[bytes], stack: AsyncExitStack) -> None:
         self._pieces = pieces
         self._stack = stack
 
@@ -83,4 +92,5 @@ class _Passed:
 
     async def aclose(self) -> None:
         """Let go of the upstream."""
+        await self._pieces.aclose()
         await self._stack.aclose()

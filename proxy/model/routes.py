@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
-from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES
+from proxy.dialects.model.api import ANTHROPIC, CHAT, COMPLETIONS, RESPONSES
+from proxy.dialects.operation import MalformedRequest
 
 if TYPE_CHECKING:
     from proxy.dialects.model.api import ModelApi
     from proxy.dialects.operation import HttpRequest
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-# Collections that keep text on the provider's side and bring it back into a context later.
+# Collections that keep text on the provider's side and bring it back into a context later, and
+# what gives an agent a way to the model past this one: sessions and keys of its own.
 _HOSTED: Final = frozenset(
     {
         *("assistants", "conversations", "memory_stores", "skills", "threads", "vector_stores"),
+        *("chatkit", "organization", "organizations", "realtime"),
     }
 )
-_TURNS: Final = {("messages",): ANTHROPIC, ("chat", "completions"): CHAT, ("responses",): RESPONSES}
+_TURNS: Final = {
+    ("messages",): ANTHROPIC,
+    ("chat", "completions"): CHAT,
+    ("completions",): COMPLETIONS,
+    ("responses",): RESPONSES,
+}
 # Asking a model to shorten a conversation is asking a model.
 _COMPACT: Final = ("responses", "compact")
-_PATH_SAFE: Final = "/:@!$&'()*+,;=~-._"
+# What no server reads in two ways: nothing to decode again, no parameters of a segment, nothing
+# that one trims from its end.
+_PATH: Final = re.compile(r"(?:/(?:[A-Za-z0-9_.:@,=$~-]*[A-Za-z0-9_:@,=$~-])?)*")
 
 
 class Purpose(enum.Enum):
@@ -30,8 +41,18 @@ class Purpose(enum.Enum):
 
     TURN = "turn"  # asks a model
     RESULT = "result"  # brings the reply of an earlier asking
-    HOSTED = "hosted"  # would write memory on the provider's side
+    HOSTED = "hosted"  # would write memory on the provider's side, or talk past the sidecar
     OTHER = "other"
+
+
+def check_path(rest: str) -> None:
+    """Refuse a path that a server behind may take for another one.
+
+    Raises:
+        MalformedRequest: It is one.
+    """
+    if _PATH.fullmatch(rest) is None:
+        raise MalformedRequest("path: may be read in two ways", status=400)
 
 
 def purpose_of(method: str, rest: str) -> tuple[Purpose, ModelApi | None]:
@@ -72,9 +93,8 @@ def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
 
 
 def target_of(head: HttpRequest, rest: str) -> str:
-    """Path below the upstream's URL, with the query, encoded again."""
-    path = quote(rest, safe=_PATH_SAFE)
-    return f"{path}?{urlencode(head.query)}" if head.query else path
+    """Path below the upstream's URL, as it was checked, with the query, encoded again."""
+    return f"{rest}?{urlencode(head.query)}" if head.query else rest
 
 
 # Headers in which agents name their own sessions, and the kind of name.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy.dialects.model.responses_stream import ResponsesEditor
 from proxy.dialects.model.sse import EventTooLarge, SseReader
+from proxy.dialects.model.stream import Unread
 from proxy.upstream import UpstreamError
 
 if TYPE_CHECKING:
@@ -46,12 +47,15 @@ class StreamedReply:
         turn, editor = self._turn, self._editor
         reply: Reply | None = self._reply
         while reply is not None:
-            reader, clean = SseReader(), turn.filter()
-            async for chunk in turn.wire.behind.pieces(reply, turn.due_s):
-                async for out in self._edited(_events(reader, chunk), clean):
+            clean = turn.filter()
+            try:
+                async for events in events_of(turn.wire.behind.pieces(reply, turn.due_s)):
+                    async for out in self._edited(events, clean):
+                        yield out
+                async for out in self._edited([None], clean):
                     yield out
-            async for out in self._edited([*reader.last(), None], clean):
-                yield out
+            except Unread:
+                raise UpstreamError("the server behind sent an event that is not JSON") from None
             if not editor.refused_all():
                 break
             reply = await turn.ask_again(editor.again(), self._stack)
@@ -92,8 +96,16 @@ def _cleaned(event: Event | None, clean: Filter) -> list[Event]:
     return clean.end() if event is None else clean.feed(event)
 
 
-def _events(reader: SseReader, chunk: bytes) -> list[Event]:
-    try:
-        return reader.feed(chunk)
-    except EventTooLarge:
-        raise UpstreamError("the answer of the server behind is too large") from None
+async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]:
+    """The events of a stream, as they are complete.
+
+    Raises:
+        UpstreamError: One of them is larger than any API sends.
+    """
+    reader = SseReader()
+    async for piece in pieces:
+        try:
+            yield reader.feed(piece)
+        except EventTooLarge:
+            raise UpstreamError("the answer of the server behind is too large") from None
+    yield reader.last()

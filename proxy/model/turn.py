@@ -13,9 +13,9 @@ from proxy.dialects.model.body import read_body, write_body
 from proxy.dialects.model.reading import text_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.operation import HttpReply, MalformedRequest
+from proxy.model.clearing import Clearing
 from proxy.model.deciding import Deciding
 from proxy.model.extraction import Replied
-from proxy.model.sending import shown_headers
 from proxy.model.streamed import StreamedReply
 from proxy.responses import Failure, attempt
 from proxy.upstream import UpstreamError
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 OK: Final = 200
 EVENTS: Final = "text/event-stream"
+_JSON: Final = "application/json"
+_SAID: Final = range(200, 300)
 AGAIN_MAX: Final = 3
 """How often a model is asked again within one request, because all its calls were refused."""
 
@@ -78,6 +80,7 @@ class Turn:
         self.wire = wire
         self.output: tuple[Json, ...] = ()  # of a Responses reply, as the agent gets it
         self.reply_id = ""
+        self.clearing = Clearing(parts.coupling, asked.principal)
         self._parts = parts
         self._more: list[Json] = []
 
@@ -94,26 +97,28 @@ class Turn:
             streams = reply.content_type == EVENTS
             if streams and self.asked.extracts:
                 raise UpstreamError("the server behind streams, and was not asked to")
-            if reply.status == OK and streams:
+            if _said(reply) and streams:
                 self.streamed = True
                 head = HttpReply(
-                    status=OK,
-                    content_type=reply.headers["content-type"],
-                    headers=shown_headers(reply),
+                    status=reply.status,
+                    content_type=self.clearing.kind_of(reply),
+                    headers=self.clearing.headers_of(reply),
                 )
                 return head, StreamedReply(self, stack.pop_all(), reply)
             body = await self.wire.behind.whole(reply)
-            if reply.status == OK and self.asked.extracts:
+            if _said(reply) and self.asked.extracts:
                 body = await self._extracted(body)
-            elif reply.status == OK:
+            elif _said(reply):
                 body = await self._whole(body)
+            else:
+                body = self.clearing.answer(body, reply.headers.get("content-type", ""))
             self.begins()
             self.ended()
             return HttpReply(
                 status=reply.status,
                 body=body,
-                content_type=reply.headers.get("content-type", "application/json"),
-                headers=shown_headers(reply),
+                content_type=self.clearing.kind_of(reply, _JSON),
+                headers=self.clearing.headers_of(reply),
             ), None
         raise UpstreamError("the server behind broke off its answer")
 
@@ -127,7 +132,8 @@ class Turn:
         self.sent_ns = self.sent_ns or self._parts.clock_ns()
         wire = self.wire
         sent = write_body(self.prepared.body) if wire.asks else None
-        headers = {**wire.headers, "content-type": "application/json"} if sent else wire.headers
+        headers = self.clearing.headers(wire.headers)
+        headers = {**headers, "content-type": _JSON} if sent else headers
         return await stack.enter_async_context(
             wire.behind.send(wire.method, wire.target, headers, sent)
         )
@@ -140,7 +146,7 @@ class Turn:
         self._more += more
         await stack.aclose()
         done = await attempt(self.ask(stack), self._parts.halt)
-        if isinstance(done, Failure) or done.status != OK:
+        if isinstance(done, Failure) or not _said(done):
             return None
         return done
 
@@ -180,16 +186,12 @@ class Turn:
                 if again is None:
                     break
                 raw = await self.wire.behind.whole(again)
-        edited = self._sieved(reply.edited())
+        edited = self.clearing.reply(reply.edited())
         self.reply_id = text_of(edited.get("id")) or ""
         found = edited.get("output")
         self.output = tuple(found) if isinstance(found, list) else ()
-        return raw if edited == body else write_body(edited)
-
-    def _sieved(self, body: dict[str, Json]) -> dict[str, Json]:
-        """Without what was refused: its calls were decided about, its texts were not."""
-        sieved = self._parts.coupling.sieved(self.asked.principal, body)
-        return sieved if isinstance(sieved, dict) else {}
+        # Where something is withheld, a key that was sent twice would bring the other value.
+        return raw if edited == body and not self.clearing.active else write_body(edited)
 
     def filter(self) -> Filter:
         """For the events of one asking."""
@@ -214,6 +216,11 @@ class Turn:
         if self.prepared is None:
             raise UpstreamError("nothing was sent to the server behind", sent=False)
         return self.prepared
+
+
+def _said(reply: Reply) -> bool:
+    """Whether it brings what a model said."""
+    return reply.status in _SAID
 
 
 def _read(raw: bytes) -> dict[str, Json]:

@@ -56,6 +56,22 @@ class Vetoing:
         """See `Coupling`."""
         return self._inner.filter(prepared)
 
+    async def settled(self, principal: Principal) -> None:
+        """See `Coupling`."""
+        await self._inner.settled(principal)
+
+    def withholds(self, principal: Principal) -> bool:
+        """See `Coupling`."""
+        return self._inner.withholds(principal)
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """See `Coupling`."""
+        return self._inner.carries(principal, text)
+
     def sieved(self, principal: Principal, value: Json) -> Json:
         """See `Coupling`."""
         return self._inner.sieved(principal, value)
+
+    def passing(self, principal: Principal) -> Filter:
+        """See `Coupling`."""
+        return self._inner.passing(principal)

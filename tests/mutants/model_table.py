@@ -12,6 +12,20 @@ _CREDENTIALS: Final = "tests/unit/proxy/model/test_credentials.py"
 _EDITORS: Final = "tests/unit/proxy/dialects/model/test_editors.py"
 _SETTLED: Final = "tests/unit/proxy/model/test_settled.py"
 _RECURRING: Final = "tests/unit/proxy/model/test_recurring.py"
+_PASSING: Final = "tests/integration/test_model_passing.py"
+_REPLY: Final = "tests/unit/proxy/dialects/model/test_withheld_reply.py"
+_ROUTES: Final = "tests/unit/proxy/model/test_routes.py"
+_SSE: Final = "tests/unit/proxy/dialects/model/test_sse.py"
+_BODY: Final = at(
+    _PASSING, "test_no_body_brings_a_refused_text_and_before_the_refusal_all_of_them_pass"
+)
+_ANSWER: Final = at(
+    _PASSING, "test_no_answer_brings_a_refused_text_and_before_the_refusal_all_of_them_do"
+)
+_HEAD: Final = at(_PASSING, "test_no_path_query_or_header_brings_a_refused_text")
+_PLACE: Final = at(_REPLY, "test_no_event_brings_it_wherever_it_stands")
+_BESIDE: Final = at(_REPLY, "test_nothing_stands_beside_the_data_of_an_event")
+_UNJUDGED: Final = at(_EDITORS, "test_no_call_goes_on_unjudged_wherever_a_stream_brings_it")
 
 MODEL: Final = (
     Mutant(
@@ -98,5 +112,190 @@ MODEL: Final = (
         new="        name = (read, ())\n",
         invariant="a tool is left alone only as it was approved",
         tests=(at(_RECURRING, "test_a_tool_at_another_place_is_read_at_that_place"),),
+    ),
+    Mutant(
+        name="JSON of other routes goes on as it came",
+        file="proxy/dialects/model/bodies.py",
+        old="        return write_body(sieve.sieved(bare_of_tokens(read_json(bare))))\n",
+        new="        return raw\n",
+        invariant="a key sent twice hides nothing",
+        tests=(_BODY,),
+    ),
+    Mutant(
+        name="what is no text passes unread",
+        file="proxy/dialects/model/bodies.py",
+        old='        return raw.removeprefix(_BOM).decode("utf-8")\n',
+        new='        return raw.decode("utf-8", "ignore")\n',
+        invariant="what cannot be searched does not go on",
+        tests=(_BODY,),
+    ),
+    Mutant(
+        name="parts of a form may be coded",
+        file="proxy/dialects/model/bodies.py",
+        old="        if coding is not None and coding[1].strip().lower() not in _PLAIN_CODINGS:\n",
+        new="        if coding is not None and not coding[1]:\n",
+        invariant="what cannot be searched does not go on",
+        tests=(_BODY,),
+    ),
+    Mutant(
+        name="fields of a form are searched one by one",
+        file="proxy/dialects/model/bodies.py",
+        old='    yield "\\n".join(value for _, value in pairs)\n',
+        new="    yield from (value for _, value in pairs)\n",
+        invariant="no body of a request brings what was refused",
+        tests=(_BODY,),
+    ),
+    Mutant(
+        name="lines are searched one by one",
+        file="proxy/dialects/model/bodies.py",
+        old="    made = sieve.sieved(bare_of_tokens(values))\n",
+        new="    made: Json = [sieve.sieved(one) for one in values]\n",
+        invariant="a text does not run on from one line into the next",
+        tests=(at(_PASSING, "test_lines_are_searched_together"),),
+    ),
+    Mutant(
+        name="headers go upstream as they came",
+        file="proxy/model/clearing.py",
+        old="        return kept_headers(headers, self) if self.active else headers\n",
+        new="        return headers\n",
+        invariant="no header brings what was refused",
+        tests=(_HEAD,),
+    ),
+    Mutant(
+        name="a path or query is not looked at",
+        file="proxy/model/clearing.py",
+        old="        if self.active and target_carries(path, head.query, self):\n",
+        new="        if self.active and target_carries(path, (), self):\n",
+        invariant="no query brings what was refused",
+        tests=(_HEAD,),
+    ),
+    Mutant(
+        name="an answer goes back as it came",
+        file="proxy/model/clearing.py",
+        old="        return self._body(raw, content_type, _ANSWER)\n",
+        new="        return raw\n",
+        invariant="no answer brings what was refused",
+        tests=(_ANSWER,),
+    ),
+    Mutant(
+        name="a header of an answer goes back as it came",
+        file="proxy/model/clearing.py",
+        old="        return tuple(self.headers(dict(shown_headers(reply))).items())\n",
+        new="        return shown_headers(reply)\n",
+        invariant="no answer brings what was refused",
+        tests=(_ANSWER,),
+    ),
+    Mutant(
+        name="a piece is looked at alone",
+        file="proxy/dialects/model/withheld_reply.py",
+        old="        told = before + text\n",
+        new="        told = text\n",
+        invariant="a text that comes in pieces is cut wherever it stands",
+        tests=(_PLACE,),
+    ),
+    Mutant(
+        name="the rest of a delta passes",
+        file="proxy/dialects/model/withheld_reply.py",
+        old='        lean = self._whole({**body, "delta": {**delta, field: ""}}, (index, kind))\n',
+        new="        lean = body\n",
+        invariant="a text that comes in pieces is cut wherever it stands",
+        tests=(_PLACE,),
+    ),
+    Mutant(
+        name="an event goes on as the bytes that came",
+        file="proxy/dialects/model/withheld_reply.py",
+        old="    raw = event_of(_name(event), body)\n",
+        new="    raw = event.raw if payload(event) == body else event_of(_name(event), body)\n",
+        invariant="nothing stands beside the data of an event",
+        tests=(_BESIDE,),
+    ),
+    Mutant(
+        name="a comment passes",
+        file="proxy/dialects/model/withheld_reply.py",
+        old="            kept = self._trailed((), text) == text\n",
+        new="            kept = bool(text)\n",
+        invariant="nothing stands beside the data of an event",
+        tests=(_BESIDE,),
+    ),
+    Mutant(
+        name="a block without a number passes",
+        file="proxy/dialects/model/anthropic_stream.py",
+        old='            # Nobody can say of which block it is.\n            return b"", ()\n',
+        new="            return event.raw, ()\n",
+        invariant="no call reaches the agent unjudged",
+        tests=(_UNJUDGED,),
+    ),
+    Mutant(
+        name="the beginning of a response names calls",
+        file="proxy/dialects/model/responses_stream.py",
+        old='        if self._brings_more(object_of(body.get("response"))):\n',
+        new="        if self._brings_more({}):\n",
+        invariant="no call reaches the agent unjudged",
+        tests=(_UNJUDGED,),
+    ),
+    Mutant(
+        name="a chunk with whole calls passes",
+        file="proxy/dialects/model/chat_stream.py",
+        old="    if not _calls_of(message):\n",
+        new="    if message or not message:\n",
+        invariant="no call reaches the agent unjudged",
+        tests=(_UNJUDGED,),
+    ),
+    Mutant(
+        name="what others may read passes unread",
+        file="proxy/dialects/model/stream.py",
+        old="            raise Unread from None\n",
+        new="            return None\n",
+        invariant="no call reaches the agent unjudged",
+        tests=(
+            at(_EDITORS, "test_an_event_that_others_may_be_able_to_read_is_not_passed_on_unread"),
+        ),
+    ),
+    Mutant(
+        name="a text may end a line",
+        file="proxy/dialects/model/sse.py",
+        old='    b"\\xe2\\x80\\xa8": b"\\\\u2028",\n',
+        new="",
+        invariant="a model cannot write an event of its own into its text",
+        tests=(at(_SSE, "test_no_text_of_a_model_ends_a_line_for_any_reader"),),
+    ),
+    Mutant(
+        name="any path is sent",
+        file="proxy/model/routes.py",
+        old="    if _PATH.fullmatch(rest) is None:\n",
+        new='    if rest and not rest.startswith("/"):\n',
+        invariant="what is classified is what is served",
+        tests=(at(_ROUTES, "test_a_path_that_two_servers_may_read_differently_is_refused"),),
+    ),
+    Mutant(
+        name="a completed text is no turn",
+        file="proxy/model/routes.py",
+        old='    ("completions",): COMPLETIONS,\n',
+        new="",
+        invariant="a route that asks a model is withheld both ways and labelled",
+        tests=(
+            at(
+                _PASSING,
+                "test_a_text_that_is_completed_is_withheld_both_ways_and_labelled_as_nobodys",
+            ),
+        ),
+    ),
+    Mutant(
+        name="replies of a batch pass unjudged",
+        file="proxy/model/fetched.py",
+        old="        if not waiting:\n",
+        new="        if reply:\n",
+        invariant="no call reaches the agent unjudged",
+        tests=(at(_PASSING, "test_a_call_that_comes_back_with_a_batch_is_judged"),),
+    ),
+    Mutant(
+        name="what only names is blanked",
+        file="proxy/dialects/model/withheld.py",
+        old="        return value if named else spoken(value, where, leave, asks)\n",
+        new="        return spoken(value, where, leave, asks)\n",
+        invariant="who proposes a model's name cannot take it away",
+        tests=(
+            at(_PASSING, "test_a_version_or_a_model_is_not_taken_away_by_proposing_to_remember_it"),
+        ),
     ),
 )

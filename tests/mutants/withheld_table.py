@@ -66,8 +66,8 @@ WITHHELD: Final = (
     Mutant(
         name="base64 hides a text",
         file="proxy/withholding_asking.py",
-        old="        for reading in chain((text,), blobs_in(text)):\n",
-        new="        for reading in (text,):\n",
+        old="    for reading in chain((text,), blobs_in(text)):\n",
+        new="    for reading in (text,):\n",
         invariant="a text in base64 is read as the text it spells",
         tests=(at(_WITHHOLDING, "test_other_spellings_and_places_go_as_well"),),
         more=(
@@ -297,7 +297,7 @@ WITHHELD: Final = (
     Mutant(
         name="the end of a stream repeats what was left out",
         file="proxy/dialects/model/withheld_reply.py",
-        old="            return value if key in SEALED or key in NAMES else self.whole(value)\n",
+        old="            return self._trailed(at, value)\n",
         new="            return value\n",
         invariant="no event of a reply brings what was refused",
         tests=(at(_REPLY, "test_a_refused_text_is_left_out_however_it_is_cut"),),

@@ -124,7 +124,7 @@ class AnthropicEditor:
             first = self._reply_id is None
             if first:
                 self._reply_id = text_of(object_of(body.get("message")).get("id")) or ""
-            return (event.raw if first else b""), ()
+            return (_begun(event, body) if first else b""), ()
         if kind.startswith("content_block_"):
             return self._block(event, body, kind)
         if kind == "message_delta":
@@ -185,7 +185,8 @@ class AnthropicEditor:
     ) -> tuple[bytes, tuple[Waiting, ...]]:
         index = body.get("index")
         if not isinstance(index, int):
-            return event.raw, ()
+            # Nobody can say of which block it is.
+            return b"", ()
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
             self._blocks[index] = _Block(start, waits=start.get("type") == _CALL)
@@ -211,6 +212,14 @@ class AnthropicEditor:
         if not self._shift:
             return event.raw
         return event_of(event.name, {**body, "index": index + self._shift})
+
+
+def _begun(event: Event, body: dict[str, Json]) -> bytes:
+    """The beginning of a message, which brings no call: those come as blocks."""
+    message = object_of(body.get("message"))
+    if not any(object_of(block).get("type") == _CALL for block in list_of(message.get("content"))):
+        return event.raw
+    return event_of(event.name, {**body, "message": {**message, "content": []}})
 
 
 def _text_block(index: int, text: str) -> bytes:

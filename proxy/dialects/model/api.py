@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from proxy.dialects.model import anthropic, chat, responses
+from proxy.dialects.model import anthropic, chat, completions, responses
 from proxy.dialects.model.anthropic_stream import AnthropicEditor
 from proxy.dialects.model.chat_stream import ChatEditor
 from proxy.dialects.model.reading import AFRESH, list_of
@@ -35,7 +35,7 @@ class ReadsRequest(Protocol):
 class ModelApi(msgspec.Struct, frozen=True, kw_only=True):
     """How one API is read and edited. `turns` is the key of the conversation in a request."""
 
-    name: str  # "anthropic" | "chat" | "responses"
+    name: str  # "anthropic" | "chat" | "responses" | "completions"
     turns: str
     read_request: ReadsRequest
     read_reply: Callable[[dict[str, Json]], ModelReply]
@@ -68,6 +68,15 @@ RESPONSES: Final = ModelApi(
     whole=ResponsesReply,
 )
 APIS: Final = (ANTHROPIC, CHAT, RESPONSES)
+# No conversation: a reply is read as a chat's, and nothing is asked again.
+COMPLETIONS: Final = ModelApi(
+    name="completions",
+    turns="messages",
+    read_request=completions.read_request,
+    read_reply=chat.read_reply,
+    editor=ChatEditor,
+    whole=ChatReply,
+)
 
 
 def of_program(api: ModelApi) -> ModelApi:

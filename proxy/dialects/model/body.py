@@ -42,17 +42,27 @@ def read_body(raw: bytes) -> dict[str, Json]:
     Raises:
         MalformedRequest: Not a JSON object in UTF-8, or nested deeper than any client nests.
     """
-    try:
-        value: Json = _DECODER.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = _slowly(raw)
+    value = read_json(raw)
     if not isinstance(value, dict):
         raise MalformedRequest("body: must be a JSON object", status=400)
     return value
 
 
-def write_body(body: dict[str, Json]) -> bytes:
-    """The bytes of an object; halves of surrogate pairs stay the escapes they were."""
+def read_json(raw: bytes) -> Json:
+    """The one value of a body that holds any JSON.
+
+    Raises:
+        MalformedRequest: Not JSON in UTF-8, or nested deeper than any client nests.
+    """
+    try:
+        value: Json = _DECODER.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _slowly(raw)
+    return value
+
+
+def write_body(body: Json) -> bytes:
+    """The bytes of a value; halves of surrogate pairs stay the escapes they were."""
     try:
         return _ENCODER.encode(body)
     except (UnicodeEncodeError, OverflowError):

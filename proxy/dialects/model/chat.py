@@ -79,7 +79,9 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
     calls: list[ModelCall] = []
     for choice in list_of(body.get("choices")):
         turn = read_turn(object_of(object_of(choice).get("message")))
-        said += [one.text for one in turn.said]
+        # The older API completes a text.
+        completed = text_of(object_of(choice).get("text"))
+        said += [one.text for one in turn.said] + ([completed] if completed else [])
         calls += turn.calls
     return ModelReply(reply_id=text_of(body.get("id")), said=tuple(said), calls=tuple(calls))
 

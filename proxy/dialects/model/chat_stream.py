@@ -122,7 +122,7 @@ class ChatEditor:
         self._chunk = {key: body[key] for key in body if key not in {"choices", "usage"}}
         if not self._first:
             self._first = {key: body[key] for key in _OF_ONE_REPLY if key in body}
-        choices = [object_of(choice) for choice in list_of(body.get("choices"))]
+        choices = [_streamed(object_of(choice)) for choice in list_of(body.get("choices"))]
         if not choices:
             return self._usage(event, body), ()
         passing: list[Json] = []
@@ -193,7 +193,7 @@ class ChatEditor:
         """The part of a choice's chunk that goes on now; the same object where all of it does."""
         state = self._choices.setdefault(_index(choice), _Choice())
         delta = object_of(choice.get("delta"))
-        text = text_of(delta.get("content")) or ""
+        text = text_of(delta.get("content")) or text_of(choice.get("text")) or ""
         state.text.append(text)
         pieces = _pieces(delta)
         for at, piece in pieces:
@@ -257,6 +257,15 @@ class ChatEditor:
     def _note(self, index: int, text: str) -> bytes:
         part: dict[str, Json] = {"index": index, "delta": {"content": text}, "finish_reason": None}
         return self._renamed("", {**self._chunk, "choices": [part]})
+
+
+def _streamed(choice: dict[str, Json]) -> dict[str, Json]:
+    """A choice of a chunk; of one that brings whole calls, as if they were pieces."""
+    message = object_of(choice.get("message"))
+    if not _calls_of(message):
+        return choice
+    rest = {key: value for key, value in choice.items() if key != "message"}
+    return {**rest, "delta": {**message, **object_of(choice.get("delta"))}}
 
 
 def _is(one: Json, other: dict[str, Json]) -> bool:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.reading import call_of, object_of, text_of
 from proxy.dialects.model.responses import read_reply, read_turn
+from proxy.dialects.model.sse import Event
 from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
-    from proxy.dialects.model.sse import Event
     from proxy.dialects.model.stream import Decided
     from proxy.dialects.model.transcript import ModelCall, ModelReply
 
@@ -73,9 +73,18 @@ class ResponsesEditor:
         if kind in _ENDS:
             self._over = True
             return self._end(event, body), ()
+        if self._brings_more(object_of(body.get("response"))):
+            output: list[Json] = [*self._output]
+            began: dict[str, Json] = {**object_of(body["response"]), "output": output}
+            lean: dict[str, Json] = {**body, "response": began}
+            body = lean
+            event = Event(raw=event_of(event.name, lean), name=event.name, data=event.data)
         index = body.get("output_index")
         if isinstance(index, int):
             return self._item(event, body, kind, index)
+        if object_of(body.get("item")).get("type") in CALLS:
+            # Nobody can say which item it is.
+            return b"", ()
         return self._numbered(event, body), ()
 
     def decide(self, decided: Decided) -> bytes:
@@ -122,7 +131,7 @@ class ResponsesEditor:
         if kind == "response.output_item.added" and item.get("type") in CALLS:
             self._held[index] = []
         done = kind == "response.output_item.done"
-        if done and item.get("type") in CALLS:
+        if item.get("type") in CALLS:
             # It may not have said so when it began.
             self._held.setdefault(index, [])
         held = self._held.get(index)

@@ -16,6 +16,12 @@ EVENT_BYTES_MAX: Final = 16 * 1024 * 1024
 _END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
+# Next line, line separator, paragraph separator.
+_MARKS: Final = {
+    b"\xc2\x85": b"\\u0085",
+    b"\xe2\x80\xa8": b"\\u2028",
+    b"\xe2\x80\xa9": b"\\u2029",
+}
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,17 +75,31 @@ class SseReader:
 def _event(raw: bytes) -> Event:
     name = ""
     data: list[str] = []
-    for line in _LINE.split(raw.removeprefix(_BOM)):
+    # A reader that knows the mark only at the beginning would not see the line behind it.
+    raw = raw.removeprefix(_BOM)
+    for line in _LINE.split(raw):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
             data.append(value.decode("utf-8", "replace"))
         elif field == b"event":
             name = value.decode("utf-8", "replace")
-    return Event(raw=raw, name=name, data="\n".join(data) if data else None)
+    return Event(raw=_one_line(raw), name=name, data="\n".join(data) if data else None)
 
 
 def event_bytes(name: str, data: str) -> bytes:
-    """An event of our own; `data` is one line."""
+    """An event of our own."""
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {data}\n\n".encode("utf-8", "surrogatepass")
+    lines = "".join(f"data: {line}\n" for line in data.split("\n"))
+    return _one_line(f"{head}{lines}\n".encode("utf-8", "surrogatepass"))
+
+
+def _one_line(raw: bytes) -> bytes:
+    """The event, with what some readers take for a line's end as the escapes of JSON.
+
+    Else a model could write a line of its own into its text: an event that nobody judged.
+    """
+    for mark, escape in _MARKS.items():
+        if mark in raw:
+            raw = raw.replace(mark, escape)
+    return raw

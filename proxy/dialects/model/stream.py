@@ -68,13 +68,23 @@ class Editor(Protocol):
         ...
 
 
+class Unread(Exception):  # noqa: N818 - what the upstream sent, not a mistake here
+    """An event that looks like a JSON object and is none."""
+
+
 def payload(event: Event) -> dict[str, Json] | None:
-    """The JSON object of an event; None where it holds none."""
+    """The JSON object of an event; None where it holds none.
+
+    Raises:
+        Unread: It is one that others may be able to read, and nobody here.
+    """
     if event.data is None:
         return None
     try:
         return read_body(event.data.encode("utf-8", "surrogatepass"))
     except MalformedRequest:
+        if event.data.lstrip().startswith("{"):
+            raise Unread from None
         return None
 
 

@@ -52,6 +52,7 @@ NAMES: Final = frozenset(
 _SENTENCE_END: Final = re.compile(
     r"(\n+|(?<=[.!?\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f]))"
 )
+_SPACE: Final = re.compile(r"\s")
 _INSTEAD_KEY: Final = "withheld"
 # Stands where a text was left alone, so that what was before it and after it do not meet.
 _APART: Final = "\n\u2014mnemogate0apart\u2014\n"
@@ -157,11 +158,16 @@ def changed(
         if said is not None:
             return {_INSTEAD_KEY: said}
         made = {
-            key: part if key in SEALED or key in NAMES else changed(part, change, instead)
+            key: part if key in SEALED or names(key, part) else changed(part, change, instead)
             for key, part in value.items()
         }
         return value if all(made[key] is part for key, part in value.items()) else made
     return value
+
+
+def names(key: str, value: Json) -> bool:
+    """Whether a value only names something: a text under such a key is a text all the same."""
+    return key in NAMES and isinstance(value, str) and _SPACE.search(value) is None
 
 
 def sieved(value: Json, asks: Asks) -> Json:
@@ -214,7 +220,7 @@ def strings(value: Json) -> Iterator[str]:
             yield from strings(part)
     elif isinstance(value, dict):
         for key, part in value.items():
-            if key not in SEALED and key not in NAMES:
+            if key not in SEALED and not names(key, part):
                 yield from strings(part)
 
 
@@ -241,7 +247,8 @@ def around(text: str, typed: Sequence[tuple[int, int]]) -> list[str | None]:
 def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
     """What is no message: system prompt, tools, settings. What is trusted of it stays."""
     if isinstance(value, str):
-        return spoken(value, where, leave, asks)
+        named = names(str(where[-1]), value)
+        return value if named else spoken(value, where, leave, asks)
     if isinstance(value, list):
         new = [beside(part, (*where, at), leave, asks) for at, part in enumerate(value)]
         return value if all(a is b for a, b in zip(new, value, strict=True)) else new

@@ -1,30 +1,42 @@
 """A reply on its way to the agent, without what is withheld by now. Pure.
 
 Texts are let through word by word: only what may become a refused stretch waits for the next word.
-Calls of tools are not looked into here: whoever decides about them has them whole.
+Calls of tools are not looked into here: whoever decides about them has them whole. Everything else,
+known or not, goes on as it comes, and is cut as soon as its pieces together carry what is withheld.
+From then on that something is withheld every event is written anew: nothing stands beside its data.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.dialects.model.reading import list_of, object_of
-from proxy.dialects.model.sse import Event
+from proxy.dialects.model.sse import Event, event_bytes
 from proxy.dialects.model.stream import event_of, payload
-from proxy.dialects.model.withheld import NAMES, SEALED
+from proxy.dialects.model.withheld import SEALED, names
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
 
 _DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 _CALLS: Final = frozenset({"tool_use", "function_call", "custom_tool_call"})
+# What somebody else decides about, of a call and of a chat's delta.
+_DECIDED: Final = frozenset({"name", "arguments", "input"})
+_CHAT_CALLS: Final = frozenset({"tool_calls", "function_call"})
 _CHAT_TEXTS: Final = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
 _RESPONSE_DELTAS: Final = (
     *("response.output_text", "response.refusal"),
     *("response.reasoning_text", "response.reasoning_summary_text"),
 )
+_CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool_call_input")
 # What would spell the text once more, word by word.
 _BESIDE: Final = "logprobs"
+_EVENT_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+_KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
+# The words of JSON in pieces; its marks stay, or nobody could read the rest.
+_JSON_WORDS: Final = re.compile(r"\\.|\w")
+_TRAIL_LEN: Final = 512
 
 
 class Flows(Protocol):
@@ -56,6 +68,10 @@ class Withholds(Protocol):
         """A text that begins now."""
         ...
 
+    def carries(self, text: str) -> bool:
+        """Whether a text holds what is withheld."""
+        ...
+
 
 class _Text:
     """One text of the reply, and an event that brought some of it."""
@@ -70,7 +86,7 @@ _Key = tuple[str | int, ...]
 
 
 class ReplyFilter:
-    """One streamed reply; of an API that is not named nothing is changed."""
+    """One streamed reply; of an API that is not named every string may be a piece of a text."""
 
     def __init__(self, api: str, withholds: Withholds) -> None:
         self._withholds = withholds
@@ -78,26 +94,39 @@ class ReplyFilter:
         self._feed = {
             "anthropic": self._anthropic,
             "chat": self._chat,
+            "completions": self._chat,
             "responses": self._responses,
-        }.get(api, self._pass)
+        }.get(api, self._other)
         self._next: int | None = None  # number of the next event, once one went or came
+        self._trails: dict[_Key, str] = {}  # the last words that were shown, by their place
+        self._calls: set[int] = set()  # places of calls, which somebody decides about
 
     def feed(self, event: Event) -> list[Event]:
         """The events that go on now."""
-        if not self._withholds.active and not self._texts and self._next is None:
+        begun = self._texts or self._trails or self._next is not None
+        if not self._withholds.active and not begun:
             return [event]
         body = payload(event)
         if body is None:
-            return [*self._flush(()), event]
+            return [*self._flush(()), self._bare(event)]
         return self._feed(event, body)
 
     def end(self) -> list[Event]:
         """What is left where a stream ends without saying so."""
         return self._flush(())
 
-    def _pass(self, event: Event, body: dict[str, Json]) -> list[Event]:
-        del body
-        return [event]
+    def _bare(self, event: Event) -> Event:
+        """An event without an object: a comment, or the end."""
+        if event.data is None:
+            text = event.raw.decode("utf-8", "replace")
+            kept = self._trailed((), text) == text
+            return event if kept else Event(raw=b":\n\n", name="", data=None)
+        data = self._trailed(("",), event.data)
+        return Event(raw=event_bytes(_name(event), data), name=_name(event), data=data)
+
+    def _other(self, event: Event, body: dict[str, Json]) -> list[Event]:
+        """An event of an API that is not known here."""
+        return [_made(event, self._whole(body, (event.name, str(body.get("type")))))]
 
     # ---- texts ---------------------------------------------------------------------------------
 
@@ -118,20 +147,51 @@ class ReplyFilter:
                 out += self._numbered(text.event, _with_text(key, text.body, rest))
         return out
 
-    def whole(self, text: str) -> str:
+    def _trailed(self, at: _Key, text: str) -> str:
+        """A string that goes on as it comes, after what was shown at the same place before."""
+        if self._withholds.carries(text):
+            self._trails.pop(at, None)
+            return self._cut(text)
+        before = self._trails.get(at, "")
+        if text == before:
+            return text
+        told = before + text
+        if before and self._withholds.carries(told):
+            self._trails.pop(at, None)
+            cut = self._cut(told)
+            return _behind(before, cut)
+        self._trails[at] = told[-_TRAIL_LEN:]
+        return text
+
+    def _cut(self, text: str) -> str:
         """A text that came at once, as it would have gone out in pieces."""
         flow = self._withholds.flow()
-        return flow.feed(text) + flow.end()
+        cut = flow.feed(text) + flow.end()
+        return "" if self._withholds.carries(cut) else cut
 
-    def _cleaned(self, value: Json, key: str = "") -> Json:
+    def _whole(self, body: dict[str, Json], at: _Key) -> dict[str, Json]:
+        return object_of(self._cleaned(body, at))
+
+    def _cleaned(self, value: Json, at: _Key) -> Json:
         """JSON beside the texts, without what is withheld; calls stay for others to decide."""
         if isinstance(value, str):
-            return value if key in SEALED or key in NAMES else self.whole(value)
+            return self._trailed(at, value)
         if isinstance(value, list):
-            return [self._cleaned(part, key) for part in value]
-        if isinstance(value, dict) and value.get("type") not in _CALLS:
-            return {name: self._cleaned(part, name) for name, part in value.items()}
-        return value
+            return [self._cleaned(part, (*at, index)) for index, part in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        left = _DECIDED if value.get("type") in _CALLS else frozenset[str]()
+        return {
+            name: part
+            if name in left or name in SEALED or names(name, part)
+            else self._cleaned(part, (*at, name))
+            for name, part in value.items()
+            if name != _BESIDE and (_KEY.fullmatch(name) or not self._withholds.carries(name))
+        }
+
+    def _in_json(self, at: _Key, piece: str) -> str:
+        """A piece of a call that nobody decides about: it stays JSON."""
+        return piece if self._trailed(at, piece) == piece else _JSON_WORDS.sub("", piece)
 
     # ---- the three APIs ------------------------------------------------------------------------
 
@@ -139,78 +199,94 @@ class ReplyFilter:
         kind = body.get("type")
         if kind == "content_block_delta":
             return self._anthropic_delta(event, body)
+        made = _made(event, self._whole(body, (str(kind), _place(body.get("index")))))
         if kind == "ping":
-            return [event]
+            return [made]
         if kind == "content_block_start":
-            body = {**body, "content_block": self._cleaned(body.get("content_block"))}
-        return [*self._flush(()), _made(event, body)]
+            start = object_of(body.get("content_block"))
+            change = self._calls.add if start.get("type") in _CALLS else self._calls.discard
+            change(_place(body.get("index")))
+        return [*self._flush(()), made]
 
     def _anthropic_delta(self, event: Event, body: dict[str, Json]) -> list[Event]:
-        index = body.get("index")
+        index = _place(body.get("index"))
         delta = object_of(body.get("delta"))
-        kind = delta.get("type")
-        if kind == "citations_delta":
-            return [_made(event, {**body, "delta": self._cleaned(delta)})]
-        field = _DELTAS.get(str(kind), "")
+        kind = str(delta.get("type"))
+        if kind == "input_json_delta" and isinstance(piece := delta.get("partial_json"), str):
+            if index not in self._calls:
+                piece = self._in_json((index, kind), piece)
+            lean = self._whole({**body, "delta": {**delta, "partial_json": ""}}, (index, ""))
+            told = {**object_of(lean["delta"]), "partial_json": piece}
+            return [_made(event, {**lean, "delta": told})]
+        field = _DELTAS.get(kind, "")
         given = delta.get(field)
-        if not isinstance(given, str) or not isinstance(index, int):
-            return [event]
-        ready = self._told((index, field), given, event, body)
-        return [_made(event, {**body, "delta": {**delta, field: ready}})] if ready else []
+        if not isinstance(given, str):
+            return [_made(event, self._whole(body, (index, kind)))]
+        lean = self._whole({**body, "delta": {**delta, field: ""}}, (index, kind))
+        ready = self._told((index, field), given, event, lean)
+        told = {**object_of(lean["delta"]), field: ready}
+        return [_made(event, {**lean, "delta": told})] if ready else []
 
     def _chat(self, event: Event, body: dict[str, Json]) -> list[Event]:
         out: list[Event] = []
         made: list[Json] = []
+        lean = self._whole({key: body[key] for key in body if key != "choices"}, ("chunk",))
+        lean |= {"choices": made} if "choices" in body else {}
         for part in list_of(body.get("choices")):
-            choice = object_of(part)
-            index = choice.get("index")
-            at = index if isinstance(index, int) else 0
-            delta = dict(object_of(choice.get("delta")))
-            for field in _CHAT_TEXTS:
-                given = delta.get(field)
-                if isinstance(given, str) and given:
-                    delta[field] = self._told((at, field), given, event, body)
-            if "reasoning_details" in delta:
-                delta["reasoning_details"] = self._cleaned(delta["reasoning_details"])
+            choice = dict(object_of(part))
+            at = _place(choice.get("index"))
+            given_delta = choice.pop("delta", None)
+            delta = object_of(given_delta)
+            texts: dict[str, Json] = {}
+            if isinstance(text := choice.pop("text", None), str):
+                texts["text"] = self._told((at, "text"), text, event, lean)
+            said: dict[str, Json] = {}
+            for field, given in delta.items():
+                if field in _CHAT_TEXTS and isinstance(given, str) and given:
+                    said[field] = self._told((at, "delta", field), given, event, lean)
+                elif field in _CHAT_CALLS:
+                    said[field] = given
+                else:
+                    said |= self._whole({field: given}, (at, "delta"))
             if choice.get("finish_reason") is not None or list_of(delta.get("tool_calls")):
                 # Inside the same chunk the rest would come after the end.
                 out += self._flush((at,))
-            rest = {key: value for key, value in choice.items() if key != _BESIDE}
-            made.append({**rest, "delta": delta})
-        return [*out, _made(event, {**body, "choices": made})]
+            rest = self._whole(choice, (at, "choice"))
+            rest |= {} if given_delta is None else {"delta": said}
+            made.append({**rest, **texts})
+        return [*out, _made(event, lean)]
 
     def _responses(self, event: Event, body: dict[str, Json]) -> list[Event]:
         kind = str(body.get("type"))
+        part = body.get("content_index", body.get("summary_index"))
+        place = (_place(body.get("output_index")), _place(part))
         for family in _RESPONSE_DELTAS:
-            place = body.get("output_index"), body.get("content_index", body.get("summary_index"))
-            key: _Key = (*(at if isinstance(at, int) else 0 for at in place), family)
+            key: _Key = (*place, family)
             given = body.get("delta")
             if kind == f"{family}.delta" and isinstance(given, str):
-                ready = self._told(key, given, event, body)
-                lean = {name: part for name, part in body.items() if name != _BESIDE}
+                lean = self._whole({**body, "delta": ""}, (kind, *place))
+                ready = self._told(key, given, event, lean)
                 if not ready:
                     self._count(body)
                     return []
                 return self._numbered(event, {**lean, "delta": ready})
             if kind == f"{family}.done":
-                return [*self._flush(key), *self._done(event, body)]
-        if kind.endswith((".done", ".completed", ".incomplete", ".failed", ".added")):
-            return [*self._flush(()), *self._done(event, body)]
-        return self._numbered(event, body)
+                return [*self._flush(key), *self._beside(event, body, (kind, *place))]
+        if object_of(body.get("item")).get("type") in _CALLS:
+            self._calls.add(place[0])
+        ends = kind.endswith((".done", ".completed", ".incomplete", ".failed", ".added"))
+        out = self._flush(()) if ends else []
+        return [*out, *self._beside(event, body, (kind, *place))]
 
-    def _done(self, event: Event, body: dict[str, Json]) -> list[Event]:
-        """An event that repeats a text, or all of them."""
-        if str(body.get("type")).startswith("response.function_call_arguments"):
+    def _beside(self, event: Event, body: dict[str, Json], at: _Key) -> list[Event]:
+        """An event that repeats a text, or all of them, or that nobody here knows."""
+        kind, index = str(at[0]), at[1]
+        if kind.startswith(_CALL_DELTAS) and index in self._calls:
             return self._numbered(event, body)
-        made = dict(body)
-        for key in ("text", "refusal", "part", "item"):
-            if key in made:
-                made[key] = self._cleaned(made[key])
-        response = object_of(made.get("response"))
-        if response:
-            made["response"] = {**response, "output": self._cleaned(response.get("output"))}
-        made.pop(_BESIDE, None)
-        return self._numbered(event, made)
+        piece = body.get("delta")
+        if kind.endswith(("arguments.delta", "input.delta")) and isinstance(piece, str):
+            return self._numbered(event, {**body, "delta": self._in_json(at, piece)})
+        return self._numbered(event, self._whole(body, at))
 
     # ---- numbers -------------------------------------------------------------------------------
 
@@ -230,22 +306,33 @@ class ReplyFilter:
 
 def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
     """The event's body with another text, and nothing else of what it brought."""
-    last = key[-1]
+    last = str(key[-1])
     if "choices" in body:
-        choice: dict[str, Json] = {
-            "index": key[0],
-            "delta": {str(last): text},
-            "finish_reason": None,
-        }
+        choice: dict[str, Json] = {"index": key[0], "finish_reason": None}
+        choice |= {"delta": {last: text}} if "delta" in key else {last: text}
         return {**body, "choices": [choice]}
     if last in {"text", "thinking"}:
-        return {**body, "delta": {**object_of(body.get("delta")), str(last): text}}
+        return {**body, "delta": {**object_of(body.get("delta")), last: text}}
     return {**body, "delta": text}
 
 
+def _behind(before: str, cut: str) -> str:
+    """What of a text that was cut has not been shown yet."""
+    pairs = zip(before, cut, strict=False)
+    same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(before))
+    return cut[same:]
+
+
+def _place(index: Json) -> int:
+    return index if isinstance(index, int) else 0
+
+
+def _name(event: Event) -> str:
+    return event.name if _EVENT_NAME.fullmatch(event.name) else ""
+
+
 def _made(event: Event, body: dict[str, Json]) -> Event:
-    if payload(event) == body:
-        return event
-    raw = event_of(event.name, body)
+    """The event with this body, and with nothing beside it."""
+    raw = event_of(_name(event), body)
     data = raw.partition(b"data: ")[2].strip().decode("utf-8", "surrogatepass")
-    return Event(raw=raw, name=event.name, data=data)
+    return Event(raw=raw, name=_name(event), data=data)

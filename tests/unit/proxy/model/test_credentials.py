@@ -111,3 +111,10 @@ def test_the_sockets_uid_does_not_rescue_a_wrong_key_of_ours() -> None:
         asked({"x_api_key": REVOKED}, UNIX)
     with pytest.raises(Unauthenticated):
         asked({"mnemogate_key": "wrong-key-but-long-enough"}, UNIX)
+
+
+def test_no_header_makes_another_request_of_it() -> None:
+    told = {"x_http_method_override": "POST", "x_original_url": "/v1/messages", "accept": "*/*"}
+    got = asked({"mnemogate_key": MINTED.plain, **told})
+    assert {"x-http-method-override", "x-original-url"}.isdisjoint(got.headers)
+    assert got.headers["accept"] == "*/*", "control"

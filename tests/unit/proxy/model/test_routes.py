@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from yarl import URL
 
-from proxy.dialects.operation import HttpRequest
-from proxy.model.routes import Purpose, purpose_of, target_of
+from proxy.dialects.operation import HttpRequest, MalformedRequest
+from proxy.model.routes import Purpose, check_path, purpose_of, target_of
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,8 @@ from proxy.model.routes import Purpose, purpose_of, target_of
         ("POST", "/openai/deployments/m/chat/completions", Purpose.TURN, "chat"),
         ("GET", "/v1/chat/completions", Purpose.OTHER, None),
         ("GET", "/v1/chat/completions/cmpl_1", Purpose.RESULT, "chat"),
-        ("POST", "/v1/completions", Purpose.OTHER, None),
+        ("POST", "/v1/completions", Purpose.TURN, "completions"),
+        ("POST", "/v1/chat/completions/cmpl_1", Purpose.OTHER, None),
         ("POST", "/v1/responses", Purpose.TURN, "responses"),
         ("POST", "/v1/responses/compact", Purpose.TURN, "responses"),
         ("GET", "/v1/responses/resp_1", Purpose.RESULT, "responses"),
@@ -38,6 +40,8 @@ from proxy.model.routes import Purpose, purpose_of, target_of
         ("POST", "/v1/vector_stores/v/files", Purpose.HOSTED, None),
         ("POST", "/v1/Vector_Stores/v/search", Purpose.HOSTED, None),
         ("PATCH", "/v1/assistants/a", Purpose.HOSTED, None),
+        ("POST", "/v1/realtime/client_secrets", Purpose.HOSTED, None),
+        ("POST", "/v1/chatkit/sessions", Purpose.HOSTED, None),
     ],
 )
 def test_the_purpose_of_a_route(method: str, path: str, purpose: Purpose, api: str | None) -> None:
@@ -49,7 +53,34 @@ def test_the_purpose_of_a_route(method: str, path: str, purpose: Purpose, api: s
 def test_path_and_query_are_encoded_again() -> None:
     query = (("beta", "true"), ("q", "a b&c"), ("empty", ""))
     head = HttpRequest(method="GET", path="/x", query=query)
-    assert target_of(head, "/v1/models/ft:gpt é") == (
-        "/v1/models/ft:gpt%20%C3%A9?beta=true&q=a+b%26c&empty="
-    )
+    assert target_of(head, "/v1/models/ft:gpt") == ("/v1/models/ft:gpt?beta=true&q=a+b%26c&empty=")
     assert target_of(HttpRequest(method="GET", path="/x"), "/v1/models") == "/v1/models"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/messages;a=1", "/v1/messages;", "/v1/%6dessages", "/v1/a%2fb", "/v1/messages?x"),
+        *("/v1/messages#x", "/v1/messages ", "/v1/ messages", "/v1/messages.", "/v1/./messages"),
+        *("/v1/x/../messages", "/v1\\messages", "/v1/messages\t", "/v1/me\u00adssages"),
+        *("/v1/\u212aey", "/v1/messages+", "v1/messages", "/v1/messages\x00"),
+    ],
+)
+def test_a_path_that_two_servers_may_read_differently_is_refused(path: str) -> None:
+    with pytest.raises(MalformedRequest):
+        check_path(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("", "/", "/v1/messages", "/v1/messages/", "/V1/Messages", "/v1/models/ft:gpt-4o:org::id"),
+        *("/v1/models/org/name@1.2~x", "/openai/deployments/gpt-4.1/chat/completions"),
+        "/v1/x$y=z,w",
+    ],
+)
+def test_what_is_classified_is_what_is_sent(path: str) -> None:
+    check_path(path)
+    head = HttpRequest(method="GET", path="/x")
+    assert target_of(head, path) == path
+    assert URL(f"http://behind:1{path}").raw_path == (path or "/")

@@ -15,7 +15,7 @@ from proxy.dialects.model.chat_stream import ChatEditor
 from proxy.dialects.model.reading import list_of, object_of
 from proxy.dialects.model.responses_stream import ResponsesEditor
 from proxy.dialects.model.sse import SseReader
-from proxy.dialects.model.stream import Decided, payload
+from proxy.dialects.model.stream import Decided, Unread, event_of, payload
 from tests.unit.proxy.dialects.model import streams
 from tests.unit.proxy.dialects.model.streams import Call
 
@@ -178,3 +178,61 @@ def test_any_cut_of_the_stream_gives_the_same_result(
     chunks = [stream[begin:end] for begin, end in itertools.pairwise(edges)]
     whole = edited(api.editor(), [stream], frozenset(refused))
     assert edited(api.editor(), chunks, frozenset(refused)) == whole
+
+
+def sse(*bodies: dict[str, Json]) -> bytes:
+    """A stream of these events."""
+    return b"".join(event_of(str(body.get("type", "")), body) for body in bodies)
+
+
+GIVEN = '{"text":"CANARY"}'
+BLOCK: dict[str, Json] = {
+    "type": "tool_use",
+    "id": "bad",
+    "name": "memory",
+    "input": {"a": "CANARY"},
+}
+ITEM: dict[str, Json] = {"type": "function_call", "call_id": "bad", "name": "m", "arguments": GIVEN}
+PIECE: dict[str, Json] = {"index": 0, "id": "bad", "function": {"name": "m", "arguments": GIVEN}}
+ODD: tuple[tuple[Callable[[], Editor], bytes], ...] = (
+    (AnthropicEditor, sse({"type": "message_start", "message": {"id": "m", "content": [BLOCK]}})),
+    (
+        AnthropicEditor,
+        sse(
+            {"type": "content_block_start", "index": 0.0, "content_block": BLOCK},
+            {"type": "content_block_stop", "index": 0.0},
+        ),
+    ),
+    (ResponsesEditor, sse({"type": "response.created", "response": {"output": [ITEM]}})),
+    (ResponsesEditor, sse({"type": "response.cancelled", "response": {"output": [ITEM]}})),
+    (ResponsesEditor, sse({"type": "response.output_item.done", "item": ITEM})),
+    (ResponsesEditor, sse({"type": "response.item", "output_index": 0, "item": ITEM})),
+    (
+        ChatEditor,
+        sse(
+            {
+                "choices": [
+                    {"index": 0, "message": {"tool_calls": [PIECE]}, "finish_reason": "tool_calls"}
+                ]
+            }
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize(("editor", "stream"), ODD)
+def test_no_call_goes_on_unjudged_wherever_a_stream_brings_it(
+    editor: Callable[[], Editor], stream: bytes
+) -> None:
+    assert b"CANARY" in stream, "control"
+    assert b"CANARY" not in edited(editor(), [stream], frozenset({"bad"}))
+
+
+@each_api
+def test_an_event_that_others_may_be_able_to_read_is_not_passed_on_unread(api: Api) -> None:
+    for data in (b'{"type":"content_block_start","n":NaN}', b' {"a":1', b'{"a":"\\x"}'):
+        (event,) = SseReader().feed(b"data: " + data + b"\n\n")
+        with pytest.raises(Unread):
+            api.editor().feed(event)
+    (event,) = SseReader().feed(b"data: [DONE]\n\n")
+    assert api.editor().feed(event) == (event.raw, ()), "control"

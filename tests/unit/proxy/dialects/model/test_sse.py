@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -63,3 +64,26 @@ def test_an_event_of_ours_is_read_back() -> None:
     assert read([event_bytes("ping", '{"a":1}')]) == [
         Event(raw=b'event: ping\ndata: {"a":1}\n\n', name="ping", data='{"a":1}')
     ]
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
+def test_no_text_of_a_model_ends_a_line_for_any_reader(mark: str) -> None:
+    inside = f'{{"type":"text","text":"a{mark}data: {{}}{mark}{mark}"}}'
+    (event,) = read([f"data: {inside}\n\n".encode()])
+    for raw in (event.raw, event_bytes("x", inside)):
+        # `str.splitlines` is what readers in Python used for years.
+        assert [line[:6] for line in raw.decode().splitlines() if line][-1:] == ["data: "]
+        assert raw.decode().count("\n\n") == 1
+        assert len([line for line in raw.decode().splitlines() if line.startswith("data")]) == 1
+        data = read([raw])[0].data
+        assert data is not None
+        assert json.loads(data) == json.loads(inside)
+
+
+def test_a_mark_before_a_line_hides_it_from_nobody() -> None:
+    (event,) = read([b"\xef\xbb\xbfdata: {}\n\n"])
+    assert (event.raw, event.data) == (b"data: {}\n\n", "{}")
+
+
+def test_data_of_several_lines_stays_several_lines() -> None:
+    assert read([event_bytes("", "one\ntwo")])[0].data == "one\ntwo"

@@ -1,0 +1,194 @@
+"""Bodies and heads of any route while something is withheld: searched, and JSON written anew.
+
+JSON is read and written anew, so that a key sent twice hides nothing behind the second one. Other
+text is searched as it stands, for its words are compared without escapes, percent signs, entities
+and base64. What is no text cannot be searched, and does not go on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import parse_qsl
+
+from proxy.dialects.model.body import read_json, write_body
+from proxy.dialects.operation import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from proxy.dialects.model.body import Json
+
+_BOM: Final = b"\xef\xbb\xbf"
+_UTF_8: Final = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
+# The same as UTF-8 where all of a text is ASCII; others spell words in a way of their own.
+_ASCII_LIKE: Final = _UTF_8 | {"iso-8859-1", "latin1", "windows-1252"}
+_MULTIPART: Final = "multipart/"
+_FORM: Final = "application/x-www-form-urlencoded"
+_PLAIN_CODINGS: Final = frozenset({"7bit", "8bit", "binary"})
+_PARAM: Final = re.compile(r";\s*([\w*-]+)\s*=\s*(?:\"([^\"]*)\"|([^;\s]*))")
+_PART_CODING: Final = re.compile(
+    r"^content-transfer-encoding\s*:[ \t]*([^\r\n]*)", re.IGNORECASE | re.MULTILINE
+)
+_PART_CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_PART_HEAD_END: Final = re.compile(r"\r?\n\r?\n")
+_FIELDS_MAX: Final = 10_000
+# What spells a text once more, token by token or in numbers.
+LOGPROBS: Final = "logprobs"
+
+# Headers that the protocol itself has, and what their values look like: nobody puts a text there,
+# and who proposes to remember one must not be able to take it away from every request.
+_PROTOCOL: Final = frozenset(
+    {
+        *("accept", "accept-language", "content-type", "content-length", "date", "user-agent"),
+        *("anthropic-beta", "anthropic-version", "openai-beta", "openai-organization"),
+        *("authorization", "api-key", "openai-project", "retry-after", "x-api-key"),
+        *("x-goog-api-key", "traceparent", "cache-control", "server", "vary"),
+    }
+)
+_PROTOCOL_QUERY: Final = frozenset({"api-version", "beta", "limit", "order", "stream"})
+_NAME: Final = re.compile(r"(?:Bearer )?[A-Za-z0-9._:/,;=+~-]*", re.ASCII)
+_NAME_LEN_MAX: Final = 512
+
+
+class Sieve(Protocol):
+    """What must not go on."""
+
+    def carries(self, text: str) -> bool:
+        """Whether a text holds it."""
+        ...
+
+    def sieved(self, value: Json) -> Json:
+        """JSON without it."""
+        ...
+
+
+class Withheld(Exception):  # noqa: N818 - a rule, not a fault
+    """A body carries what is withheld, at a place that cannot be edited."""
+
+
+class Unsearched(Exception):  # noqa: N818 - the same
+    """A body that nobody can search."""
+
+
+def sifted(raw: bytes, content_type: str, sieve: Sieve) -> bytes:
+    """A body as it may go on: JSON and JSON Lines written anew, other text as it came.
+
+    Raises:
+        Withheld: It carries what is withheld, and is no JSON.
+        Unsearched: It is no text, or one in an encoding that hides its words.
+    """
+    if not raw:
+        return raw
+    named = [(name.lower(), quoted or bare) for name, quoted, bare in _PARAM.findall(content_type)]
+    charsets = {value.lower() for name, value in named if name.startswith("charset")}
+    text = _text(raw, charsets)
+    made = _json(raw, sieve)
+    if made is not None:
+        return made
+    kind = content_type.partition(";")[0].strip().lower()
+    readings: Iterable[str] = (text,)
+    if kind.startswith(_MULTIPART):
+        readings = _parts(text, dict(named).get("boundary", ""))
+    elif kind == _FORM:
+        readings = _fields(text)
+    if any(sieve.carries(one) for one in readings):
+        raise Withheld
+    return raw
+
+
+def _text(raw: bytes, charsets: set[str]) -> str:
+    known = _ASCII_LIKE if raw.isascii() else _UTF_8
+    if not charsets <= known or b"\0" in raw:
+        raise Unsearched
+    try:
+        return raw.removeprefix(_BOM).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Unsearched from None
+
+
+def _json(raw: bytes, sieve: Sieve) -> bytes | None:
+    """One JSON value, or one on each line; None where it is neither."""
+    bare = raw.removeprefix(_BOM).strip()
+    if not bare.startswith((b"{", b"[", b'"')):
+        return None
+    try:
+        return write_body(sieve.sieved(bare_of_tokens(read_json(bare))))
+    except MalformedRequest:
+        lines = bare.splitlines()
+    try:
+        values: list[Json] = [read_json(line) for line in lines if line.strip()]
+    except MalformedRequest:
+        return None
+    # All at once: it may run on from one line into the next.
+    made = sieve.sieved(bare_of_tokens(values))
+    if not isinstance(made, list):
+        raise Withheld
+    return b"\n".join(map(write_body, made)) + (b"\n" if raw.endswith(b"\n") else b"")
+
+
+def bare_of_tokens(value: Json) -> Json:
+    """JSON without what spells its texts once more, token by token."""
+    if isinstance(value, list):
+        return [bare_of_tokens(part) for part in value]
+    if isinstance(value, dict):
+        return {
+            key: None
+            if key == LOGPROBS and isinstance(part, (dict, list))
+            else bare_of_tokens(part)
+            for key, part in value.items()
+        }
+    return value
+
+
+def _fields(text: str) -> Iterator[str]:
+    """A form, as it stands and as the one text of all its values."""
+    yield text
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+    except ValueError:
+        raise Unsearched from None
+    yield "\n".join(value for _, value in pairs)
+
+
+def _parts(text: str, boundary: str) -> Iterator[str]:
+    """A form of several parts, as it stands and as the one text of all their contents."""
+    if not boundary:
+        raise Unsearched
+    contents: list[str] = []
+    for part in text.split(f"--{boundary}"):
+        found = _PART_HEAD_END.search(part)
+        head = part if found is None else part[: found.start()]
+        coding, charset = _PART_CODING.search(head), _PART_CHARSET.search(head)
+        if coding is not None and coding[1].strip().lower() not in _PLAIN_CODINGS:
+            raise Unsearched
+        if charset is not None and charset[1].lower() not in _UTF_8:
+            raise Unsearched
+        contents.append("" if found is None else part[found.end() :].strip())
+    yield text
+    yield "\n".join(contents)
+
+
+def kept_headers(headers: dict[str, str], sieve: Sieve) -> dict[str, str]:
+    """Headers without those that carry it."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if (name in _PROTOCOL and _names(value)) or not sieve.carries(f"{name}: {value}")
+    }
+
+
+def target_carries(path: str, query: tuple[tuple[str, str], ...], sieve: Sieve) -> bool:
+    """Whether a path or a query carries it. What only names a version does not."""
+    texts = [segment for segment in path.split("/") if segment]
+    told = [pair for pair in query if not (pair[0] in _PROTOCOL_QUERY and _names(pair[1]))]
+    texts += [word for pair in told for word in pair]
+    texts += [
+        " ".join(value for _, value in told),
+        " ".join(word for pair in told for word in pair),
+    ]
+    return any(sieve.carries(text) for text in texts)
+
+
+def _names(value: str) -> bool:
+    return len(value) <= _NAME_LEN_MAX and _NAME.fullmatch(value) is not None

@@ -1,0 +1,126 @@
+"""What of one request may go on beside a conversation: heads, and bodies that nobody reads.
+
+Where nothing is withheld from a principal, all of it goes on as the bytes that came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.bodies import (
+    Unsearched,
+    Withheld,
+    bare_of_tokens,
+    kept_headers,
+    sifted,
+    target_carries,
+)
+from proxy.dialects.operation import MalformedRequest
+from proxy.model.sending import shown_headers
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.dialects.model.body import Json
+    from proxy.dialects.operation import HttpRequest
+    from proxy.model.coupling import Coupling
+    from proxy.upstream import Reply
+
+_KIND: Final = "content-type"
+_ANY_KIND: Final = "application/octet-stream"
+_CARRIES: Final = "withheld: {} carries a text that was refused as a memory"
+_UNSEARCHED: Final = (
+    "withheld: {} cannot be searched for texts that were refused as a memory; "
+    "where there are such texts, only JSON and plain text in UTF-8 pass"
+)
+_TARGET: Final = "the path or query of this request"
+_REQUEST: Final = "the body of this request"
+_ANSWER: Final = "the answer to this request"
+
+
+class Clearing:
+    """For one principal, as of each call. Event loop only."""
+
+    def __init__(self, coupling: Coupling, principal: Principal) -> None:
+        self._coupling = coupling
+        self._principal = principal
+
+    async def settled(self) -> None:
+        """Wait until it is known what is withheld."""
+        await self._coupling.settled(self._principal)
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is withheld."""
+        return self._coupling.withholds(self._principal)
+
+    def carries(self, text: str) -> bool:
+        """See `Sieve`."""
+        return self._coupling.carries(self._principal, text)
+
+    def sieved(self, value: Json) -> Json:
+        """See `Sieve`."""
+        return self._coupling.sieved(self._principal, value)
+
+    def check_target(self, head: HttpRequest, path: str) -> None:
+        """Refuse a path or query that carries it: there is no other one to ask for.
+
+        Raises:
+            MalformedRequest: It does.
+        """
+        if self.active and target_carries(path, head.query, self):
+            raise MalformedRequest(_CARRIES.format(_TARGET), status=403)
+
+    def headers(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers of a request or an answer that go on."""
+        return kept_headers(headers, self) if self.active else headers
+
+    def request(self, raw: bytes, content_type: str) -> bytes:
+        """The body of a request that asks no model.
+
+        Raises:
+            MalformedRequest: It carries what is withheld, or nobody can tell.
+        """
+        return self._body(raw, content_type, _REQUEST)
+
+    def answer(self, raw: bytes, content_type: str) -> bytes:
+        """The body of an answer that nobody reads.
+
+        Raises:
+            MalformedRequest: The same.
+        """
+        return self._body(raw, content_type, _ANSWER)
+
+    def no_tokens(self) -> None:
+        """Refuse a prompt that is spelled in a model's own numbers.
+
+        Raises:
+            MalformedRequest: Something is withheld, and might be spelled so.
+        """
+        if self.active:
+            raise MalformedRequest(_UNSEARCHED.format(_REQUEST), status=403)
+
+    def reply(self, body: dict[str, Json]) -> dict[str, Json]:
+        """A model's whole reply."""
+        if not self.active:
+            return body
+        sieved = self.sieved(bare_of_tokens(body))
+        return sieved if isinstance(sieved, dict) else {}
+
+    def kind_of(self, reply: Reply, default: str = _ANY_KIND) -> str:
+        """The content type of an answer."""
+        kind = reply.headers.get(_KIND, default)
+        return default if _KIND not in self.headers({_KIND: kind}) else kind
+
+    def headers_of(self, reply: Reply) -> tuple[tuple[str, str], ...]:
+        """The headers of an answer that the agent gets."""
+        return tuple(self.headers(dict(shown_headers(reply))).items())
+
+    def _body(self, raw: bytes, content_type: str, what: str) -> bytes:
+        if not self.active:
+            return raw
+        try:
+            return sifted(raw, content_type, self)
+        except Withheld:
+            raise MalformedRequest(_CARRIES.format(what), status=403) from None
+        except Unsearched:
+            raise MalformedRequest(_UNSEARCHED.format(what), status=403) from None
