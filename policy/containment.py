@@ -85,6 +85,33 @@ class Prints(NamedTuple):
         """What an index keeps of the runs."""
         return frozenset(_winnowed(self.runs))
 
+    def beyond(self, known: Prints) -> Prints:
+        """What of it is not in the other, words that are in every text aside."""
+        return Prints(
+            runs=tuple(set(self.runs).difference(known.runs)),
+            words={
+                word: rank for word, rank in self.words.items() if rank and word not in known.words
+            },
+            marks=self.marks - known.marks,
+        )
+
+    def shared_by(self, others: Iterable[tuple[int, Prints]]) -> set[int]:
+        """Keys of those that have any of its runs, words and marks.
+
+        Each run counts, not the kept ones alone: of a word changed at the end of a line there is
+        but one.
+        """
+        runs, words = frozenset(self.runs), self.words.keys()
+        return {
+            key
+            for key, other in others
+            if not (
+                self.marks.isdisjoint(other.marks)
+                and words.isdisjoint(other.words)
+                and runs.isdisjoint(other.runs)
+            )
+        }
+
 
 class Resemblance(NamedTuple):
     """How much of a text is in another; shares from 0 to 1.

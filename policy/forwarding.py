@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from policy.editing import Effect  # noqa: TC001 - msgspec reads the annotation
 from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, Candidate
 
 TARGET_PREFIX: Final = "mcp/"
@@ -34,11 +35,14 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str
     key: str
     pieces: tuple[str, ...]
+    # What it makes of the text under the key, where a map says so.
+    effect: Effect | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True, kw_only=True):
+class _Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # In the order of their names, as in any canonical object (RFC 8785).
     arguments: msgspec.Raw
+    effect: Effect | None = None
     key: str
     lengths: tuple[int, ...]
     tool: str
@@ -73,6 +77,7 @@ def texts_of(call: ForwardedCall) -> tuple[str, str]:
     metadata = _ENCODER.encode(
         _Metadata(
             arguments=msgspec.Raw(call.arguments.encode()),
+            effect=call.effect,
             key=call.key,
             lengths=tuple(len(piece) for piece in call.pieces),
             tool=call.tool,
@@ -104,6 +109,7 @@ def call_of(candidate: Candidate) -> ForwardedCall | None:
         arguments=bytes(found.arguments).decode(),
         key=found.key,
         pieces=tuple(pieces),
+        effect=found.effect,
     )
 
 

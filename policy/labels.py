@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import msgspec
 
@@ -33,6 +33,8 @@ from policy.taint import Joined, LabelRule, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from policy.editing import Edit, Standing
 
 FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
 """A label of these rests on the operator's word; any other rests on taint, and may be wrong."""
@@ -75,6 +77,16 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
         skeleton=shape,
         directive=Language.DIRECTIVE in found,
         injection=Language.INJECTION in found,
+    )
+
+
+def read_beside(reading: Reading, text: str) -> Reading:
+    """The same reading, with what another text says besides."""
+    found = language_of(skeleton(text))
+    return msgspec.structs.replace(
+        reading,
+        directive=reading.directive or Language.DIRECTIVE in found,
+        injection=reading.injection or Language.INJECTION in found,
     )
 
 
@@ -223,17 +235,99 @@ def label_rule(
     reading: Reading,
     stored: MemoryClass | None,
     rules: Mapping[MemoryClass, LabelRule],
+    edit: Edit | None = None,
 ) -> LabelRule:
     """The rule of the class that a candidate is judged as; taint where no rule is given.
 
     Containment needs a text to look for, and a class that is known: whatever steers a removal is
-    not in its text, and what a change replaces on a server behind us only the store can say.
+    not in its text. What a change replaces on a server behind us is known where it is an `edit` of
+    a text that we saw being written; one after which no more is said than before is a removal.
     """
     if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
         return LabelRule.TAINT
     if candidate.change is not ChangeKind.CREATE and is_forwarded(candidate):
-        return LabelRule.TAINT
+        known = edit is not None and stored is not None and edit.says_more
+        if not known:
+            return LabelRule.TAINT
     return rules.get(judged_class(candidate, reading, stored), LabelRule.TAINT)
+
+
+def derive_edit(
+    principal: Principal,
+    candidate: Candidate,
+    lineage: SourceKind | None,
+    seen: Seen,
+    edit: Edit,
+) -> Provenance:
+    """The label of an edit by containment, whoever gave the text that it leaves alone.
+
+    What the text has in common with a segment without the edit is not the edit's: the agent looks
+    at a memory before it changes it, and then all of it is in a tool's result. `seen.brought` is
+    what else it may be made of. It gets no better label than the text that it goes into.
+    """
+    brought = msgspec.structs.replace(seen, contained=seen.brought or ())
+    rule = LabelRule.CONTAINMENT
+    provenance = derive_provenance(principal, candidate, lineage, (), brought, rule)
+    if edit.source.trust >= provenance.source.trust:
+        return provenance
+    return msgspec.structs.replace(provenance, source=edit.source, basis=Basis.LINEAGE)
+
+
+class Attested(NamedTuple):
+    """The label that a candidate was given when it was intercepted.
+
+    `tainted` is what everything in its session's context makes of it, where `provenance` rests on
+    containment; `edit` is the text that this was said of.
+    """
+
+    provenance: Provenance
+    tainted: Provenance | None = None
+    edit: Edit | None = None
+
+
+def attest(
+    principal: Principal,
+    candidate: Candidate,
+    lineage: SourceKind | None,
+    culprits: tuple[Origin, ...],
+    evidence: tuple[Seen | None, Edit | None],
+    rule: LabelRule,
+) -> Attested:
+    """The label of a candidate under the rule of its class, and the one under the stricter rule."""
+    seen, edit = evidence
+    tainted = derive_provenance(principal, candidate, lineage, culprits, seen, LabelRule.TAINT)
+    if rule is LabelRule.TAINT or seen is None:
+        return Attested(tainted)
+    if edit is not None and (seen.brought is None or not seen.whole):
+        return Attested(tainted)  # nobody can say what of it the edit brings in
+    if edit is not None:
+        provenance = derive_edit(principal, candidate, lineage, seen, edit)
+    else:
+        provenance = derive_provenance(principal, candidate, lineage, culprits, seen, rule)
+    if provenance.source.trust > tainted.source.trust:
+        return Attested(provenance, tainted, edit)
+    return Attested(provenance if provenance.source is tainted.source else tainted)
+
+
+def standing_label(
+    attested: Attested,
+    standing: Standing,
+    candidate: Candidate,
+    reading: Reading,
+    stored: MemoryClass | None,
+    rules: Mapping[MemoryClass, LabelRule],
+) -> Provenance:
+    """The label at the decision: that of an edit stands only for the text that it was given for.
+
+    Between interception and decision others may have written. The class and the text are read
+    again here, and of the rule then and the rule now the stricter counts.
+    """
+    provenance, tainted, edit = attested
+    if tainted is None:
+        return provenance
+    same = edit is not None and standing.mine and standing.text == edit.before
+    rule = label_rule(candidate, reading, stored, rules, edit if same else None)
+    return provenance if rule is LabelRule.CONTAINMENT else tainted
 
 
 def with_lineage(

@@ -47,6 +47,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     taint: SourceKind = SourceKind.UNKNOWN
     # The segments that the text is contained in, lowest label first.
     contained: tuple[Origin, ...] = ()
+    # Of these, what an edit of a known text brings into it; None where it is no such edit.
+    brought: tuple[Origin, ...] | None = None
     # Every whole sentence of it stands in one user segment of that very session.
     endorsed: bool = False
     # Everything that entered that session is still there to be looked in: no restart, no full

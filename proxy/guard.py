@@ -12,6 +12,7 @@ from typing import Annotated, Protocol
 import msgspec
 from msgspec import Meta
 
+from policy.editing import Effect  # noqa: TC001 - msgspec reads the annotation
 from policy.model import (
     METADATA_LEN_MAX,
     NAME_LEN_MAX,
@@ -78,6 +79,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: Annotated[str, Meta(max_length=1_024)] = ""
     memory_class: MemoryClass = MemoryClass.L3
     class_named: bool = False
+    # What the call makes of the text under the key, where the map says so.
+    effect: Effect | None = None
     scope_user: Name | None = None
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from policy.editing import edit_of
 from policy.forwarding import ForwardedCall, NotForwardable, call_of, target_of, texts_of
 from policy.model import NAME_LEN_MAX, CandidateId, ChangeKind, Scope
 from policy.verdict import Reason
@@ -29,6 +30,7 @@ from telemetry import propagation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from policy.editing import Edit
     from policy.model import Origin, Principal, PrincipalId
     from proxy.dialects.operation import WrittenItem
     from proxy.guard import GuardedCall, Item, PinnedTool, Segment
@@ -142,7 +144,11 @@ class Guarding:
         for text in (*item.pieces, item.key, call.tool, item.scope_user or ""):
             check_text(text, "item")
         forwarded = ForwardedCall(
-            tool=call.tool, arguments=item.arguments, key=item.key, pieces=item.pieces
+            tool=call.tool,
+            arguments=item.arguments,
+            key=item.key,
+            pieces=item.pieces,
+            effect=item.effect,
         )
         # What is stored must read in one way only: it is what will be sent after a release.
         if canonical_json(decode_object(item.arguments.encode())) != item.arguments:
@@ -162,6 +168,7 @@ class Guarding:
             memory_class=item.memory_class,
             class_named=item.class_named,
             guarded_key=item.key,
+            edit=self._edit(principal, target, item),
             labels=item.labels,
             join=call.join,
             # What a deletion names was read before, by whoever wants it gone.
@@ -169,6 +176,14 @@ class Guarding:
             if item.change is ChangeKind.DELETE
             else self._parts.ledger.culprits(principal.principal_id, text),
         )
+
+    def _edit(self, principal: Principal, target: str, item: Item) -> Edit | None:
+        """What it changes, where that is known by our own verdicts alone."""
+        if item.change is not ChangeKind.UPDATE or not item.key or item.effect is None:
+            return None
+        behind = _behind(principal, target)
+        standing = self._parts.forwards.standing(behind, item.key)
+        return edit_of(standing, item.pieces, item.effect, item.change)
 
     def _judged(self, item: WrittenItem) -> Judged:
         # There is no other way to say that the memory is gone: the gate holds what it never saw.
@@ -205,7 +220,8 @@ class Guarding:
             StorageError: It is not recorded; the items stay unsettled.
         """
         # Only what was this server's: nobody else says that an item is not on its way any more.
-        for candidate_id in await self._parts.forwards.settle(_behind(principal, server), settled):
+        behind = _behind(principal, target_of(server))
+        for candidate_id in await self._parts.forwards.settle(behind, settled):
             self._in_flight.pop(CandidateId(candidate_id), None)
 
     async def sift(
@@ -269,7 +285,7 @@ class Guarding:
         Raises:
             StorageError: Nobody knows.
         """
-        behind = _behind(principal, server)
+        behind = _behind(principal, target_of(server))
         self._land_overdue()
         found = [
             one
@@ -346,8 +362,8 @@ class Guarding:
                 del self._in_flight[candidate_id]
 
 
-def _behind(principal: Principal, server: str) -> Behind:
-    return Behind(tenant=principal.tenant, target=target_of(server), by=principal.principal_id)
+def _behind(principal: Principal, target: str) -> Behind:
+    return Behind(tenant=principal.tenant, target=target, by=principal.principal_id)
 
 
 def _refused(reason: Reason, item: Item) -> Judged:

@@ -8,6 +8,7 @@ from policy.endorsement import asked_of
 from policy.forwarding import call_of
 
 if TYPE_CHECKING:
+    from policy.editing import Looked
     from policy.endorsement import Asked
     from policy.model import Candidate, PrincipalId
     from policy.taint import Seen
@@ -25,10 +26,12 @@ class Sees(Protocol):
         texts: tuple[str, ...],
         join: Join | None,
         asked: Asked | None = None,
+        looked: Looked | None = None,
     ) -> Seen | None:
         """What is known of a candidate that says these texts; None where no front is configured.
 
-        `asked` is what a person must have said to endorse it; without it nothing is endorsed.
+        `asked` is what a person must have said to endorse it; without it nothing is endorsed. An
+        edit of a text that is known is `looked` for beyond that text.
         """
         ...
 
@@ -46,9 +49,10 @@ class NoSessions:
         texts: tuple[str, ...],
         join: Join | None,
         asked: Asked | None = None,
+        looked: Looked | None = None,
     ) -> None:
         """Nothing is known."""
-        del principal_id, texts, join, asked
+        del principal_id, texts, join, asked, looked
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         """There is nobody to tell."""
@@ -64,4 +68,6 @@ def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | 
         # A removal names the memory, and says nothing more.
         texts = tuple(text for text in (candidate.text, candidate.memory_id) if text)
     asked = asked_of(candidate, None if proposal.guarded_key is None else proposal.labels)
-    return sessions.seen(candidate.principal_id, texts, proposal.join, asked)
+    edit = proposal.edit
+    looked = None if edit is None or call is None else edit.looked(call.key)
+    return sessions.seen(candidate.principal_id, texts, proposal.join, asked, looked)

@@ -16,6 +16,7 @@ from proxy.session_core import taint_now
 from proxy.session_joining import lowest_live
 
 if TYPE_CHECKING:
+    from policy.editing import Looked
     from policy.endorsement import Asked
     from policy.model import PrincipalId
     from proxy.guard import Join
@@ -56,7 +57,7 @@ def evidence(
     core: Core,
     principal_id: PrincipalId,
     texts: tuple[str, ...],
-    claimed: tuple[Join | None, Asked | None],
+    claimed: tuple[Join | None, Asked | None, Looked | None],
     now_ms: int,
 ) -> SeenCall:
     """What was seen of a candidate of this principal."""
@@ -65,7 +66,7 @@ def evidence(
         return SeenCall()
     asked = tuple(_Text(text, core.reader) for text in texts if text)
     ring = core.ring_of(principal_id)
-    join, wanted = claimed
+    join, wanted, looked = claimed
     joined, session, calls, taint = _joined(book, asked, core.reader, join)
     if session is None:
         lowest = lowest_live(book, now_ms)
@@ -76,6 +77,13 @@ def evidence(
         )
     found = [kept for one in asked for kept in ring.containing(one.text, session.session)]
     contained = core.origins(found)
+    brought: tuple[Origin, ...] | None = None
+    if looked is not None:
+        parts = (*(one.text for one in asked), looked.fresh)
+        found = [
+            kept for one in parts for kept in ring.bringing(one, looked.known, session.session)
+        ]
+        brought = core.origins(found)[:CONTAINED_MAX]
     blind = session.blind
     if blind is not None:
         # What it may be contained in and cannot be looked up any more.
@@ -86,6 +94,7 @@ def evidence(
         joined=joined,
         taint=SourceKind.UNKNOWN if distrusted else taint,
         contained=contained[:CONTAINED_MAX],
+        brought=None if blind is not None else brought,
         endorsed=not distrusted and _endorsed(session, wanted, core.reader),
         whole=not distrusted and blind is None,
         calls=calls,

@@ -25,6 +25,9 @@ _PART_LEN: Final = 2_048
 _PART_OVERLAP: Final = 256
 _TEXT_LEN_MAX: Final = 262_144
 
+AGAIN_MAX: Final = 8
+"""Sayings of the model that are looked behind for one text; a further one says it by itself."""
+
 # How much of a text must be in one that came before it to be a copy of it, and not about it.
 COPY_SHARE: Final = 0.8
 COPY_WORDS: Final = 12
@@ -112,6 +115,28 @@ class Ring:
             return self._found(prints_of(text))
         # Before the likeliest are chosen: copies that other sessions read must not hide this one.
         return self._found(prints_of(text), self._of.get("", set()) | self._of.get(session, set()))
+
+    def bringing(self, text: str, known: str, session: str) -> list[Kept]:
+        """Texts of one session that contain this one, and not only what of it was known before.
+
+        What the model itself said is no source, and it said what was known as well: what it was
+        made of is looked for again, beyond that.
+        """
+        there = self._of.get("", set()) | self._of.get(session, set())
+        was, pending = prints_of(known), [prints_of(text)]
+        texts = [(kept.key, kept.prints) for kept in self._kept if kept.key in there]
+        found: dict[int, Kept] = {}
+        while pending:
+            prints = pending.pop()
+            among = prints.beyond(was).shared_by(texts)
+            for kept in self._found(prints, among):
+                if kept.key in found:
+                    continue
+                again = bool(kept.derived) and len(found) < AGAIN_MAX
+                found[kept.key] = kept._replace(derived=()) if again else kept
+                if again:
+                    pending.append(kept.prints)
+        return [*found.values()]
 
     def copied(self, text: str) -> list[Kept]:
         """Texts that this one is a copy of, word by word for the most part."""

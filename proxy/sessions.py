@@ -37,6 +37,7 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
+    from policy.editing import Looked
     from policy.endorsement import Asked
     from policy.model import Memory, Origin, Principal, PrincipalId
     from policy.taint import Seen
@@ -251,12 +252,15 @@ class Sessions:
         texts: tuple[str, ...],
         join: Join | None,
         asked: Asked | None = None,
+        looked: Looked | None = None,
     ) -> Seen:
         """What is known of a candidate that says these texts.
 
-        `asked` is what a person must have said to endorse it; without it nothing is endorsed.
+        `asked` is what a person must have said to endorse it; without it nothing is endorsed. An
+        edit of a text that is known is `looked` for beyond that text.
         """
-        return evidence(self._core, principal_id, texts, (join, asked), self.surroundings.now_ms())
+        claimed = (join, asked, looked)
+        return evidence(self._core, principal_id, texts, claimed, self.surroundings.now_ms())
 
     def recalled(self, principal_id: PrincipalId, memories: tuple[Memory, ...]) -> None:
         """A memory front served these: their texts keep their labels in a context."""

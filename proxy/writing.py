@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.labels import derive_provenance, label_rule, read_candidate
+from policy.labels import attest, label_rule, read_beside, read_candidate
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
 from policy.ruleset import Answer
 from policy.verdict import Reason
@@ -202,7 +202,10 @@ class Writing:
             return _missing(proposal)
         candidate = self._candidate(principal, proposal)
         canonical = canonical_bytes(candidate)
+        edit = proposal.edit
         reading = read_candidate(candidate)
+        if edit is not None:
+            reading = read_beside(reading, edit.after)
         now_ms = started_ns // 1_000_000
         rules = self._gather.ruleset()
         # Read once: the gate is told which version all this is about, and looks again.
@@ -210,15 +213,20 @@ class Writing:
         token = self._gather.tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
         seen = seen_of(self._gather.sessions, candidate, proposal)
         stored_class = None if stored is None else stored.memory_class
-        rule = label_rule(candidate, reading, stored_class, rules.labels)
+        if edit is not None:
+            stored_class = edit.memory_class
+        rule = label_rule(candidate, reading, stored_class, rules.labels, edit)
+        attested = attest(
+            principal, candidate, prepared.lineage, proposal.culprits, (seen, edit), rule
+        )
         submission = Submission(
             candidate_id=CandidateId(self._out.random_hex(16)),
             candidate=candidate,
             canonical=canonical,
             digest=digest_of(canonical),
-            provenance=derive_provenance(
-                principal, candidate, prepared.lineage, proposal.culprits, seen, rule
-            ),
+            provenance=attested.provenance,
+            tainted=attested.tainted,
+            edit=attested.edit,
             intercepted_at_ms=now_ms,
             reading=reading,
             token=token.state,

@@ -13,7 +13,7 @@ from storage.interfaces import Outcome
 
 if TYPE_CHECKING:
     from policy.facts import Approval, InterceptRecord
-    from policy.model import Candidate, Memory
+    from policy.model import Candidate, Memory, Provenance
     from policy.trust import TrustState
     from policy.verdict import Hold
     from storage.codec import FirstOutcome, HeldRow
@@ -54,6 +54,15 @@ def staged_candidate(case: Case) -> Candidate:
         return decode_canonical(case.staged)
     except msgspec.MsgspecError:
         return submission.candidate
+
+
+def labelled(case: Case, provenance: Provenance | None) -> Case:
+    """The case with the label that it was judged by: leaf, row and what is kept of it say that."""
+    submission = case.submission
+    if provenance is None or provenance is submission.provenance:
+        return case
+    submission = msgspec.structs.replace(submission, provenance=provenance, tainted=None, edit=None)
+    return msgspec.structs.replace(case, submission=submission)
 
 
 def evidence_of(submission: Submission, target_version: int) -> HeldEvidence:

@@ -24,10 +24,12 @@ from storage.rows import (
     read_id,
     read_row,
 )
+from storage.standing import read_thing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from policy.editing import Standing
     from policy.model import PrincipalId, Tenant
     from storage.change import Change
     from storage.codec import ForwardRecord, Row
@@ -212,6 +214,13 @@ class Forwards:
                 row = read_row(view, record.ordinal)
                 found.append((record.ordinal, _pending(key, record, row)))
         return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
+
+    def standing(self, behind: Behind, key: str) -> Standing:
+        """What our own verdicts say of the text under a key, for a change by who asks."""
+        names = self._engine.parts.names
+        with self._engine.parts.store.reading() as view:
+            thing = (behind.tenant, behind.target, key)
+            return read_thing(view, names, thing, behind.by).standing
 
     def sent(self, ordinals: tuple[int, ...] | None = None) -> Iterator[Sent]:
         """Everything that was ever sent and is not erased, or these rows of it; in one view."""

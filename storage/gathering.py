@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from policy.canonical import digest_of
+from policy.editing import text_after
 from policy.facts import Facts, NonceState, TargetState, TokenState
-from policy.labels import read_text
+from policy.forwarding import call_of
+from policy.labels import Attested, read_beside, read_text, standing_label
 from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
 from policy.trust import NEWCOMER, TrustState, after_violation
 from storage.codec import TrustRecord, decode_nonce, decode_trust, encode
 from storage.keys import named_incarnation
 from storage.lmdb_store import CHARGES, NONCES, TOKENS, TRUST
-from storage.rows import guarded_rows, is_expired, read_id, read_row, text_of, trust_of
+from storage.rows import is_expired, read_id, read_row, text_of, trust_of
+from storage.standing import NOTHING_THERE, read_thing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from policy.editing import Standing
     from policy.labels import Reading
-    from policy.model import Candidate, PrincipalId
+    from policy.model import Candidate, MemoryClass, PrincipalId
+    from policy.taint import LabelRule
     from storage.cases import Case
     from storage.change import Change
     from storage.codec import FirstOutcome, Row
     from storage.interfaces import Submission
     from storage.keys import KeyedNames
     from storage.lmdb_store import View
+    from storage.standing import Thing
     from storage.usage import Usage
-
-
-_STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,14 +78,33 @@ class Gatherer:
             return NonceState.SPENT, record.outcome
         return NonceState.SPENT, None
 
-    def facts(self, change: Change, case: Case, candidate: Candidate, known: Known) -> Facts:
+    def facts(
+        self,
+        change: Change,
+        case: Case,
+        candidate: Candidate,
+        known: Known,
+        rules: Mapping[MemoryClass, LabelRule],
+    ) -> Facts:
         """Everything the gate must be told about one candidate, as of this transaction."""
         submission = case.submission
         guarded_key = submission.guarded_key
+        thing = NOTHING_THERE
         if guarded_key is None:
             target = self._target(change, candidate)
         else:
-            target = self._guarded_target(change, candidate, guarded_key)
+            thing = self._thing(change, candidate, guarded_key)
+            target = _guarded_target(candidate, thing)
+        reading = _with_inherited(submission.reading, candidate, target)
+        reading = _with_the_rest(reading, submission, candidate, thing.standing)
+        provenance = standing_label(
+            Attested(submission.provenance, submission.tainted, submission.edit),
+            thing.standing,
+            candidate,
+            reading,
+            None if target is None else target.state.memory_class,
+            rules,
+        )
         # What an update leaves out is read from what is stored, and was read a moment ago.
         unmoved = candidate.change is not ChangeKind.UPDATE or _is_seen(submission, target)
         return Facts(
@@ -88,8 +112,8 @@ class Gatherer:
             now_ms=change.now_ms,
             staged_digest=None if case.staged is None else digest_of(case.staged),
             intercept=case.intercept,
-            provenance=submission.provenance,
-            reading=_with_inherited(submission.reading, candidate, target),
+            provenance=provenance,
+            reading=reading,
             trust=known.trust,
             nonce=known.nonce_state,
             token=self._token_state(change, submission, target),
@@ -138,30 +162,15 @@ class Gatherer:
         )
         return _Target(row=row, state=state)
 
-    def _guarded_target(self, change: Change, candidate: Candidate, key: str) -> _Target | None:
-        """What is known of the thing that the server behind files under this key.
-
-        Many rows may speak of it: it is as trusted as the most trusted of them, and can do what the
-        most powerful can.
-        """
+    def _thing(self, change: Change, candidate: Candidate, key: str) -> Thing:
+        """What is known of the thing that the server behind files under this key."""
+        call = call_of(candidate) if candidate.change is ChangeKind.CREATE else None
+        made_new = candidate.change is ChangeKind.CREATE and (call is None or call.effect is None)
         # Whatever was stored without a key is not what a change without one is aimed at.
-        if candidate.change is ChangeKind.CREATE or not key:
-            return None
-        rows = guarded_rows(change.draft, self._names, (candidate.tenant, candidate.target, key))
-        found = [
-            one.row
-            for one in rows
-            if one.status in _STANDING and one.sent.change is not ChangeKind.DELETE
-        ]
-        if not found:
-            return None
-        state = TargetState(
-            source=max((row.source for row in found), key=lambda source: source.trust),
-            memory_class=max((row.memory_class for row in found), key=lambda one: one.power),
-            status=MemoryStatus.LIVE,
-            version=max(row.version for row in found),
-        )
-        return _Target(row=found[-1], state=state)
+        if not key or made_new:
+            return NOTHING_THERE
+        thing = (candidate.tenant, candidate.target, key)
+        return read_thing(change.draft, self._names, thing, candidate.principal_id)
 
     def _lineage(self, change: Change, candidate: Candidate) -> SourceKind | None:
         lowest: SourceKind | None = None
@@ -206,15 +215,39 @@ def _is_seen(submission: Submission, target: _Target | None) -> bool:
     return (0 if target is None else target.row.version) == submission.seen_version
 
 
-def _with_inherited(
-    reading: Reading | None, candidate: Candidate, target: _Target | None
-) -> Reading | None:
+def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
+    """What a change of a thing is judged against."""
+    state, row = thing.state, thing.row
+    if state is None or row is None:
+        return None
+    # A file that is written anew is a new one, unless what it was could do more.
+    raised = state.memory_class.power > candidate.memory_class.power
+    if candidate.change is ChangeKind.CREATE and not raised:
+        return None
+    return _Target(row=row, state=state)
+
+
+def _with_the_rest(
+    reading: Reading, submission: Submission, candidate: Candidate, standing: Standing
+) -> Reading:
+    """The reading of a text behind a server as it would be, where our own verdicts say what it is.
+
+    Else an order could be put together of pieces none of which is one.
+    """
+    call = None if standing.text is None else call_of(candidate)
+    after = None if call is None else text_after(standing.text, call.pieces, call.effect)
+    if after is None or (submission.edit is not None and submission.edit.after == after):
+        return reading  # nobody knows, or it was read a moment ago
+    return read_beside(reading, after)
+
+
+def _with_inherited(reading: Reading, candidate: Candidate, target: _Target | None) -> Reading:
     """The reading of a memory as it would be: what an update leaves out stays, and speaks too.
 
     Else a directive that was stored as policy could be put under everyday memories by a change
     that names a class and nothing more.
     """
-    if reading is None or target is None or candidate.change is not ChangeKind.UPDATE:
+    if target is None or candidate.change is not ChangeKind.UPDATE:
         return reading
     if target.row.keyed:
         return reading  # what is sent to another server says everything itself

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from policy.editing import Edit
 from policy.model import (
     Basis,
     Candidate,
@@ -67,6 +68,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str  # W3C, of the request; opaque to the store, written into the verdict leaf
     # Guard mode: what the server behind files the memory under; None for a memory of our own.
     guarded_key: str | None = None
+    # Where `provenance` rests on containment: the label under taint, and the text it was given for.
+    tainted: Provenance | None = None
+    edit: Edit | None = None
     seen_version: int = 0  # of the memory to change, for token and shadow; 0: there was none
     due: Due | None = None  # whether somebody still waits for the verdict
 
@@ -97,8 +101,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     trust: TrustState
     # What an enforcing gate would have answered, where an observing one admitted over it.
     objection: Hold | Reject | None = None
-    # True when this is the first verdict of an earlier identical request, given again.
-    replayed: bool = False
+    replayed: bool = False  # the first verdict of an earlier identical request, given again
     # Monotonic durations in microseconds.
     queued_us: int = 0
     gate_us: int = 0
@@ -170,12 +173,9 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     bytes_quota: int
     # False above the quota too, and from a write that the disk refused until it takes writes again.
     writable: bool
-    # Why not writable; or, of a writable store, what a person should know or do.
-    reason: str | None
-    # Whether what the disk refused is tried again: no new start is needed.
-    retrying: bool = False
-    # Whether the gate admits what it objects to (observe mode).
-    observing: bool = False
+    reason: str | None  # why not writable; or what a person should know or do
+    retrying: bool = False  # whether what the disk refused is tried again, without a new start
+    observing: bool = False  # whether the gate admits what it objects to (observe mode)
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from storage.audit import (
     culprit_of,
     veiled_target,
 )
-from storage.cases import Case, evidence_of, not_held, outcome_of, staged_candidate
+from storage.cases import Case, evidence_of, labelled, not_held, outcome_of, staged_candidate
 from storage.codec import (
     NO_ORDINAL,
     FirstOutcome,
@@ -134,7 +134,8 @@ class Judge:
     def _decide(self, change: Change, docket: _Docket, ruleset: Ruleset) -> Verdict:
         started = time.perf_counter_ns()
         known = Known(nonce_state=docket.nonce_state, trust=docket.trust)
-        facts = self.gatherer.facts(change, docket.case, docket.candidate, known)
+        facts = self.gatherer.facts(change, docket.case, docket.candidate, known, ruleset.labels)
+        docket.case = labelled(docket.case, facts.provenance)
         docket.target_version = 0 if facts.stored is None else facts.stored.version
         verdict = self._gate.decide(docket.candidate, facts, ruleset)
         docket.gate_us = (time.perf_counter_ns() - started) // 1_000

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from policy.editing import Edit  # noqa: TC001 - msgspec reads the annotation
 from policy.model import (
     CandidateId,
     ChangeKind,
@@ -92,6 +93,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     vector: bytes | None = None
     # Guard mode: what the server behind files it under. No dialect sets it.
     guarded_key: str | None = None
+    # Guard mode: what is known of the text that it changes. Only the guard says so.
+    edit: Edit | None = None
     # Segments that the text was found in; only the guard names any.
     culprits: tuple[Origin, ...] = ()
     # Guard mode: which pieces of the text only name something.

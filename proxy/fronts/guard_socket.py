@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from proxy.auth import Authenticator, Peer
+    from proxy.dialects.operation import Proposal
     from proxy.fronts.memory import Performs
     from proxy.guard import Judged, PinState
     from proxy.guarding import Guarding
@@ -208,7 +209,7 @@ class GuardFront:
     ) -> object:
         operation = asked.operation
         if isinstance(operation, Write):
-            if any(one.guarded_key is not None or one.culprits for one in operation.proposals):
+            if any(_is_ours(one) for one in operation.proposals):
                 raise MalformedRequest("proposals: what is sent on goes through judge")
         elif isinstance(operation, DeleteWhere | ListMemories | Search):
             try:
@@ -257,6 +258,12 @@ class GuardFront:
         if not waiting or len(self._sending) > RELAYS_MAX:
             gone = relay if not waiting else next(iter(self._sending))
             self._sending.pop(gone, None)
+
+
+def _is_ours(proposal: Proposal) -> bool:
+    """Whether it says what only the guard may say."""
+    edits = proposal.edit is not None
+    return edits or proposal.guarded_key is not None or bool(proposal.culprits)
 
 
 async def _malformed(detail: str) -> Failure:

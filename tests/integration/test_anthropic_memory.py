@@ -56,7 +56,8 @@ def _allow_all(base: Path) -> Path:
 
 
 # What an agent may do with notes of its own; the last one fails, as it does without us. A change of
-# a note that holds a person's words, with a tool's result in the context, would wait for a person.
+# a note that holds a person's words, with a tool's result in the context, waits for a person: what
+# the scripted model says stands in its prompt.
 KEEPS: Final = (
     _create(GOOD),
     call("memory", command="view", path=NOTES),

@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 
 from policy import query
-from policy.model import CandidateId, ChangeKind, MemoryClass
+from policy.editing import Edit
+from policy.model import CandidateId, ChangeKind, MemoryClass, SourceKind
 from policy.verdict import Reason
 from proxy.dialects.operation import (
     GetMemory,
@@ -152,6 +153,18 @@ async def test_an_answer_that_does_not_come_is_an_unknown_outcome(tmp_path: Path
     async with server, GuardClient(path, answer_s=2.0) as client:
         with pytest.raises(OutcomeUnknown):
             await client.judge(AGENT, call(item(GOOD)))
+
+
+async def test_nobody_but_the_guard_says_what_is_known_of_a_text(gate: Gate) -> None:
+    known = Edit(
+        before="tea",
+        after=GOOD,
+        source=SourceKind.OPERATOR,
+        memory_class=MemoryClass.L4,
+    )
+    claims = Proposal(change=ChangeKind.CREATE, text=GOOD, edit=known)
+    with pytest.raises(MalformedRequest):
+        await gate.client.perform(Write(proposals=(claims,)))
 
 
 async def test_an_operation_on_our_own_store_runs_as_the_peer(gate: Gate) -> None:

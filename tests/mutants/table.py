@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.edits_table import EDITS
 from tests.mutants.evaluate_table import EVALUATE
 from tests.mutants.guard_table import GUARD
 from tests.mutants.index_table import INDEX
@@ -36,4 +37,5 @@ MUTANTS: Final = (
     *WITHHELD,
     *EVALUATE,
     *VETO,
+    *EDITS,
 )

@@ -173,8 +173,8 @@ VETO: Final = (
     Mutant(
         name="a change without a key is of anything",
         file="storage/gathering.py",
-        old="        if candidate.change is ChangeKind.CREATE or not key:\n",
-        new="        if candidate.change is ChangeKind.CREATE:\n",
+        old="        if not key or made_new:\n",
+        new="        if made_new:\n",
         invariant="a change that names nothing is of nothing known",
         tests=("tests/unit/proxy/test_guarding_keys.py",),
     ),

@@ -16,6 +16,7 @@ import msgspec
 
 from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind, MemoryClass
 from policy.skeleton import skeleton
+from proxy.dialects.mcp.effects import effect_of
 from proxy.dialects.mcp.maps import (
     ClassRule,
     KeyForm,
@@ -35,6 +36,7 @@ from proxy.strict_json import canonical_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from policy.editing import Effect
     from proxy.strict_json import JsonValue
 
 __all__ = ["Call", "arguments_of", "kept_of", "read_call", "without"]
@@ -147,7 +149,8 @@ def _items(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> tu
 
 def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Item:
     taking = Taking(rule)
-    encoded = canonical_json(taking.take(arguments, ()))
+    taken = taking.take(arguments, ())
+    encoded = canonical_json(taken)
     if len(encoded) > ARGUMENTS_LEN_MAX:
         raise MalformedRequest("arguments: too much beside the texts", status=413)
     named = _unaliased(rule, arguments)
@@ -164,7 +167,16 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
         key=_key(rule, named),
         memory_class=_memory_class(tool_map, rule, named),
         scope_user=_user(rule, named),
+        # An argument that nobody here knows may make it do something else.
+        effect=None if taking.strange else _effect(rule, taken),
     )
+
+
+def _effect(rule: Tool, taken: JsonValue) -> Effect | None:
+    """What the call makes of the text under its key; None where the map does not say."""
+    if rule.effect is None or not isinstance(taken, dict):
+        return None
+    return effect_of(rule.effect, taken)
 
 
 def _idle(rule: Tool, arguments: dict[str, JsonValue]) -> frozenset[int]:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import ChangeKind, MemoryClass
+from proxy.dialects.mcp.effects import EffectRule  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.mcp.in_model import InModel
 from proxy.dialects.mcp.paths import PathError, Pattern, parse_path
 
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 MAP_BYTES_MAX: Final = 1024 * 1024
 FORMAT: Final = 1
 _PATTERN_LEN_MAX: Final = 256
+_OF_A_WRITE: Final = frozenset({None, ChangeKind.CREATE, ChangeKind.UPDATE})
 
 # What only a tool that changes something has.
 _OF_A_CHANGE: Final = (
     *("change", "update_if", "delete_if", "pass_if", "aliases", "items", "required"),
     *("absent", "texts", "labels", "plain"),
-    *("joined", "key", "user", "memory_class", "class_rules", "reconcile"),
+    *("joined", "key", "user", "memory_class", "class_rules", "reconcile", "effect"),
 )
 
 Path = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -171,6 +173,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     joined: Paths = ()
     key: Annotated[tuple[KeyPart, ...], Meta(max_length=8)] = ()
     key_form: KeyForm = KeyForm.PLAIN
+    effect: EffectRule | None = None
     user: Path | None = None
     memory_class: MemoryClass | None = None
     class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
@@ -285,8 +288,11 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
         ("absent", tool.absent),
         ("key", key_paths(tool)),
         ("user", (tool.user,) if tool.user else ()),
+        ("effect", tool.effect.paths if tool.effect else ()),
     ):
         _check_paths(given, f"{where}: {name}")
+    if tool.effect is not None and not (tool.effect.fits and tool.key):
+        raise MapError(f"{where}: effect: needs a key, `old` to replace, `line` only to insert")
     _check_one_item(tool, where)
     _check_rules(tool.class_rules, f"{where}: class_rules")
     if tool.shown is not None:
@@ -307,11 +313,7 @@ def _check_kind(tool: Tool, where: str) -> None:
                 raise MapError(f"{where}: {name}: only for a write or a delete")
     elif tool.kind is ToolKind.DELETE and tool.change not in {None, ChangeKind.DELETE}:
         raise MapError(f"{where}: change: a delete tool deletes")
-    elif tool.kind is ToolKind.WRITE and tool.change not in {
-        None,
-        ChangeKind.CREATE,
-        ChangeKind.UPDATE,
-    }:
+    elif tool.kind is ToolKind.WRITE and tool.change not in _OF_A_WRITE:
         raise MapError(f"{where}: change: a write creates or updates")
 
 
@@ -377,16 +379,15 @@ def _check_rules(rules: tuple[ClassRule, ...], where: str) -> None:
 
 
 def _check_shown(shown: Shown, where: str) -> None:
-    _check_paths(shown.whole, f"{where}.whole")
-    _check_paths(shown.labels, f"{where}.labels")
-    _check_paths(shown.hollow, f"{where}.hollow")
+    for name in ("whole", "labels", "hollow"):
+        _check_paths(getattr(shown, name), f"{where}.{name}")
     for columns in shown.columns:
         _check_paths(columns, f"{where}.columns")
         if not all(text.endswith("[]") for text in columns):
             raise MapError(f"{where}.columns: each path must end in []")
-    _check_paths((link.unit for link in shown.links), f"{where}.links")
+    for link in shown.links:
+        _check_paths((link.unit, link.target), f"{where}.links")
     _check_paths((joined.unit for joined in shown.joined), f"{where}.joined")
-    _check_paths((link.target for link in shown.links), f"{where}.links")
     for count in shown.counts:
         _check_paths((count.path, count.unit), f"{where}.counts")
 

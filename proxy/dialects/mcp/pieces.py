@@ -43,6 +43,8 @@ class Taking:
         self.pieces: list[str] = []
         self.labels: set[int] = set()
         self.length = 0
+        # Whether there is a name that the map does not know.
+        self.strange = False
         self._labels = {path(text) for text in rule.labels}
         self._plain = {path(text): shape for text, shape in rule.plain.items()}
         self._named = {
@@ -88,6 +90,7 @@ class Taking:
 
     def _name(self, name: str, at: Pattern) -> str:
         check_text(name, "arguments")
+        self.strange = self.strange or at not in self._named
         if at in self._named or not name or ORDINARY_NAME.fullmatch(name):
             return _literal(name)
         return f"{_PIECE}{self.add(name)}"
@@ -156,5 +159,7 @@ def declared(rule: Tool) -> Iterable[str]:
     """Every path by which the map names a place of the arguments."""
     yield from (*rule.items, *rule.required, *rule.texts, *rule.labels, *rule.plain)
     yield from key_paths(rule)
+    if rule.effect is not None:
+        yield from rule.effect.paths
     if rule.user:
         yield rule.user

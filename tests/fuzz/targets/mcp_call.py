@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from policy.editing import text_after
 from proxy.dialects.mcp.calls import Call, arguments_of, read_call, without
 from proxy.dialects.mcp.maps import ToolKind
 from proxy.dialects.operation import MalformedRequest
@@ -54,6 +55,11 @@ def _check_items(call: Call) -> None:
         assert alone == (kept if len(call.items) > 1 else call.arguments)
         for text in _strings(alone):
             assert text in item.pieces or len(text.split()) <= 1
+        effect = item.effect
+        if effect is not None:
+            assert -1 <= max(effect.text, effect.old) < len(item.pieces)
+            whole = text_after("", item.pieces, effect)
+            assert whole is None or not whole or whole in item.pieces
     assert without(call, frozenset(everything)) is None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.canonical import canonical_bytes, decode_canonical
+from policy.editing import Effect, How
 from policy.forwarding import (
     ForwardedCall,
     NotForwardable,
@@ -42,6 +44,13 @@ def test_a_call_comes_back_as_it_was(pieces: list[str], key: str) -> None:
     candidate = decode_canonical(canonical_bytes(_candidate(*texts_of(call))))
     if pieces:
         assert call_of(candidate) == call
+
+
+def test_an_effect_comes_back_and_a_call_without_one_reads_as_before() -> None:
+    call = msgspec.structs.replace(_call("a", "b"), effect=Effect(How.REPLACE, 1, 0))
+    candidate = decode_canonical(canonical_bytes(_candidate(*texts_of(call))))
+    assert call_of(candidate) == call
+    assert "effect" not in texts_of(_call("a"))[1]
 
 
 def test_a_piece_with_line_breaks_is_not_two() -> None:

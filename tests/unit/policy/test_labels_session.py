@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.checks import source_class
-from policy.labels import NOTHING_READ, Reading, derive_provenance, label_rule
+from policy.editing import NOBODY_KNOWS, Edit, Standing
+from policy.labels import (
+    NOTHING_READ,
+    Reading,
+    attest,
+    derive_provenance,
+    label_rule,
+    standing_label,
+)
 from policy.model import (
     Basis,
     Candidate,
@@ -219,6 +227,132 @@ def test_the_rule_is_that_of_the_class_it_is_judged_as(
 ) -> None:
     assert label_rule(proposed, reading, stored, RULESET.labels) is rule
     assert label_rule(proposed, reading, stored, {}) is LabelRule.TAINT
+
+
+FORWARDED = candidate(ChangeKind.UPDATE, target="mcp/graph", memory_class=MemoryClass.L4)
+EDIT = Edit(
+    before="Ada likes tea.",
+    after="Ada likes green tea.",
+    source=SourceKind.MODEL_INFERENCE,
+    memory_class=MemoryClass.L3,
+)
+KNOWN = Standing(text=EDIT.before, mine=True, source=EDIT.source, memory_class=EDIT.memory_class)
+
+
+@pytest.mark.parametrize(
+    ("proposed", "reading", "stored", "edit", "rule"),
+    [
+        (FORWARDED, NOTHING_READ, MemoryClass.L3, EDIT, LabelRule.CONTAINMENT),
+        (FORWARDED, NOTHING_READ, MemoryClass.L3, None, LabelRule.TAINT),
+        (FORWARDED, NOTHING_READ, None, EDIT, LabelRule.TAINT),
+        (FORWARDED, NOTHING_READ, MemoryClass.L2, EDIT, LabelRule.TAINT),
+        (FORWARDED, NOTHING_READ, MemoryClass.L1, EDIT, LabelRule.TAINT),
+        # Its new place may be where rules are kept; what it says may be an order.
+        (
+            msgspec.structs.replace(FORWARDED, memory_class=MemoryClass.L2),
+            NOTHING_READ,
+            MemoryClass.L4,
+            EDIT,
+            LabelRule.TAINT,
+        ),
+        (FORWARDED, FLAGGED, MemoryClass.L4, EDIT, LabelRule.TAINT),
+        (
+            msgspec.structs.replace(FORWARDED, change=ChangeKind.DELETE),
+            NOTHING_READ,
+            MemoryClass.L4,
+            EDIT,
+            LabelRule.TAINT,
+        ),
+        (
+            FORWARDED,
+            NOTHING_READ,
+            MemoryClass.L4,
+            msgspec.structs.replace(EDIT, after="Ada likes."),
+            LabelRule.TAINT,
+        ),
+    ],
+)
+def test_an_edit_of_a_text_that_is_known_follows_the_class_that_it_has(
+    proposed: Candidate,
+    reading: Reading,
+    stored: MemoryClass | None,
+    edit: Edit | None,
+    rule: LabelRule,
+) -> None:
+    assert label_rule(proposed, reading, stored, RULESET.labels, edit) is rule
+
+
+def brought(*origins: Origin) -> Seen:
+    """The agent looked at the note before it changed it; and what the change brings in."""
+    looked = joined(SourceKind.TOOL_RESULT, PAGE)
+    return msgspec.structs.replace(looked, brought=origins)
+
+
+def test_what_an_edit_leaves_alone_does_not_lower_it_and_what_it_brings_does() -> None:
+    tainted = SourceKind.TOOL_RESULT
+    for seen, source in ((brought(), SourceKind.MODEL_INFERENCE), (brought(PAGE), tainted)):
+        found = attest(AGENT, FORWARDED, None, (PAGE,), (seen, EDIT), LabelRule.CONTAINMENT)
+        assert found.provenance.source is source
+    lost = msgspec.structs.replace(brought(), whole=False)
+    for other in (lost, joined(tainted), NOTHING_SEEN, None):
+        found = attest(AGENT, FORWARDED, None, (PAGE,), (other, EDIT), LabelRule.CONTAINMENT)
+        assert found.provenance.source.trust <= tainted.trust
+        assert found.tainted is None
+
+
+def test_an_edit_is_labelled_no_better_than_what_it_goes_into() -> None:
+    page = msgspec.structs.replace(EDIT, source=SourceKind.UNKNOWN)
+    found = attest(AGENT, FORWARDED, None, (), (brought(), page), LabelRule.CONTAINMENT)
+    assert found.provenance.source is SourceKind.TOOL_RESULT  # what the context makes of it
+
+
+@pytest.mark.parametrize(
+    ("standing", "stored", "holds"),
+    [
+        (KNOWN, MemoryClass.L3, True),
+        (KNOWN, MemoryClass.L4, True),
+        (KNOWN, MemoryClass.L2, False),
+        (KNOWN, None, False),
+        (NOBODY_KNOWS, MemoryClass.L3, False),
+        (msgspec.structs.replace(KNOWN, mine=False), MemoryClass.L3, False),
+        (msgspec.structs.replace(KNOWN, text="Ada likes tea. "), MemoryClass.L3, False),
+    ],
+)
+def test_class_and_text_are_read_again_and_the_stricter_rule_counts(
+    standing: Standing, stored: MemoryClass | None, *, holds: bool
+) -> None:
+    attested = attest(AGENT, FORWARDED, None, (), (brought(), EDIT), LabelRule.CONTAINMENT)
+    assert attested.tainted is not None
+    found = standing_label(attested, standing, FORWARDED, NOTHING_READ, stored, RULESET.labels)
+    assert found is (attested.provenance if holds else attested.tainted)
+    flagged = standing_label(attested, standing, FORWARDED, FLAGGED, stored, RULESET.labels)
+    assert flagged is attested.tainted
+    # What was strict when it was intercepted stays so, whatever is stored by now.
+    strict = attest(AGENT, FORWARDED, None, (), (brought(), EDIT), LabelRule.TAINT)
+    again = standing_label(strict, KNOWN, FORWARDED, NOTHING_READ, MemoryClass.L4, RULESET.labels)
+    assert again.source is SourceKind.TOOL_RESULT
+
+
+@given(SEEN, st.one_of(st.none(), ORIGINS), ORIGINS, SOURCES, st.sampled_from(LabelRule))
+def test_an_edit_is_never_better_than_a_new_memory_of_a_model(
+    seen: Seen,
+    brought_in: tuple[Origin, ...] | None,
+    culprits: tuple[Origin, ...],
+    source: SourceKind,
+    rule: LabelRule,
+) -> None:
+    seen = msgspec.structs.replace(seen, brought=brought_in)
+    edit = msgspec.structs.replace(EDIT, source=source)
+    found = attest(AGENT, FORWARDED, None, culprits, (seen, edit), rule)
+    tainted = derive_provenance(AGENT, FORWARDED, None, culprits, seen)
+    if found.provenance.source.trust > tainted.source.trust:
+        assert found.tainted == tainted
+        assert found.provenance.source.trust <= SourceKind.MODEL_INFERENCE.trust
+        assert found.provenance.source.trust <= source.trust
+        assert brought_in is not None
+        assert all(one.kind.trust >= found.provenance.source.trust for one in brought_in)
+    else:
+        assert found.provenance.source is tainted.source
 
 
 @pytest.mark.parametrize("basis", [Basis.TAINT, Basis.CONTAINMENT])

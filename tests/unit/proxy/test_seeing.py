@@ -33,6 +33,7 @@ from tests.unit.proxy.wired import TRACE, wired
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from policy.editing import Looked
     from policy.endorsement import Asked
     from proxy.dialects.operation import WrittenItem
     from proxy.seeing import Sees
@@ -57,7 +58,9 @@ class Told:
         texts: tuple[str, ...],
         join: Join | None,
         asked: Asked | None = None,
+        looked: Looked | None = None,
     ) -> Seen | None:
+        assert looked is None
         assert principal_id == ADA.principal_id
         self.asked.append((texts, join, asked))
         return self.answer

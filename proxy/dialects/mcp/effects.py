@@ -1,0 +1,114 @@
+"""What a map says that a tool makes of the text under its key, and what one call of it makes."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.editing import NOTHING, Effect, How
+from proxy.dialects.mcp.paths import MisfitError, Pattern, parse_path, places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.strict_json import JsonValue
+
+_Path = Annotated[str, Meta(min_length=1, max_length=256)]
+LINE_MAX: Final = 1_000_000
+
+
+class Makes(enum.Enum):
+    """What a call does to the text under its key."""
+
+    SET = "set"
+    APPEND = "append"
+    INSERT = "insert"
+    REPLACE = "replace"
+
+
+_HOW: Final = {
+    Makes.SET: How.SET,
+    Makes.APPEND: How.APPEND,
+    Makes.INSERT: How.INSERT,
+    Makes.REPLACE: How.REPLACE,
+}
+
+
+class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`how`, and the arguments with the text that comes, that which goes, and the line."""
+
+    how: Makes
+    text: _Path
+    # Of a replacement: what stands there now. The server does it where that stands once.
+    old: _Path | None = None
+    # Of an insertion: behind so many lines; absent or negative, at the end.
+    line: _Path | None = None
+
+    @property
+    def paths(self) -> Iterator[str]:
+        """Every path of it."""
+        yield from (one for one in (self.text, self.old, self.line) if one is not None)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it says what its kind needs, and nothing else."""
+        replaces, inserts = self.how is Makes.REPLACE, self.how is Makes.INSERT
+        return (self.old is not None) == replaces and (self.line is None or inserts)
+
+
+def effect_of(rule: EffectRule, taken: dict[str, JsonValue]) -> Effect | None:
+    """What a call makes; None where nobody can tell.
+
+    `taken` are the arguments with each piece replaced by its number.
+    """
+    text, old = _piece(rule.text, taken), NOTHING
+    if rule.old is not None:
+        found = _piece(rule.old, taken)
+        if found in {None, NOTHING}:
+            return None
+        old = found or 0
+    if text is None:
+        # Without the text that comes, a replacement only takes away; anything else is no edit.
+        if rule.how is not Makes.REPLACE or _has(rule.text, taken):
+            return None
+        text = NOTHING
+    if rule.how is Makes.INSERT:
+        return _insertion(rule, text, taken)
+    return Effect(how=_HOW[rule.how], text=text, old=old)
+
+
+def _insertion(rule: EffectRule, text: int, taken: dict[str, JsonValue]) -> Effect | None:
+    line: JsonValue = None
+    if rule.line is not None:
+        found = _values(rule.line, taken)
+        line = found[0] if found else None
+    if line is None or line == NOTHING:
+        return Effect(how=How.APPEND, text=text)
+    if isinstance(line, bool) or not isinstance(line, int) or not 0 <= line <= LINE_MAX:
+        return None
+    return Effect(how=How.INSERT, text=text, line=line)
+
+
+def _values(text: str, taken: dict[str, JsonValue]) -> list[JsonValue]:
+    try:
+        return [value for _, value in places(taken, Pattern(parse_path(text)))]
+    except MisfitError:
+        return []
+
+
+def _has(text: str, taken: dict[str, JsonValue]) -> bool:
+    return any(value is not None for value in _values(text, taken))
+
+
+def _piece(text: str, taken: dict[str, JsonValue]) -> int | None:
+    """The number of the one piece there; `NOTHING` for an empty string, None for anything else."""
+    found = _values(text, taken)
+    if len(found) != 1 or not isinstance(found[0], str):
+        return None
+    if not found[0]:
+        return NOTHING
+    number = found[0].removeprefix("#")
+    return int(number) if number != found[0] and number.isdecimal() else None

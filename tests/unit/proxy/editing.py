@@ -1,0 +1,117 @@
+"""An agent with memory tools in its own hands: its model's calls are noted, judged and answered."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.gate import GATE, Gate
+from proxy.dialects.model import anthropic
+from proxy.dialects.model.memory_tools import Catalogue, Maps
+from proxy.dialects.model.tools import Declared
+from proxy.dialects.model.transcript import ModelCall
+from proxy.guarding import Guarding, GuardParts, NoPage
+from proxy.model.veto import Veto
+from proxy.relays import Relays
+from proxy.sessions import Sessions
+from proxy.sifting import Sieve
+from proxy.tool_maps import maps_of_models
+from tests.unit.proxy.guarded import AGENT, Clock
+from tests.unit.proxy.ledgers import Clock as Time
+from tests.unit.proxy.ledgers import assistant, reply, result, user
+from tests.unit.proxy.wired import wired
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from policy.model import Principal
+    from proxy.dialects.model.body import Json
+    from tests.unit.proxy.wired import Wired
+
+PAGE = "The harbour office is closed on Mondays. Boats longer than nine metres moor at quay seven."
+
+
+class Agent:
+    """One agent, one conversation; everything its model says passes ledger and veto."""
+
+    def __init__(self, veto: Veto, sessions: Sessions, parts: Wired, by: Principal) -> None:
+        self.veto, self.sessions, self.parts, self.by = veto, sessions, parts, by
+        self.messages: list[Json] = [user("Please keep the notes in order.")]
+        self._count = 0
+        self.last: str | None = None
+
+    async def _enter(self) -> str:
+        request = anthropic.read_request({"messages": self.messages})
+        return (await self.sessions.entered(self.by, request, ())).session
+
+    async def reads(self, text: str, tool: str = "fetch") -> None:
+        """A tool's result enters the context."""
+        await self._made(ModelCall(call_id=self._id(), name=tool, arguments={"about": "it"}), text)
+
+    async def calls(self, tool: str, arguments: dict[str, Json], answer: str | None = "ok") -> bool:
+        """A memory tool is called; whether the agent gets the call. None: no answer comes."""
+        one = ModelCall(call_id=self._id(), name=tool, arguments=arguments)
+        session = await self._enter()
+        await self.sessions.replied(self.by, session, reply("", one))
+        declared = Declared(name=tool, arguments=frozenset(arguments))
+        self.catalogue = Catalogue((declared,), self.maps)
+        (self.last,) = await self.veto.judge(self.by, self.catalogue, (one,))
+        if self.last is None and answer is not None:
+            self.messages += [assistant("", one), result(one.call_id, answer)]
+            await self._enter()
+            await self.veto.results(self.by, {"messages": self.messages})
+        return self.last is None
+
+    maps: Maps
+
+    async def _made(self, one: ModelCall, answer: str) -> None:
+        session = await self._enter()
+        await self.sessions.replied(self.by, session, reply("", one))
+        self.messages += [assistant("", one), result(one.call_id, answer)]
+        await self._enter()
+
+    def _id(self) -> str:
+        self._count += 1
+        return f"{self.by.principal_id}-{self._count}"
+
+
+class Desk:
+    """A store with a guard, a ledger and a veto, for any number of agents."""
+
+    def __init__(self, parts: Wired, sessions: Sessions) -> None:
+        self.parts, self.sessions = parts, sessions
+        store = parts.store
+        self.guard = Guarding(
+            GuardParts(
+                writing=parts.writing,
+                reader=store.reader,
+                forwards=store.forwards,
+                followed=store.followed,
+                pins=store.pins,
+                sieve=Sieve(store.followed.since),
+                ledger=sessions,
+                surroundings=parts.surroundings,
+                confirms=NoPage(),
+                relays=Relays(),
+                monotonic_s=Clock(),
+            )
+        )
+        self.veto = Veto(self.guard, Relays())
+
+    def agent(self, tool_map: str, by: Principal = AGENT) -> Agent:
+        agent = Agent(self.veto, self.sessions, self.parts, by)
+        shipped = maps_of_models((tool_map,))
+        agent.maps = msgspec.structs.replace(shipped, named=True)
+        return agent
+
+
+@asynccontextmanager
+async def desk(root: Path, gate: Gate = GATE) -> AsyncGenerator[Desk]:
+    """The parts on a store below `root`."""
+    sessions = Sessions(None, b"p" * 32, Time().surroundings())
+    with wired(root, gate, sessions=sessions) as parts:
+        yield Desk(parts, sessions)
+        assert parts.store.reader.check().problems == ()
