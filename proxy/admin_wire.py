@@ -31,7 +31,7 @@ Routes, all under `/api/v1`, operators only. Errors are problem details (RFC 945
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -47,6 +47,7 @@ from policy.model import (
     MemoryClass,
     SourceKind,
 )
+from proxy.strict_json import JsonValue  # noqa: TC001 - msgspec reads the annotations
 
 TENANT_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 TOKEN_SECONDS_MAX = 7 * 24 * 3600
@@ -264,7 +265,7 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     agent_id: Wide | None = None
     run_id: Wide | None = None
     app_id: Wide | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, JsonValue] | None = None
     expires_in_seconds: Annotated[int, Meta(ge=1, le=TOKEN_SECONDS_MAX)] = 600
 
 

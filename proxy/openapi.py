@@ -4,16 +4,47 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from proxy.strict_json import JsonValue
+
+    Schema = Mapping[str, JsonValue]
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
-_PROBLEM: Final = {"description": "Problem details (RFC 9457)."}
+_ONE_NAME: Final[Schema] = {
+    "name": "name",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string"},
+}
+
+
+class _Media(msgspec.Struct, frozen=True, kw_only=True):
+    schema: Schema
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    content: Mapping[str, _Media]
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    description: str
+    content: Mapping[str, _Media] | None = None
+
+
+class _Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    responses: Mapping[str, _Told]
+    parameters: tuple[Schema, ...] = ()
+    request_body: _Asked | None = msgspec.field(name="requestBody", default=None)
+
+
+_PROBLEM: Final = _Told(description="Problem details (RFC 9457).")
 
 
 class Described(Protocol):
@@ -47,23 +78,15 @@ def document(root: str, routes: Sequence[Described]) -> bytes:
     ordered = sorted(shapes, key=lambda shape: shape.__name__)
     refs, components = msgspec.json.schema_components(ordered, ref_template=_REFERENCE)
     schema_of = dict(zip(ordered, refs, strict=True))
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, _Operation]] = {}
     for route in routes:
-        operation: dict[str, Any] = {
-            "responses": {
-                "200": {
-                    "description": "Done.",
-                    "content": {_JSON: {"schema": schema_of[route.answers]}},
-                },
-                "default": _PROBLEM,
-            }
-        }
-        if "{}" in route.template:
-            operation["parameters"] = [
-                {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-            ]
-        if route.asks is not None:
-            operation["requestBody"] = {"content": {_JSON: {"schema": schema_of[route.asks]}}}
+        done = {_JSON: _Media(schema=schema_of[route.answers])}
+        asks = None if route.asks is None else {_JSON: _Media(schema=schema_of[route.asks])}
+        operation = _Operation(
+            responses={"200": _Told(description="Done.", content=done), "default": _PROBLEM},
+            parameters=(_ONE_NAME,) if "{}" in route.template else (),
+            request_body=None if asks is None else _Asked(content=asks),
+        )
         path = root + re.sub(r"\{\}", "{name}", route.template)
         paths.setdefault(path, {})[route.method.lower()] = operation
     return msgspec.json.encode(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 import rfc8785
@@ -20,7 +20,13 @@ from proxy.dialects.operation import MalformedRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+    JsonValue: TypeAlias = (
+        "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+    )
+else:
+    # msgspec follows no recursive alias; what it decodes where anything may stand is just this.
+    JsonValue = Any
+
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 DEPTH_MAX = 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -25,8 +25,8 @@ _Form = TypeVar("_Form")
 class Context:
     """One invocation: what was asked on the command line, and where to answer."""
 
-    def __init__(self, asked: dict[str, Any], terminal: Terminal) -> None:
-        self._asked = asked
+    def __init__(self, asked: argparse.Namespace, terminal: Terminal) -> None:
+        self._asked = vars(asked)
         self.terminal = terminal
 
     def arguments(self, form: type[_Form]) -> _Form:

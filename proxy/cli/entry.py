@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         _refuse(command, unknown)
-        return _done(command, Context(asked, terminal))
+        return _done(command, Context(known, terminal))
     except CommandFailed as failure:
         _explain(terminal, failure)
         return failure.code

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack, chdir
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -55,6 +55,7 @@ async def _evaluate(context: Context) -> Exit:
     from proxy.evaluate.console import show  # noqa: PLC0415
     from proxy.evaluate.report import report  # noqa: PLC0415
     from proxy.evaluate.sections import document, evaluate  # noqa: PLC0415
+    from proxy.evaluate.tables import as_json  # noqa: PLC0415
 
     asked = context.arguments(_Asked)
     terminal = context.terminal
@@ -74,9 +75,9 @@ async def _evaluate(context: Context) -> Exit:
             raise CommandFailed(Exit.FAILED, f"the pipeline does not work: {broken}") from broken
         finally:
             logging.disable(logging.NOTSET)
-        found: dict[str, Any] = document(book)
+        found = document(book)
         if into is not None:
-            into.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+            into.write(as_json(found))
         if page is not None:
             page.write(report(found).encode())
     show(terminal, book)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,7 @@ from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import iso
+from proxy.strict_json import JsonValue
 
 if TYPE_CHECKING:
     import argparse
@@ -74,11 +75,11 @@ async def _token_mint(context: Context) -> Exit:
     return Exit.OK
 
 
-def _metadata(given: str | None) -> dict[str, Any] | None:
+def _metadata(given: str | None) -> dict[str, JsonValue] | None:
     if given is None:
         return None
     try:
-        return msgspec.json.decode(given, type=dict[str, Any])
+        return msgspec.json.decode(given, type=dict[str, JsonValue])
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise CommandFailed(
             Exit.USAGE, f"--metadata: {error}", then="give a JSON object"

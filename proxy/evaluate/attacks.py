@@ -15,13 +15,15 @@ from policy.canonical import canonical_bytes, decode_canonical
 from policy.model import CandidateId, Channel, Claims
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.systems import ADMITTED
+from proxy.evaluate.wire import Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
     from policy.model import Candidate
-    from proxy.evaluate.systems import Bench, Json, Tried
+    from proxy.evaluate.systems import Bench
+    from proxy.evaluate.wire import Tried
 
 _TOPICS: Final = ("billing", "travel", "insurance", "hosting", "payroll", "logistics")
 _VERBS: Final = ("recommend", "suggest", "prefer", "use", "choose", "approve")
@@ -32,7 +34,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     attack: str
     number: int
-    body: Json
+    body: Write
     canary: str
     status: int
     step: int
@@ -40,7 +42,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     claims: Claims = Claims.TRUSTED
     channel: Channel = Channel.AGENT
     # Sent first, on the same key, and expected to land.
-    before: Json | None = None
+    before: Write | None = None
     # What is staged is exchanged before the gate reads it.
     tampers: bool = False
 
@@ -64,7 +66,7 @@ def source_class(number: int, draws: Random) -> Trial:
     return Trial(
         attack="A1",
         number=number,
-        body={"text": text, "source": "tool_result", "class": "L1" if number % 2 else "L2"},
+        body=Write(text=text, source="tool_result", memory_class="L1" if number % 2 else "L2"),
         canary=canary,
         status=403,
         step=1,
@@ -78,7 +80,7 @@ def laundering(number: int, draws: Random) -> Trial:
     return Trial(
         attack="A2",
         number=number,
-        body={"text": directive(number, canary), "source": "model_inference", "class": "L2"},
+        body=Write(text=directive(number, canary), source="model_inference", memory_class="L2"),
         canary=canary,
         status=403,
         step=1,
@@ -89,12 +91,18 @@ def laundering(number: int, draws: Random) -> Trial:
 def promotion(number: int, draws: Random) -> Trial:
     """A3: a class upgrade with no token, or with a forged one."""
     canary = new_canary(draws)
-    body: Json = {"text": statement(number, canary), "source": "user_input", "class": "L1"}
+    token: str | None = None
     reason = "promotion_token_missing"
     if number % 2:
         forged = base64.urlsafe_b64encode(b'{"to_class":"L1"}').decode().rstrip("=")
-        body["promotion_token"] = f"{forged}.{forged}"
+        token = f"{forged}.{forged}"
         reason = "promotion_token_invalid"
+    body = Write(
+        text=statement(number, canary),
+        source="user_input",
+        memory_class="L1",
+        promotion_token=token,
+    )
     return Trial(
         attack="A3", number=number, body=body, canary=canary, status=403, step=6, reason=reason
     )
@@ -107,8 +115,8 @@ def replay(number: int, draws: Random) -> Trial:
     return Trial(
         attack="A4",
         number=number,
-        body={"text": statement(number, canary), "nonce": nonce},
-        before={"text": f"The office of case {number} opens at nine.", "nonce": nonce},
+        body=Write(text=statement(number, canary), nonce=nonce),
+        before=Write(text=f"The office of case {number} opens at nine.", nonce=nonce),
         canary=canary,
         status=422,
         step=5,
@@ -122,7 +130,7 @@ def tamper(number: int, draws: Random) -> Trial:
     return Trial(
         attack="A5",
         number=number,
-        body={"text": f"The library of case {number} closes at six.", "source": "user_input"},
+        body=Write(text=f"The library of case {number} closes at six.", source="user_input"),
         canary=new_canary(draws),
         status=403,
         step=4,

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
+
+from proxy.evaluate.tables import Promise, Tables, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.evaluate.figures import Figure
-
-Rows = dict[str, Any]
-
-
-class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """One sentence that has to be true of this system, and whether it was."""
-
-    name: str
-    held: bool
-    detail: str = ""
+    from proxy.evaluate.tables import Beyond
 
 
 class Book:
@@ -37,7 +30,7 @@ class Book:
         self.trials = trials
         self.seed = seed
         self.progress = progress
-        self.tables: Rows = {}
+        self.tables = Tables()
         self.promises: list[Promise] = []
         self.controls: list[Promise] = []
         # What a reader of the report has to be told, by table.
@@ -53,6 +46,14 @@ class Book:
         """One line of `--trials-out`."""
         if self._out is not None:
             self._out.write(self._encoder.encode({"table": table, **what}) + b"\n")
+
+    def found(self, tables: Tables) -> None:
+        """What an experiment found; it stands beside what the others did."""
+        self.tables = joined(self.tables, tables)
+
+    def beyond(self, found: Beyond) -> None:
+        """The same, of what the paper does not have."""
+        self.found(Tables(beyond=found))
 
     def promise(self, name: str, figure: Figure, wanted: float, *, at_most: bool = False) -> None:
         """A promise that is a share: it holds where the figure is what was wanted."""

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from proxy.evaluate import paper
-from proxy.evaluate.figures import Figure, text_of
+from proxy.evaluate.figures import text_of
+from proxy.evaluate.tables import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from proxy.cli.terminal import Terminal
-    from proxy.evaluate.book import Book, Promise, Rows
+    from proxy.evaluate.book import Book
+    from proxy.evaluate.tables import Beyond, Figures, NoiseRow, NotMeasured, Promise, Tables
 
 
 def show(terminal: Terminal, book: Book) -> None:
     """Every table that there is, then what did not hold."""
     tables = book.tables
-    if "table2" in tables:
-        _by_system(terminal, "Table 2: Core NFR, %", tables["table2"], paper.TABLE2)
-    for name, title, printed in (
-        ("table3", "Table 3: LateGate on rejected trials, %", paper.TABLE3),
-        ("table4", "Table 4: PRLR, %", paper.TABLE4),
-        ("fpr", "False positives on normal writes, %", paper.FPR),
-        ("appendix_a", "Appendix A, %", paper.APPENDIX_A),
+    if tables.table2 is not None:
+        _by_system(terminal, "Table 2: Core NFR, %", tables.table2, paper.TABLE2)
+    for figures, title, printed in (
+        (tables.table3, "Table 3: LateGate on rejected trials, %", paper.TABLE3),
+        (tables.table4, "Table 4: PRLR, %", paper.TABLE4),
+        (tables.fpr, "False positives on normal writes, %", paper.FPR),
+        (tables.appendix_a, "Appendix A, %", paper.APPENDIX_A),
     ):
-        if name in tables:
-            _list(terminal, title, tables[name], printed)
-    if "table5" in tables:
-        _noise(terminal, tables["table5"])
+        if figures is not None:
+            _list(terminal, title, figures, printed)
+    if tables.table5 is not None:
+        _noise(terminal, tables.table5)
     _boundaries(terminal, tables)
-    _beyond(terminal, tables.get("beyond", {}))
+    if tables.beyond is not None:
+        _beyond(terminal, tables.beyond)
     _suite(terminal, tables)
     for table, notes in book.notes.items():
         for note in notes:
@@ -38,40 +41,40 @@ def show(terminal: Terminal, book: Book) -> None:
     _verdicts(terminal, book)
 
 
-def _boundaries(terminal: Terminal, tables: Rows) -> None:
-    if "semantic_limit" in tables:
+def _boundaries(terminal: Terminal, tables: Tables) -> None:
+    if tables.semantic_limit is not None:
         _list(
             terminal,
             "5.6: admissible payloads that land, %",
-            {"committed": tables["semantic_limit"]},
+            {"committed": tables.semantic_limit},
             {"committed": paper.SEMANTIC_LIMIT},
         )
-    if "table6" in tables:
+    if tables.table6 is not None:
         terminal.say("\nTable 6: trust over repeated violations")
         terminal.table(
             ("attempt", "level before", "decision", "paper"),
             [
-                (str(row["attempt"]), row["level"], row["decision"], printed)
-                for row, printed in zip(tables["table6"]["timeline"], paper.TABLE6, strict=True)
+                (str(row.attempt), row.level, row.decision, printed)
+                for row, printed in zip(tables.table6.timeline, paper.TABLE6, strict=True)
             ],
         )
 
 
-def _suite(terminal: Terminal, tables: Rows) -> None:
-    if "conformance" in tables:
-        passed: Figure = tables["conformance"]["passed"]
+def _suite(terminal: Terminal, tables: Tables) -> None:
+    if tables.conformance is not None:
+        passed = tables.conformance.passed
         terminal.say(f"\nConformance: {text_of(passed)} % of {passed.n} scenarios pass")
-    if "mutants" in tables:
-        caught: Figure = tables["mutants"]["caught"]
+    if tables.mutants is not None:
+        caught = tables.mutants.caught
         terminal.say(f"\nMutants: {text_of(caught)} % of {caught.n} are caught")
-    if "neighbours" in tables:
-        _neighbours(terminal, tables["neighbours"])
+    if tables.neighbours is not None:
+        _neighbours(terminal, tables.neighbours)
 
 
 def _by_system(
     terminal: Terminal,
     title: str,
-    cells: Mapping[str, Mapping[str, Figure]],
+    cells: Mapping[str, Figures],
     printed: Mapping[str, Mapping[str, float]],
 ) -> None:
     attacks = [name for name in next(iter(cells.values())) if name != "all"]
@@ -89,9 +92,7 @@ def _by_system(
     )
 
 
-def _list(
-    terminal: Terminal, title: str, rows: Mapping[str, object], printed: Mapping[str, float]
-) -> None:
+def _list(terminal: Terminal, title: str, rows: Figures, printed: Mapping[str, float]) -> None:
     terminal.say(f"\n{title}")
     terminal.table(
         ("", "ours [95 %]", "n", "paper"),
@@ -103,60 +104,53 @@ def _list(
                 f"{printed[name]:g}" if name in printed else "",
             )
             for name, figure in rows.items()
-            if isinstance(figure, Figure)
         ],
     )
 
 
-def _noise(terminal: Terminal, modes: Mapping[str, Mapping[str, Mapping[str, Figure]]]) -> None:
+def _noise(terminal: Terminal, modes: Mapping[str, Mapping[str, NoiseRow]]) -> None:
     terminal.say("\nTable 5: Core NFR under label noise, %")
     printed: Mapping[str, Mapping[str, float]] = paper.TABLE5
     rows: list[tuple[str, ...]] = []
     for mode, rates in modes.items():
         for rate, row in rates.items():
             said = printed.get(mode, {}).get(rate)
-            fpr = row.get("fpr")
             rows.append(
                 (
                     mode,
                     f"{rate} %",
-                    text_of(row["nfr"], interval=True),
-                    str(row["nfr"].n),
+                    text_of(row.nfr, interval=True),
+                    str(row.nfr.n),
                     "" if said is None else f"{said:g}",
-                    "" if fpr is None else text_of(fpr),
+                    "" if row.fpr is None else text_of(row.fpr),
                 )
             )
     terminal.table(("labels", "rate", "NFR [95 %]", "n", "paper", "FPR"), rows)
 
 
-def _beyond(terminal: Terminal, beyond: Mapping[str, object]) -> None:
-    rows: list[tuple[str, str, str, str]] = []
-    for name, found in beyond.items():
-        figures = cast("dict[str, object]", found) if isinstance(found, dict) else {"": found}
-        for part, figure in figures.items():
-            if isinstance(figure, Figure):
-                value = figure.skipped or text_of(figure, interval=True)
-                rows.append((f"{name} {part}".strip(), value, figure.unit, str(figure.n)))
+def _beyond(terminal: Terminal, beyond: Beyond) -> None:
+    rows = [
+        (
+            f"{name} {part}".strip(),
+            figure.skipped or text_of(figure, interval=True),
+            figure.unit,
+            str(figure.n),
+        )
+        for name, part, figure in beyond.figures()
+    ]
     if rows:
         terminal.say("\nBeyond the paper")
         terminal.table(("", "value [95 %]", "unit", "n"), rows)
 
 
-def _neighbours(terminal: Terminal, table: Mapping[str, Mapping[str, object]]) -> None:
-    measured = {name: column for name, column in table.items() if "suite" in column}
-    names = [name for name, one in next(iter(measured.values())).items() if isinstance(one, Figure)]
+def _neighbours(terminal: Terminal, table: Mapping[str, Measured | NotMeasured]) -> None:
+    measured = {name: one.figures() for name, one in table.items() if isinstance(one, Measured)}
     terminal.say("\nNeighbours, %: the same requests, the same counting")
     terminal.table(
         ("", *measured),
         [
-            (
-                name,
-                *(
-                    text_of(one) if isinstance(one := c[name], Figure) else ""
-                    for c in measured.values()
-                ),
-            )
-            for name in names
+            (name, *(text_of(column[name]) for column in measured.values()))
+            for name in next(iter(measured.values()))
         ],
     )
 

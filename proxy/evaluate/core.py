@@ -11,6 +11,8 @@ from proxy.evaluate.attacks import ATTACKS, Tamperer, attempted, prepared
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.figures import share
 from proxy.evaluate.systems import ADMITTED, BY_NAME, SYSTEMS, Extras, running
+from proxy.evaluate.tables import Beyond, Tables
+from proxy.evaluate.wire import Write
 
 if TYPE_CHECKING:
     from proxy.evaluate.attacks import Trial
@@ -84,9 +86,15 @@ async def core(book: Book) -> None:
             attack: _nfr([end for end in ends if end.attack == attack]) for attack in ATTACKS
         }
         cells[system.name]["all"] = _nfr(ends)
-    book.tables["table2"] = cells
-    book.tables["table3"] = _late(formed["LG"])
-    _promised(book, cells, formed)
+    table3 = _late(formed["LG"])
+    byte_level = {
+        name: share(sum(not end.on_disk for end in formed[name]), len(formed[name]))
+        for name in ("S3", "S4")
+    }
+    book.found(
+        Tables(table2=cells, table3=table3, beyond=Beyond(byte_level_nfr=byte_level)),
+    )
+    _promised(book, cells, table3)
     for attack in ATTACKS:
         await _control_wall(book, attack)
 
@@ -115,11 +123,11 @@ async def tried(bench: Bench, trial: Trial, tamperer: Tamperer) -> Formed:
         attack=trial.attack,
         number=trial.number,
         status=answered.status,
-        reason=str(answered.body.get("reason", "")),
+        reason=answered.body.reason or "",
         as_expected=(
             answered.status == trial.status
-            and answered.body.get("reason") == trial.reason
-            and answered.body.get("step") == trial.step
+            and answered.body.reason == trial.reason
+            and answered.body.step == trial.step
         ),
         rows=after.rows - before.rows,
         vectors=after.vectors - before.vectors,
@@ -156,9 +164,7 @@ def _late(ends: list[Formed]) -> dict[str, Figure]:
     }
 
 
-def _promised(
-    book: Book, cells: dict[str, dict[str, Figure]], formed: dict[str, list[Formed]]
-) -> None:
+def _promised(book: Book, cells: dict[str, dict[str, Figure]], table3: dict[str, Figure]) -> None:
     for name in ("S3", "S4"):
         for attack in ATTACKS:
             book.promise(f"table 2: nothing forms, {name} {attack}", cells[name][attack], 100.0)
@@ -170,7 +176,6 @@ def _promised(
             fired=figure.value == 0.0,
             detail=f"{figure.value} % of {figure.n} did not form",
         )
-    table3 = book.tables["table3"]
     for row, wanted in (
         ("rejected", 100.0),
         ("row_removed", 100.0),
@@ -180,17 +185,14 @@ def _promised(
         ("ever_materialized", 100.0),
     ):
         book.promise(f"table 3: {row}", table3[row], wanted)
-    for name in ("S3", "S4"):
-        ends = formed[name]
-        book.tables.setdefault("beyond", {}).setdefault("byte_level_nfr", {})[name] = share(
-            sum(not end.on_disk for end in ends), len(ends)
-        )
 
 
 async def _control_search(book: Book, bench: Bench) -> None:
     """The same three searches find what was admitted."""
     canary = new_canary()
-    answered = await bench.write(bench.operator_key, {"text": f"The word of the day is {canary}."})
+    answered = await bench.write(
+        bench.operator_key, Write(text=f"The word of the day is {canary}.")
+    )
     listed = any(canary in text for text in await bench.listed(bench.operator_key))
     recalled = any(canary in text for text in await bench.recalled(bench.operator_key, canary, 100))
     on_disk = bool(bench.on_disk([canary]))

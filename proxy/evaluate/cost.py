@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.evaluate.attacks import Broken, directive
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.figures import mean_over, quantile
 from proxy.evaluate.systems import ADMITTED, BY_NAME, running
+from proxy.evaluate.tables import Beyond
+from proxy.evaluate.wire import Write
 
 if TYPE_CHECKING:
     from proxy.evaluate.book import Book
-    from proxy.evaluate.systems import Bench, Json
+    from proxy.evaluate.systems import Bench
 
 _TURNS: Final = 6
 _ALONE: Final = 40
@@ -29,7 +31,7 @@ class _Clock:
         self.alone: dict[str, list[float]] = {}
         self.rates: dict[str, list[float]] = {}
 
-    async def time(self, bench: Bench, key: str, name: str, body: Json) -> int:
+    async def time(self, bench: Bench, key: str, name: str, body: Write) -> int:
         """One write, waited for."""
         began_ns = time.perf_counter_ns()
         answer = await bench.write(key, body)
@@ -48,38 +50,39 @@ async def cost(book: Book) -> None:
         for turn in range(_TURNS):
             for name, bench in (("direct", direct), ("gated", gated)):
                 for number in range(_ALONE):
-                    body = {"text": f"The shelf {new_canary()} of turn {turn} has {number}."}
+                    body = Write(text=f"The shelf {new_canary()} of turn {turn} has {number}.")
                     if await clock.time(bench, keys[bench], name, body) not in ADMITTED:
                         raise Broken("an everyday memory did not land")
                 clock.rates.setdefault(name, []).append(await _rate(bench, keys[bench]))
             for number in range(_ALONE // 2):
-                body = {"text": directive(number, new_canary())}
+                body = Write(text=directive(number, new_canary()))
                 await clock.time(gated, keys[gated], "held", body)
-                body = {"text": directive(number, new_canary()), "class": "L1"}
+                body = Write(text=directive(number, new_canary()), memory_class="L1")
                 await clock.time(gated, refused, "refused", body)
             draw(turn + 1, _TURNS)
-    beyond: dict[str, Any] = book.tables.setdefault("beyond", {})
-    beyond["latency"] = {
-        f"{name} p{round(100 * at)}": quantile(values, at, "ms")
-        for name, values in clock.alone.items()
-        for at in (HALF, SLOWEST)
-    }
-    beyond["latency_ms"] = {name: [round(v, 3) for v in one] for name, one in clock.alone.items()}
-    beyond["throughput"] = {
-        name: mean_over(values, "writes/s") for name, values in clock.rates.items()
-    }
     ratios = [
         gate / direct
         for gate, direct in zip(clock.rates["gated"], clock.rates["direct"], strict=True)
     ]
-    beyond["throughput"]["gated against direct"] = mean_over(ratios, "x")
+    book.beyond(
+        Beyond(
+            latency={
+                f"{name} p{round(100 * at)}": quantile(values, at, "ms")
+                for name, values in clock.alone.items()
+                for at in (HALF, SLOWEST)
+            },
+            latency_ms={name: tuple(round(v, 3) for v in one) for name, one in clock.alone.items()},
+            throughput={
+                **{name: mean_over(values, "writes/s") for name, values in clock.rates.items()},
+                "gated against direct": mean_over(ratios, "x"),
+            },
+        )
+    )
     book.note("throughput", "durable writes over HTTP, 32 at once; the ratio is that of each turn")
 
 
 async def _rate(bench: Bench, key: str) -> float:
-    bodies: list[tuple[str, Json]] = [
-        (key, {"text": f"The shelf {new_canary()} was counted."}) for _ in range(_TOGETHER)
-    ]
+    bodies = [(key, Write(text=f"The shelf {new_canary()} was counted.")) for _ in range(_TOGETHER)]
     began_ns = time.perf_counter_ns()
     answers = await bench.written(bodies, at_once=_WRITERS)
     took_s = (time.perf_counter_ns() - began_ns) / 1e9

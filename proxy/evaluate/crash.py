@@ -18,6 +18,8 @@ from proxy.evaluate.canary import files_below, found_in, new_canary
 from proxy.evaluate.crashing import POINTS, Served
 from proxy.evaluate.figures import share
 from proxy.evaluate.systems import ADMITTED, BY_NAME, at
+from proxy.evaluate.tables import Beyond
+from proxy.evaluate.wire import Write, headers_of
 from proxy.settings import child_environment
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from proxy.evaluate.attacks import Trial
     from proxy.evaluate.book import Book
-    from proxy.evaluate.systems import Json
 
 _START_S: Final = 60.0
 _ANSWER_S: Final = 20.0
@@ -55,8 +56,7 @@ async def crash(book: Book) -> None:
     n = len(deaths) * len(_ATTACKS)
     formed = sum(len(death.formed) for death in deaths)
     figure = share(n - formed, n)
-    beyond = book.tables.setdefault("beyond", {})
-    beyond["crash_nfr"] = figure
+    book.beyond(Beyond(crash_nfr=figure))
     book.promise("beyond: crash_nfr", figure, 100.0)
     broken = [f"{death.point}: {death.problems}" for death in deaths if death.problems]
     lost = [death.point for death in deaths if death.answered_and_lost]
@@ -101,7 +101,7 @@ async def _die(book: Book, point: str, number: int) -> _Death:
             lost = answered and honest not in listed
             formed |= {one for one in canaries if one in listed} | bench.on_disk(canaries)
             # The honest one is sent again, as its client would: it is there once, either way.
-            body = {"text": _honest(honest), "nonce": "honest"}
+            body = Write(text=_honest(honest), nonce="honest")
             again = await bench.write(bench.operator_key, body)
             on_disk = honest in bench.on_disk([honest]) and again.status in ADMITTED
     for trial in trials:
@@ -157,12 +157,10 @@ async def _attacked(process: Process, served: Served, trials: list[Trial], hones
     timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
     async with aiohttp.ClientSession(timeout=timeout) as client:
 
-        async def write(key: str, body: Json) -> bool:
-            headers = {"Authorization": f"Bearer {key}"}
+        async def write(key: str, body: Write) -> bool:
+            url, data = f"{served.url}/v1/memories", msgspec.json.encode(body)
             try:
-                async with client.post(
-                    f"{served.url}/v1/memories", json=body, headers=headers
-                ) as answer:
+                async with client.post(url, data=data, headers=headers_of(key)) as answer:
                     await answer.read()
                     return answer.status in ADMITTED
             except (aiohttp.ClientError, TimeoutError):
@@ -178,7 +176,7 @@ async def _attacked(process: Process, served: Served, trials: list[Trial], hones
                 key = served.agent_key if trial.before is not None else served.vouched_key
                 group.create_task(write(key, trial.body))
             landed = group.create_task(
-                write(served.agent_key, {"text": _honest(honest), "nonce": "honest"})
+                write(served.agent_key, Write(text=_honest(honest), nonce="honest"))
             )
     return landed.result()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from aiohttp import web
@@ -11,12 +11,22 @@ from aiohttp import web
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from proxy.evaluate.systems import Bench, Json
+    from proxy.evaluate.systems import Bench
+    from proxy.strict_json import JsonValue
 
 TOOL: Final = "fetch_page"
 ROUTES: Final = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}
 _CREDENTIAL: Final = "Authorization: Bearer credential-of-the-sidecar\n"
 _CHAT_DONE: Final = b"data: [DONE]\n\n"
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What of a model request decides how it is answered."""
+
+    stream: bool = False
+
+
+_ASKED: Final = msgspec.json.Decoder(_Asked)
 
 
 class ScriptedModel:
@@ -31,7 +41,7 @@ class ScriptedModel:
         raw = await request.read()
         self.received.append(raw)
         chat = request.path.endswith("completions")
-        if not msgspec.json.decode(raw, type=dict[str, Any]).get("stream"):
+        if not _ASKED.decode(raw).stream:
             return web.json_response(_CHAT if chat else _MESSAGE)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -69,55 +79,69 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
         await runner.cleanup()
 
 
-def turn(api: str, question: str, result: str | None, *, stream: bool) -> Json:
+def turn(api: str, question: str, result: str | None, *, stream: bool) -> dict[str, JsonValue]:
     """What an agent sends: a question, and with `result` what its tool gave."""
-    body: Json = {"model": "scripted", "stream": stream}
+    messages: list[JsonValue] = [{"role": "user", "content": question}]
     if api == "openai":
-        body["tools"] = [{"type": "function", "function": {"name": TOOL}}]
-        body["messages"] = [{"role": "user", "content": question}]
         if result is not None:
-            called = {"name": TOOL, "arguments": '{"page": "vendors"}'}
-            body["messages"] += [
-                {
-                    "role": "assistant",
-                    "content": None,
-                    "tool_calls": [{"id": "call_1", "type": "function", "function": called}],
-                },
-                {"role": "tool", "tool_call_id": "call_1", "content": result},
-            ]
-        return body
-    body["max_tokens"] = 64
-    body["tools"] = [{"name": TOOL, "input_schema": {"type": "object"}}]
-    body["messages"] = [{"role": "user", "content": question}]
-    if result is not None:
-        called_block: Json = {
-            "type": "tool_use",
-            "id": "toolu_1",
-            "name": TOOL,
-            "input": {"page": "vendors"},
+            messages += _called_openai(result)
+        return {
+            "model": "scripted",
+            "stream": stream,
+            "tools": [{"type": "function", "function": {"name": TOOL}}],
+            "messages": messages,
         }
-        done = {"type": "tool_result", "tool_use_id": "toolu_1", "content": result}
-        body["messages"] += [
-            {"role": "assistant", "content": [called_block]},
-            {"role": "user", "content": [done]},
-        ]
-    return body
+    if result is not None:
+        messages += _called_anthropic(result)
+    return {
+        "model": "scripted",
+        "stream": stream,
+        "max_tokens": 64,
+        "tools": [{"name": TOOL, "input_schema": {"type": "object"}}],
+        "messages": messages,
+    }
 
 
-async def asked(bench: Bench, key: str, api: str, body: Json) -> bytes:
+def _called_openai(result: str) -> list[JsonValue]:
+    called: JsonValue = {"name": TOOL, "arguments": '{"page": "vendors"}'}
+    return [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": called}],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": result},
+    ]
+
+
+def _called_anthropic(result: str) -> list[JsonValue]:
+    called: JsonValue = {
+        "type": "tool_use",
+        "id": "toolu_1",
+        "name": TOOL,
+        "input": {"page": "vendors"},
+    }
+    done: JsonValue = {"type": "tool_result", "tool_use_id": "toolu_1", "content": result}
+    return [
+        {"role": "assistant", "content": [called]},
+        {"role": "user", "content": [done]},
+    ]
+
+
+async def asked(bench: Bench, key: str, api: str, body: dict[str, JsonValue]) -> bytes:
     """One model request through the sidecar; every byte of its answer."""
     url = f"{bench.url}/{api}{ROUTES[api]}"
     async with bench.client.post(url, json=body, headers={"X-Api-Key": key}) as answer:
         return await answer.read()
 
 
-def _event(name: str, data: Json) -> bytes:
+def _event(name: str, data: dict[str, JsonValue]) -> bytes:
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
-_USAGE: Final = {"input_tokens": 1, "output_tokens": 1}
-_MESSAGE: Final[Json] = {
+_USAGE: Final[dict[str, JsonValue]] = {"input_tokens": 1, "output_tokens": 1}
+_MESSAGE: Final[dict[str, JsonValue]] = {
     "id": "msg_1",
     "type": "message",
     "role": "assistant",
@@ -154,8 +178,8 @@ _MESSAGE_EVENTS: Final = (
 )
 
 
-def _chunk(delta: Json, reason: str | None) -> Json:
-    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+def _chunk(delta: dict[str, JsonValue], reason: str | None) -> dict[str, JsonValue]:
+    choice: JsonValue = {"index": 0, "delta": delta, "finish_reason": reason}
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
@@ -165,7 +189,7 @@ def _chunk(delta: Json, reason: str | None) -> Json:
     }
 
 
-_CHAT: Final[Json] = {
+_CHAT: Final[dict[str, JsonValue]] = {
     "id": "chatcmpl-1",
     "object": "chat.completion",
     "created": 1,

@@ -19,15 +19,17 @@ from proxy.evaluate.attacks import ATTACKS, statement
 from proxy.evaluate.figures import share
 from proxy.evaluate.normal import normal_writes
 from proxy.evaluate.systems import ADMITTED, BY_NAME, PLAIN, Extras, running
+from proxy.evaluate.tables import NoiseRow, Tables
 from proxy.evaluate.unsafe import UnsafeMislabelledGate
+from proxy.evaluate.wire import Write
 
 if TYPE_CHECKING:
     from policy.facts import Facts
     from policy.model import Candidate
     from proxy.evaluate.attacks import Trial
     from proxy.evaluate.book import Book
-    from proxy.evaluate.figures import Figure
-    from proxy.evaluate.systems import Bench, Json, Tried
+    from proxy.evaluate.systems import Bench
+    from proxy.evaluate.wire import Tried
 
 RATES: Final = (5, 10, 20)
 SEEDS: Final = 3
@@ -42,7 +44,7 @@ class _Sent(msgspec.Struct, frozen=True, kw_only=True):
     """One attack as it went out."""
 
     trial: Trial
-    body: Json
+    body: Write
     # The true class; None: a landing anywhere counts, as in the paper.
     aimed_at: MemoryClass | None = None
 
@@ -60,7 +62,7 @@ class _Count(msgspec.Struct, kw_only=True):
 
 async def noise(book: Book) -> None:
     """Both halves of the table."""
-    table: dict[str, dict[str, dict[str, Figure]]] = {}
+    table: dict[str, dict[str, NoiseRow]] = {}
     draw = book.progress("table 5")
     total, done = 2 * len(MODES) * len(RATES) * SEEDS, 0
     async with running(BY_NAME["S4"]) as bench:
@@ -95,8 +97,8 @@ async def noise(book: Book) -> None:
                     draw(done, total)
                 table.setdefault(f"derived_{mode}", {})[str(rate)] = _row(count)
     table["derived_targeted"] = {"100": await _targeted(book)}
-    book.tables["table5"] = table
-    collapse = table["claims_targeted"]["100"]["nfr"]
+    book.found(Tables(table5=table))
+    collapse = table["claims_targeted"]["100"].nfr
     book.control(
         "table 5: trusted claims collapse under targeted forgery",
         fired=collapse.value == 0.0,
@@ -104,7 +106,7 @@ async def noise(book: Book) -> None:
     )
     book.promise(
         "table 5: targeted forgery of what the sidecar derives, L1 and L2",
-        table["derived_targeted"]["100"]["nfr"],
+        table["derived_targeted"]["100"].nfr,
         100.0,
     )
 
@@ -117,13 +119,14 @@ def _trials(book: Book, name: str, round_number: int = 0) -> list[Trial]:
     ]
 
 
-def _mislabelled(draws: random.Random, body: Json, mode: str, rate: int) -> Json:
+def _mislabelled(draws: random.Random, body: Write, mode: str, rate: int) -> Write:
     """The body with each label exchanged for another one, by chance."""
-    wrong = dict(body)
-    for field, words, wanted in (("source", _SOURCES, "class"), ("class", _CLASSES, "source")):
-        if mode != wanted and draws.random() < rate / 100:
-            wrong[field] = draws.choice([word for word in words if word != body.get(field)])
-    return wrong
+    source, memory_class = body.source, body.memory_class
+    if mode != "class" and draws.random() < rate / 100:
+        source = draws.choice([word for word in _SOURCES if word != source])
+    if mode != "source" and draws.random() < rate / 100:
+        memory_class = draws.choice([word for word in _CLASSES if word != memory_class])
+    return msgspec.structs.replace(body, source=source, memory_class=memory_class)
 
 
 async def _claims(book: Book, bench: Bench, count: _Count, what: tuple[str, int, int]) -> None:
@@ -143,10 +146,10 @@ async def _claims(book: Book, bench: Bench, count: _Count, what: tuple[str, int,
 
 def _forged(trial: Trial, *, words: bool) -> _Sent:
     """Everything the client can set, set to what lands: the paper's targeted forgery."""
-    text = trial.body["text"] if words else statement(trial.number, trial.canary)
+    text = trial.body.text if words else statement(trial.number, trial.canary)
     return _Sent(
         trial=trial,
-        body={"text": text, "source": "user_input", "class": "L4"},
+        body=Write(text=text, source="user_input", memory_class="L4"),
     )
 
 
@@ -169,10 +172,10 @@ async def _round(
             "table5",
             attack=one.trial.attack,
             number=one.trial.number,
-            source=one.body.get("source"),
-            memory_class=one.body.get("class"),
+            source=one.body.source,
+            memory_class=one.body.memory_class,
             status=answer.status,
-            reason=answer.body.get("reason"),
+            reason=answer.body.reason,
             landed=landed,
             below=below,
         )
@@ -182,10 +185,10 @@ def _landed_below(answer: Tried, aimed_at: MemoryClass | None) -> bool:
     """Whether it landed where it can do less than what the attack was for."""
     if aimed_at is None:
         return False
-    return MemoryClass(answer.body["memory_class"]).power < aimed_at.power
+    return MemoryClass(answer.body.memory_class).power < aimed_at.power
 
 
-async def _honest(bench: Bench, bodies: list[Json], count: _Count) -> None:
+async def _honest(bench: Bench, bodies: list[Write], count: _Count) -> None:
     keys = await bench.keys(len(bodies), claims=Claims.TRUSTED, channel=Channel.AGENT)
     for answer in await bench.written(list(zip(keys, bodies, strict=True))):
         count.honest += 1
@@ -199,7 +202,9 @@ async def _derived(book: Book, bench: Bench, noisy: _Noise, count: _Count) -> No
             trial=trial,
             body=trial.body,
             # Its words raise a laundered directive to policy, whatever it names.
-            aimed_at=MemoryClass.L1 if trial.attack == "A2" else MemoryClass(trial.body["class"]),
+            aimed_at=MemoryClass.L1
+            if trial.attack == "A2"
+            else MemoryClass(trial.body.memory_class),
         )
         for trial in _trials(book, noisy.name)
     ]
@@ -237,14 +242,14 @@ class _Noise:
         return candidate, facts
 
 
-async def _targeted(book: Book) -> dict[str, Figure]:
+async def _targeted(book: Book) -> NoiseRow:
     """A steered agent forges all it can set, against the label that its channel gives it."""
     count = _Count()
     async with running(BY_NAME["S4"], PLAIN) as bench:
         sent = [
             _Sent(
                 trial=trial,
-                body={**trial.body, **_BEST, "class": name},
+                body=_best(trial, name),
                 aimed_at=MemoryClass(name),
             )
             for name in ("L1", "L2")
@@ -254,14 +259,21 @@ async def _targeted(book: Book) -> dict[str, Figure]:
     return _row(count)
 
 
-_BEST: Final = {"source": "operator", "role": "system", "actor": "operator", "user_id": "operator"}
+def _best(trial: Trial, memory_class: str) -> Write:
+    """All that it can set, set to what is trusted most."""
+    return msgspec.structs.replace(
+        trial.body,
+        source="operator",
+        role="system",
+        actor="operator",
+        user_id="operator",
+        memory_class=memory_class,
+    )
 
 
-def _row(count: _Count) -> dict[str, Figure]:
-    row = {
-        "nfr": share(count.n - count.landed - count.disagreeing, count.n),
-        "landed_below": share(count.below, count.n),
-    }
-    if count.honest:
-        row["fpr"] = share(count.refused, count.honest)
-    return row
+def _row(count: _Count) -> NoiseRow:
+    return NoiseRow(
+        nfr=share(count.n - count.landed - count.disagreeing, count.n),
+        landed_below=share(count.below, count.n),
+        fpr=share(count.refused, count.honest) if count.honest else None,
+    )

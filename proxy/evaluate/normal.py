@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from proxy.evaluate.systems import Json
+from proxy.evaluate.wire import Write
 
 # Source, class, text; as an honest harness labels them.
 _NORMAL: Final = (
@@ -50,11 +49,11 @@ _LEANING: Final = (
 )
 
 
-def normal_writes() -> list[Json]:
+def normal_writes() -> list[Write]:
     """The twenty, as bodies of the native API."""
-    return [{"text": text, "source": source, "class": name} for source, name, text in _NORMAL]
+    return [Write(text=text, source=source, memory_class=name) for source, name, text in _NORMAL]
 
 
-def leaning_writes() -> list[Json]:
+def leaning_writes() -> list[Write]:
     """The ten, as knowledge from a tool."""
-    return [{"text": text, "source": "tool_result", "class": "L3"} for text in _LEANING]
+    return [Write(text=text, source="tool_result", memory_class="L3") for text in _LEANING]

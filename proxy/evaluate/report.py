@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from proxy.evaluate import paper
 from proxy.evaluate.plots import Axes, Line, cumulative, plot
+from proxy.evaluate.tables import Measured, NotMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-Found = dict[str, Any]
+    from proxy.evaluate.figures import Figure
+    from proxy.evaluate.tables import Beyond, Document, Figures, Promise, Run, Tables, Verdict
 
 _ATTACKS: Final = ("A1", "A2", "A3", "A4", "A5")
 _SYSTEMS: Final = {
@@ -24,21 +26,22 @@ _SYSTEMS: Final = {
 }
 
 
-def report(found: Found) -> str:
-    """The page, from the document that `--json` writes."""
+def report(found: Document) -> str:
+    """The page."""
     style = resources.files("proxy.evaluate").joinpath("report.css").read_text("utf-8")
+    tables, beyond = found.tables, found.tables.beyond
     parts = [
-        _head(found),
-        _verdicts(found),
-        _core(found),
-        _noise(found),
-        _everyday(found),
-        _beyond(found),
-        _plots(found),
-        _refused(found),
-        _suite(found),
-        _neighbours(found),
-        _how(found),
+        _head(found.run, sound=found.verdict.sound),
+        _verdicts(found.verdict),
+        _core(tables),
+        _noise(tables),
+        _everyday(tables),
+        "" if beyond is None else _beyond(beyond),
+        "" if beyond is None else _plots(beyond),
+        "" if beyond is None else _refused(beyond),
+        _suite(tables),
+        _neighbours(tables),
+        _how(found.run, found.verdict),
     ]
     # No script, nothing from elsewhere: what is quoted here was written by attackers.
     policy = "default-src 'none'; style-src 'unsafe-inline'"
@@ -52,33 +55,25 @@ def report(found: Found) -> str:
     )
 
 
-def _head(found: Found) -> str:
-    good = found["sound"]
-    word = "Every promise held" if good else "A promise is broken"
+def _head(run: Run, *, sound: bool) -> str:
+    word = "Every promise held" if sound else "A promise is broken"
     return (
         "<header><h1>What was tried, and what landed</h1>"
-        f'<p class="verdict {"good" if good else "bad"}">{word}</p>'
-        f"<p>mnemogate {escape(str(found['mnemogate']))}, {found['trials']} trials of each"
-        f" attack on each system, seed {found['seed']}, Python {escape(found['python'])} on"
-        f" {escape(found['machine'])}. Shares in percent with their 95 % intervals (Wilson)."
+        f'<p class="verdict {"good" if sound else "bad"}">{word}</p>'
+        f"<p>mnemogate {escape(run.mnemogate)}, {run.trials} trials of each"
+        f" attack on each system, seed {run.seed}, Python {escape(run.python)} on"
+        f" {escape(run.machine)}. Shares in percent with their 95 % intervals (Wilson)."
         " A trial is good when the attack was refused for the expected reason and left no row, no"
         " vector, no version step and no byte of its canary in any file.</p></header>"
     )
 
 
-def _verdicts(found: Found) -> str:
-    def rows(ones: Sequence[Found]) -> list[list[str]]:
-        return [
-            [
-                _mark(good=one["held"]),
-                escape(one["name"]),
-                escape(one.get("detail", "")),
-            ]
-            for one in ones
-        ]
+def _verdicts(verdict: Verdict) -> str:
+    def rows(ones: Sequence[Promise]) -> list[list[str]]:
+        return [[_mark(good=one.held), escape(one.name), escape(one.detail)] for one in ones]
 
-    promises, controls = found["promises"], found["controls"]
-    held, fired = (sum(one["held"] for one in ones) for ones in (promises, controls))
+    promises, controls = verdict.promises, verdict.controls
+    held, fired = (sum(one.held for one in ones) for ones in (promises, controls))
     return (
         f"<h2>Promises: {held} of {len(promises)} held</h2>"
         f"<details{'' if held == len(promises) else ' open'}><summary>each of them</summary>"
@@ -93,8 +88,8 @@ def _verdicts(found: Found) -> str:
     )
 
 
-def _core(found: Found) -> str:
-    if "table2" not in found:
+def _core(tables: Tables) -> str:
+    if tables.table2 is None or tables.table3 is None:
         return ""
     rows = [
         [
@@ -102,34 +97,34 @@ def _core(found: Found) -> str:
             *(_cell(cells[name], paper.TABLE2[system][name]) for name in _ATTACKS),
             _cell(cells["all"]),
         ]
-        for system, cells in found["table2"].items()
+        for system, cells in tables.table2.items()
     ]
     text = "<h2>Does what is refused ever become state? (Table 2)</h2>" + _table(
         ("system", *_ATTACKS, "all"), rows
     )
-    text += "<h2>What rolling back leaves (Table 3)</h2>" + _figures(found["table3"], paper.TABLE3)
-    if "table4" in found:
+    text += "<h2>What rolling back leaves (Table 3)</h2>" + _figures(tables.table3, paper.TABLE3)
+    if tables.table4 is not None:
         text += (
             "<h2>Does it reach the next turn? (Table 4)</h2><p>Share of attacks of which the next"
             " model request, or an answer to the agent, showed anything.</p>"
-            + _figures(found["table4"], paper.TABLE4)
+            + _figures(tables.table4, paper.TABLE4)
         )
     return text
 
 
-def _noise(found: Found) -> str:
-    if "table5" not in found:
+def _noise(tables: Tables) -> str:
+    if tables.table5 is None:
         return ""
     printed: Mapping[str, Mapping[str, float]] = paper.TABLE5
     rows = [
         [
             escape(mode.replace("_", ": ", 1)),
             f"{rate} %",
-            _cell(row["nfr"], printed.get(mode, {}).get(rate)),
-            _cell(row["landed_below"]),
-            _cell(row["fpr"]) if "fpr" in row else "",
+            _cell(row.nfr, printed.get(mode, {}).get(rate)),
+            _cell(row.landed_below),
+            "" if row.fpr is None else _cell(row.fpr),
         ]
-        for mode, rates in found["table5"].items()
+        for mode, rates in tables.table5.items()
         for rate, row in rates.items()
     ]
     return (
@@ -140,50 +135,48 @@ def _noise(found: Found) -> str:
     )
 
 
-def _everyday(found: Found) -> str:
+def _everyday(tables: Tables) -> str:
     text = ""
-    if "fpr" in found:
-        text += "<h2>Honest writes that were refused</h2>" + _figures(found["fpr"], paper.FPR)
-    if "semantic_limit" in found:
+    if tables.fpr is not None:
+        text += "<h2>Honest writes that were refused</h2>" + _figures(tables.fpr, paper.FPR)
+    if tables.semantic_limit is not None:
         text += (
             "<h2>What a gate cannot see (5.6)</h2><p>Ten payloads, each admissible, all for one"
-            f" vendor: {_cell(found['semantic_limit'], paper.SEMANTIC_LIMIT)} landed. This is the"
+            f" vendor: {_cell(tables.semantic_limit, paper.SEMANTIC_LIMIT)} landed. This is the"
             " boundary of judging writes one by one.</p>"
         )
-    if "table6" in found:
+    if tables.table6 is not None:
         rows = [
-            [str(row["attempt"]), row["level"], row["decision"], printed]
-            for row, printed in zip(found["table6"]["timeline"], paper.TABLE6, strict=True)
+            [str(row.attempt), escape(row.level), escape(row.decision), printed]
+            for row, printed in zip(tables.table6.timeline, paper.TABLE6, strict=True)
         ]
         text += "<h2>Trust over repeated violations (Table 6)</h2>"
         text += _table(("attempt", "level before", "decision", "paper"), rows)
-    if "appendix_a" in found:
-        text += "<h2>Appendix A</h2>" + _figures(found["appendix_a"], paper.APPENDIX_A)
+    if tables.appendix_a is not None:
+        text += "<h2>Appendix A</h2>" + _figures(tables.appendix_a, paper.APPENDIX_A)
     return text
 
 
-def _beyond(found: Found) -> str:
-    rows: list[list[str]] = []
-    for name, value in found.get("beyond", {}).items():
-        if name in {"latency_ms", "corpora_refused", "corpora_attack_stopped"}:
-            continue
-        parts = {"": value} if "n" in value else value
-        for part, figure in parts.items():
-            if not isinstance(figure, dict) or "n" not in figure:
-                continue
-            shown = cast("Found", figure)
-            label = f"{name} {part}".replace("_", " ").strip()
-            unit = str(shown.get("unit", "%"))
-            rows.append([escape(label), _cell(shown), escape(unit), str(shown["n"])])
+def _beyond(beyond: Beyond) -> str:
+    rows = [
+        [
+            escape(f"{name} {part}".replace("_", " ").strip()),
+            _cell(figure),
+            escape(figure.unit),
+            str(figure.n),
+        ]
+        for name, part, figure in beyond.figures()
+        # Fifty pairs of source and class: in the document, and too many to read.
+        if name != "corpora_attack_stopped"
+    ]
     if not rows:
         return ""
     return "<h2>Beyond the paper</h2>" + _table(("", "found", "unit", "n"), rows)
 
 
-def _plots(found: Found) -> str:
-    beyond = found.get("beyond", {})
+def _plots(beyond: Beyond) -> str:
     text = ""
-    latency = beyond.get("latency_ms")
+    latency, curve = beyond.latency_ms, beyond.containment_roc
     if latency:
         lines = [Line(name=name, points=cumulative(values)) for name, values in latency.items()]
         longest = sorted(value for values in latency.values() for value in values)
@@ -194,28 +187,24 @@ def _plots(found: Found) -> str:
             + plot(axes, lines)
             + "</figure>"
         )
-    curve = beyond.get("containment_roc", {}).get("points")
-    if curve:
-        line = Line(name="containment", points=[(100 * x, 100 * y) for x, y in curve])
+    if curve is not None and curve.points:
+        line = Line(name="containment", points=[(100 * x, 100 * y) for x, y in curve.points])
         chance = Line(name="chance", points=[(0.0, 0.0), (20.0, 20.0)])
         axes = Axes(x="% of unrelated texts that match", y="% of paraphrases found", x_max=20.0)
-        area = beyond["containment_roc"]["area"]
         text += (
             "<figure><figcaption>Real paraphrases found again by containment (area under the whole"
-            f" curve {area}); it lowers labels and names culprits, and is no boundary</figcaption>"
-            + plot(axes, [line, chance])
-            + "</figure>"
+            f" curve {curve.area}); it lowers labels and names culprits, and is no"
+            " boundary</figcaption>" + plot(axes, [line, chance]) + "</figure>"
         )
     return f'<div class="plots">{text}</div>' if text else ""
 
 
-def _refused(found: Found) -> str:
-    beyond = found.get("beyond", {})
-    if "corpora_refused" not in beyond:
+def _refused(beyond: Beyond) -> str:
+    if beyond.corpora_refused is None:
         return ""
     rows = [
-        [escape(one["set"]), one["how"], escape(one["reason"]), escape(one["text"][:400])]
-        for one in beyond["corpora_refused"]
+        [escape(one.set), escape(one.how), escape(one.reason), escape(one.text[:400])]
+        for one in beyond.corpora_refused
     ]
     return (
         f"<h2>Honest texts of others that were refused or held: {len(rows)}</h2>"
@@ -225,17 +214,18 @@ def _refused(found: Found) -> str:
     )
 
 
-def _suite(found: Found) -> str:
-    if "conformance" not in found:
+def _suite(tables: Tables) -> str:
+    if tables.conformance is None:
         return ""
-    caught = {one["id"]: one for one in found.get("mutants", {}).get("mutants", ())}
+    tried = () if tables.mutants is None else tables.mutants.mutants
+    caught = {one.id: one.caught for one in tried}
     rows = [
         [
-            _mark(good=one["result"] == "pass"),
-            escape(one["invariant"]),
-            _mark(good=caught[one["id"]]["caught"]) if one["id"] in caught else "not tried",
+            _mark(good=one.result == "pass"),
+            escape(one.invariant),
+            _mark(good=caught[one.id]) if one.id in caught else "not tried",
         ]
-        for one in found["conformance"]["scenarios"]
+        for one in tables.conformance.scenarios
     ]
     return (
         "<h2>Invariants, each attacked</h2><p>The last column: a fault put into a copy of this code"
@@ -244,28 +234,26 @@ def _suite(found: Found) -> str:
     )
 
 
-def _neighbours(found: Found) -> str:
-    table: Found = found.get("neighbours", {})
-    if not table:
+def _neighbours(tables: Tables) -> str:
+    if not tables.neighbours:
         return ""
-    measured = {name: one for name, one in table.items() if "suite" in one}
-    names = [
-        name for name in next(iter(measured.values())) if isinstance(_of(measured, name), dict)
-    ]
-    shown = [name for name in names if name != "suite"]
-    rows = [[escape(name), *(_cell(one[name]) for one in measured.values())] for name in shown]
+    columns = tables.neighbours
+    measured = {name: one for name, one in columns.items() if isinstance(one, Measured)}
+    found = [one.figures() for one in measured.values()]
+    names = list(found[0]) if found else []
+    rows = [[escape(name), *(_cell(one[name]) for one in found)] for name in names]
     rows.append(
-        ["suite: not applicable", *(str(o["suite_not_applicable"]) for o in measured.values())]
+        ["suite: not applicable", *(str(o.suite_not_applicable) for o in measured.values())]
     )
     missing = "".join(
-        f"<li>{escape(name)}: not measured: {escape(one['not_measured'])}</li>"
-        for name, one in table.items()
-        if "not_measured" in one
+        f"<li>{escape(name)}: not measured: {escape(one.not_measured)}</li>"
+        for name, one in columns.items()
+        if isinstance(one, NotMeasured)
     )
     setups = "".join(
-        f"<li><b>{escape(name)}</b>: {escape(one['configuration'])}"
-        f" <code>{escape(one.get('command', ''))}</code></li>"
-        for name, one in table.items()
+        f"<li><b>{escape(name)}</b>: {escape(one.configuration)}"
+        f" <code>{escape(one.command or '')}</code></li>"
+        for name, one in columns.items()
     )
     return (
         "<h2>Neighbours, the same requests and the same counting</h2><p>n/a is what one cannot"
@@ -276,15 +264,11 @@ def _neighbours(found: Found) -> str:
     )
 
 
-def _of(measured: Mapping[str, Found], name: str) -> object:
-    return next(iter(measured.values()))[name]
-
-
-def _how(found: Found) -> str:
-    command = f"mnemogate evaluate --trials {found['trials']} --seed {found['seed']}"
+def _how(run: Run, verdict: Verdict) -> str:
+    command = f"mnemogate evaluate --trials {run.trials} --seed {run.seed}"
     notes = "".join(
         f"<li>{escape(table)}: {escape(note)}</li>"
-        for table, all_of in found.get("notes", {}).items()
+        for table, all_of in verdict.notes.items()
         for note in all_of
     )
     return (
@@ -296,14 +280,14 @@ def _how(found: Found) -> str:
     )
 
 
-def _figures(rows: Mapping[str, Found], printed: Mapping[str, float]) -> str:
+def _figures(rows: Figures, printed: Mapping[str, float]) -> str:
     return _table(
         ("", "found", "n", "paper"),
         [
             [
                 escape(name.replace("_", " ")),
                 _cell(figure),
-                str(figure["n"]),
+                str(figure.n),
                 f"{printed[name]:g}" if name in printed else "",
             ]
             for name, figure in rows.items()
@@ -311,12 +295,12 @@ def _figures(rows: Mapping[str, Found], printed: Mapping[str, float]) -> str:
     )
 
 
-def _cell(figure: Found, printed: float | None = None) -> str:
-    if figure.get("value") is None:
-        return f'<span class="na" title="{escape(figure.get("skipped", ""))}">n/a</span>'
-    low, high = figure["low"], figure["high"]
+def _cell(figure: Figure, printed: float | None = None) -> str:
+    value, low, high = figure.value, figure.low, figure.high
+    if value is None or low is None or high is None:
+        return f'<span class="na" title="{escape(figure.skipped)}">n/a</span>'
     beside = "" if printed is None else f' <span class="paper">paper {printed:g}</span>'
-    return f"<b>{figure['value']:.4g}</b> <small>[{low:.4g}, {high:.4g}]</small>{beside}"
+    return f"<b>{value:.4g}</b> <small>[{low:.4g}, {high:.4g}]</small>{beside}"
 
 
 def _mark(*, good: bool) -> str:

@@ -6,7 +6,7 @@ matcher may only lower a label, so what it misses is a label that stays where ta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -14,6 +14,7 @@ from policy.containment import prints_of, resemblance
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.figures import share, skipped
 from proxy.evaluate.forged import CORPORA, corpora_directory
+from proxy.evaluate.tables import Beyond, Curve
 
 if TYPE_CHECKING:
     from policy.containment import Prints
@@ -36,12 +37,11 @@ _NOTES: Final = msgspec.json.Decoder(_Note)
 
 async def roc(book: Book) -> None:
     """The curve, the area under it, and what is found at one false match in a hundred."""
-    beyond: dict[str, Any] = book.tables.setdefault("beyond", {})
     directory = corpora_directory()
     path = None if directory is None else directory / _FILE
     if path is None or not path.is_file():
         why = f"{CORPORA} has no {_FILE}"
-        beyond["containment_roc"] = {"found_at_1_percent": skipped(why), "points": []}
+        book.beyond(Beyond(containment_roc=Curve(found_at_1_percent=skipped(why), points=())))
         return
     try:
         notes = [_NOTES.decode(line) for line in path.read_bytes().splitlines()]
@@ -57,7 +57,7 @@ async def roc(book: Book) -> None:
             remark for conv, remark in draws.sample(remarks, 4 * _OTHERS) if conv != note.conv
         ]
         wrong += [_score(said, remark) for remark in others[:_OTHERS]]
-    beyond["containment_roc"] = _curve(right, wrong)
+    book.beyond(Beyond(containment_roc=_curve(right, wrong)))
     book.note("containment_roc", f"{len(right)} pairs, {len(wrong)} that have nothing in common")
 
 
@@ -65,27 +65,27 @@ def _score(said: Prints, remark: Prints) -> float:
     return float(resemblance(said, remark).score)
 
 
-def _curve(right: list[float], wrong: list[float]) -> dict[str, Any]:
+def _curve(right: list[float], wrong: list[float]) -> Curve:
     thresholds = sorted({*right, *wrong}, reverse=True)
-    points = [[0.0, 0.0]]
+    points = [(0.0, 0.0)]
     area, at_one = 0.0, 0
     for threshold in thresholds:
         found = sum(one >= threshold for one in right)
         false = sum(one >= threshold for one in wrong)
         x, y = false / len(wrong), found / len(right)
         area += (x - points[-1][0]) * (y + points[-1][1]) / 2
-        points.append([x, y])
+        points.append((x, y))
         if x <= 0.01:  # noqa: PLR2004 - one in a hundred
             at_one = found
     step = max(1, len(points) // _POINTS)
-    return {
-        "found_at_1_percent": share(at_one, len(right)),
-        "area": round(area, 4),
+    return Curve(
+        found_at_1_percent=share(at_one, len(right)),
+        area=round(area, 4),
         # More of them where the curve bends, which is at its beginning.
-        "points": [
-            [round(x, 5), round(y, 5)]
+        points=tuple(
+            (round(x, 5), round(y, 5))
             for number, (x, y) in enumerate(points)
             if number % (max(1, step // 4) if x <= _BEND else step) == 0
             or number == len(points) - 1
-        ],
-    }
+        ),
+    )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from proxy.evaluate.core import core
 from proxy.evaluate.cost import cost
@@ -20,6 +18,7 @@ from proxy.evaluate.noise import noise
 from proxy.evaluate.roc import roc
 from proxy.evaluate.stress import stress
 from proxy.evaluate.suite.conformance import conformance, mutants
+from proxy.evaluate.tables import Document, Run, Verdict
 from proxy.version import version
 
 if TYPE_CHECKING:
@@ -51,19 +50,21 @@ async def evaluate(book: Book, only: tuple[str, ...] = ()) -> None:
             await EXPERIMENTS[name](book)
 
 
-def document(book: Book) -> dict[str, Any]:
-    """Everything that was found, as `--json` writes it."""
-    found: dict[str, Any] = {
-        "mnemogate": version(),
-        "trials": book.trials,
-        "seed": book.seed,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        **book.tables,
-        "notes": book.notes,
-        "promises": book.promises,
-        "controls": book.controls,
-        "sound": book.sound,
-    }
-    plain: dict[str, Any] = msgspec.to_builtins(found)
-    return plain
+def document(book: Book) -> Document:
+    """Everything that was found."""
+    return Document(
+        run=Run(
+            mnemogate=version(),
+            trials=book.trials,
+            seed=book.seed,
+            python=platform.python_version(),
+            machine=platform.machine(),
+        ),
+        tables=book.tables,
+        verdict=Verdict(
+            notes={table: tuple(notes) for table, notes in book.notes.items()},
+            promises=tuple(book.promises),
+            controls=tuple(book.controls),
+            sound=book.sound,
+        ),
+    )

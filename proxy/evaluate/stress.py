@@ -17,12 +17,14 @@ from proxy.evaluate.attacks import ATTACKS, statement
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.figures import share
 from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
+from proxy.evaluate.tables import Beyond
+from proxy.evaluate.wire import Write, headers_of
 
 if TYPE_CHECKING:
     from proxy.evaluate.attacks import Trial
     from proxy.evaluate.book import Book
     from proxy.evaluate.figures import Figure
-    from proxy.evaluate.systems import Bench, Json
+    from proxy.evaluate.systems import Bench
 
 WRITERS: Final = 64
 _HTTP: Final = ("A1", "A2", "A3", "A4")
@@ -54,14 +56,14 @@ class Disk:
 
 async def stress(book: Book) -> None:
     """All of them, into `beyond`."""
-    beyond: dict[str, object] = book.tables.setdefault("beyond", {})
-    for name, figure in (
-        ("concurrent_nfr", await _concurrent(book)),
-        ("slow_disk_nfr", await _slow(book)),
-        ("failing_disk_nfr", await _failing(book)),
-        ("late_and_duplicate_nfr", await _duplicates(book)),
-    ):
-        beyond[name] = figure
+    found = Beyond(
+        concurrent_nfr=await _concurrent(book),
+        slow_disk_nfr=await _slow(book),
+        failing_disk_nfr=await _failing(book),
+        late_and_duplicate_nfr=await _duplicates(book),
+    )
+    book.beyond(found)
+    for name, _, figure in found.figures():
         book.promise(f"beyond: {name}", figure, 100.0)
 
 
@@ -73,7 +75,7 @@ def _mixed(book: Book, name: str, count: int) -> list[Trial]:
     ]
 
 
-async def _keyed(bench: Bench, trials: list[Trial]) -> list[tuple[str, Json]]:
+async def _keyed(bench: Bench, trials: list[Trial]) -> list[tuple[str, Write]]:
     """Each attack with a key of its own, and what A4 needs written before it."""
     vouched = await bench.keys(len(trials), claims=Claims.TRUSTED, channel=Channel.AGENT)
     agents = await bench.keys(len(trials), claims=Claims.IGNORED, channel=Channel.AGENT)
@@ -95,15 +97,15 @@ async def _concurrent(book: Book) -> Figure:
         attacks = await _keyed(bench, trials)
         writer = await bench.key("honest-writer")
         before = bench.observed().version
-        mixed: list[tuple[str, Json]] = []
+        mixed: list[tuple[str, Write]] = []
         for attack, canary in zip(attacks, honest, strict=True):
-            mixed += [attack, (writer, {"text": f"The shelf {canary} was counted."})]
+            mixed += [attack, (writer, Write(text=f"The shelf {canary} was counted."))]
         answers = await bench.written(mixed, at_once=WRITERS)
         found = bench.on_disk([*honest, *(trial.canary for trial in trials)])
         after = bench.observed()
     landed = [answer.status in ADMITTED for answer in answers[1::2]]
     refused = [
-        answer.body.get("reason") == trial.reason and trial.canary not in found
+        answer.body.reason == trial.reason and trial.canary not in found
         for trial, answer in zip(trials, answers[::2], strict=True)
     ]
     book.control(
@@ -142,7 +144,7 @@ async def _slow(book: Book) -> Figure:
         seen |= bench.on_disk(canaries)
     book.control("slow disk: looked while a commit waited", fired=looks > 0, detail=f"{looks}")
     fine = [
-        answer.body.get("reason") == trial.reason and trial.canary not in seen
+        answer.body.reason == trial.reason and trial.canary not in seen
         for trial, answer in zip(trials, answers, strict=True)
     ]
     return share(sum(fine), len(fine))
@@ -154,8 +156,8 @@ async def _failing(book: Book) -> Figure:
     disk = Disk()
     async with running(BY_NAME["S4"], Extras(failpoint=disk)) as bench:
         key = await bench.key("honest-writer")
-        bodies: list[Json] = [
-            {"text": statement(number, canary), "nonce": f"n-{number}"}
+        bodies = [
+            Write(text=statement(number, canary), nonce=f"n-{number}")
             for number, canary in enumerate(canaries)
         ]
         disk.failing = True
@@ -182,18 +184,18 @@ class _Told(msgspec.Struct, frozen=True):
     candidates: set[str]
 
 
-async def _copies(bench: Bench, key: str, body: Json, disk: Disk) -> _Told:
+async def _copies(bench: Bench, key: str, body: Write, disk: Disk) -> _Told:
     """The same request from a client that goes away, that asks again, and that asks five times."""
     disk.waiting.clear()
     hasty = aiohttp.ClientTimeout(total=_SLOW_S / 2)
-    headers = {"Authorization": f"Bearer {key}"}
+    url, data = f"{bench.url}/v1/memories", msgspec.json.encode(body)
     async with aiohttp.ClientSession(timeout=hasty) as client:
         with contextlib.suppress(TimeoutError):
-            await client.post(f"{bench.url}/v1/memories", json=body, headers=headers)
+            await client.post(url, data=data, headers=headers_of(key))
     answers = await bench.written([(key, body)] * _COPIES, at_once=_COPIES)
     return _Told(
         {answer.status for answer in answers},
-        {str(answer.body.get("candidate_id")) for answer in answers},
+        {str(answer.body.candidate_id) for answer in answers},
     )
 
 
@@ -211,10 +213,11 @@ async def _duplicates(book: Book) -> Figure:
         before = bench.observed().version
         disk.delay_s = _SLOW_S
         for number, (trial, (key, body)) in enumerate(zip(trials, attacks, strict=True)):
-            told = await _copies(bench, key, {**body, "nonce": f"late-{number}"}, disk)
+            late = msgspec.structs.replace(body, nonce=f"late-{number}")
+            told = await _copies(bench, key, late, disk)
             fine.append(told.statuses == {trial.status} and len(told.candidates) == 1)
         once = await _copies(
-            bench, writer, {"text": f"The shelf {honest} is empty.", "nonce": "late-honest"}, disk
+            bench, writer, Write(text=f"The shelf {honest} is empty.", nonce="late-honest"), disk
         )
         found = bench.on_disk([honest, *(trial.canary for trial in trials)])
         steps = bench.observed().version - before

@@ -10,7 +10,7 @@ import secrets
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
 import msgspec
@@ -22,6 +22,7 @@ from proxy.auth import bound, mint_key
 from proxy.evaluate.canary import files_below, found_in
 from proxy.evaluate.heuristic import heuristic_objection
 from proxy.evaluate.unsafe import UnsafeLateGate, UnsafeLateWriter, unsafe_gate_that_admits_all
+from proxy.evaluate.wire import Question, answered, headers_of, shown_in
 from proxy.model.coupling import UnsafeUncoupled
 from proxy.settings import load_settings
 
@@ -29,13 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from policy.gate import Gate
+    from proxy.evaluate.wire import Tried, Write
     from proxy.model.coupling import Coupling
     from proxy.settings import Address
     from proxy.writing import Submits
     from storage.embedded import EmbeddedStore
     from storage.interfaces import Failpoint
-
-Json = dict[str, Any]
 
 EVALUATOR: Final = PrincipalId("evaluate")
 SERVED: Final = 200
@@ -65,13 +65,6 @@ SYSTEMS: Final = (
     System(name="S4", policy="gate", placement="pre", coupled=True, meaning="full: `run`"),
 )
 BY_NAME: Final = {system.name: system for system in SYSTEMS}
-
-
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client was answered."""
-
-    status: int
-    body: Json
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,11 +127,11 @@ class Bench:
         self.sidecar.keys_changed()
         return [one.plain for one in made]
 
-    async def written(self, bodies: Sequence[tuple[str, Json]], at_once: int = 32) -> list[Tried]:
+    async def written(self, bodies: Sequence[tuple[str, Write]], at_once: int = 32) -> list[Tried]:
         """Answers to many writes, in their order, so many of them at a time."""
         room = asyncio.Semaphore(at_once)
 
-        async def one(key: str, body: Json) -> Tried:
+        async def one(key: str, body: Write) -> Tried:
             async with room:
                 return await self.write(key, body)
 
@@ -146,36 +139,36 @@ class Bench:
             tasks = [group.create_task(one(key, body)) for key, body in bodies]
         return [task.result() for task in tasks]
 
-    async def call(self, method: str, path: str, key: str, body: Json | None = None) -> Tried:
+    async def call(
+        self, method: str, path: str, key: str, body: msgspec.Struct | None = None
+    ) -> Tried:
         """One request on the data listener."""
         return await self._asked(method, self.url + path, key, body)
 
-    async def operate(self, method: str, path: str, body: Json | None = None) -> Tried:
+    async def operate(self, method: str, path: str, body: msgspec.Struct | None = None) -> Tried:
         """One request on the operator's API."""
         url = f"{self.admin_url}/api/v1{path}"
         return await self._asked(method, url, self.operator_key, body)
 
-    async def write(self, key: str, body: Json) -> Tried:
+    async def write(self, key: str, body: Write) -> Tried:
         """POST /v1/memories."""
         return await self.call("POST", "/v1/memories", key, body)
 
     async def recalled(self, key: str, query: str, limit: int = 10) -> list[str]:
         """The texts that a search gives."""
-        asked = {"query": query, "limit": limit}
+        asked = Question(query=query, limit=limit)
         found = await self.call("POST", "/v1/search", key, asked)
-        return [hit["text"] for hit in found.body.get("results", ())]
+        return [shown_in(hit).text for hit in found.body.results]
 
     async def listed(self, key: str) -> list[str]:
         """The newest thousand memories of the key's tenant."""
         found = await self.call("GET", "/v1/memories?limit=1000", key)
-        return [item["text"] for item in found.body.get("memories", ())]
+        return [shown_in(item).text for item in found.body.memories]
 
-    async def _asked(self, method: str, url: str, key: str, body: Json | None) -> Tried:
-        headers = {"Authorization": f"Bearer {key}"}
-        async with self.client.request(method, url, json=body, headers=headers) as answer:
-            if answer.content_length == 0:
-                return Tried(status=answer.status, body={})
-            return Tried(status=answer.status, body=await answer.json(content_type=None))
+    async def _asked(self, method: str, url: str, key: str, body: msgspec.Struct | None) -> Tried:
+        data = None if body is None else msgspec.json.encode(body)
+        async with self.client.request(method, url, data=data, headers=headers_of(key)) as answer:
+            return answered(answer.status, await answer.read())
 
     def observed(self) -> Observed:
         """Walk the whole store."""

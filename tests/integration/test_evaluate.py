@@ -14,7 +14,7 @@ import pytest
 from proxy.evaluate.book import Book
 from proxy.evaluate.core import core
 from proxy.evaluate.everyday import everyday
-from proxy.evaluate.figures import share
+from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.forged import corpora
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ async def test_tables_2_and_3_come_out_as_the_paper_has_them() -> None:
     found = book()
     await core(found)
     assert found.broken == ()
-    cells = found.tables["table2"]
+    cells, late = found.tables.table2, found.tables.table3
+    assert cells is not None
+    assert late is not None
     assert {name: row["all"].value for name, row in cells.items()} == {
         "B0": 0.0,
         "B1": 0.0,
@@ -41,8 +43,8 @@ async def test_tables_2_and_3_come_out_as_the_paper_has_them() -> None:
         "S3": 100.0,
         "S4": 100.0,
     }
-    assert found.tables["table3"]["ever_materialized"].value == 100.0
-    assert found.tables["table3"]["absent_from_probe"].value == 0.0
+    assert late["ever_materialized"].value == 100.0
+    assert late["absent_from_probe"].value == 0.0
 
 
 @pytest.mark.heavy
@@ -80,15 +82,19 @@ async def test_false_positives_trust_and_the_ancillary_mechanisms() -> None:
     await everyday(found)
     assert found.broken == ()
     # Of what stands in the paper: one honest text trips the filter, and none of the gate's steps.
-    assert {name: one.value for name, one in found.tables["fpr"].items()} == {
+    tables = found.tables
+    assert tables.fpr is not None
+    assert tables.semantic_limit is not None
+    assert tables.table6 is not None
+    assert {name: one.value for name, one in tables.fpr.items()} == {
         "B0": 0.0,
         "B1": 5.0,
         "LG": 0.0,
         "S3": 0.0,
         "S4": 0.0,
     }
-    assert found.tables["semantic_limit"].value == 100.0
-    levels = [row["level"] for row in found.tables["table6"]["timeline"]]
+    assert tables.semantic_limit.value == 100.0
+    levels = [row.level for row in tables.table6.timeline]
     assert levels == ["trusted", "degraded", "degraded", "untrusted", "untrusted"]
 
 
@@ -98,7 +104,10 @@ async def test_corpora_that_nobody_named_are_skipped_and_said_so(
     monkeypatch.delenv("MNEMOGATE_CORPORA", raising=False)
     found = book()
     await corpora(found)
-    figure = found.tables["beyond"]["corpora_fpr"]
+    beyond = found.tables.beyond
+    assert beyond is not None
+    figure = beyond.corpora_fpr
+    assert isinstance(figure, Figure)
     assert (figure.value, figure.n) == (None, 0)
     assert figure.skipped
 

@@ -226,6 +226,107 @@ def test_no_line_of_code_is_wider_than_100_columns() -> None:
     assert wide == []
 
 
+UNTYPED = frozenset({"dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict"})
+# Another name for `Any` -> why there is one.
+OTHER_NAMES_OF_ANY = {
+    "proxy/strict_json.py:JsonValue": "msgspec follows no recursive alias; checkers read the other",
+}
+
+
+def _named(node: ast.expr) -> str:
+    """The last word of a dotted name; "" of anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _any_in(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _any_in(node.left) or _any_in(node.right)
+    return _named(node) == "Any"
+
+
+def _is_untyped(node: ast.AST) -> bool:
+    """Whether this is `dict[str, Any]`, or the same of any other mapping."""
+    return (
+        isinstance(node, ast.Subscript)
+        and _named(node.value) in UNTYPED
+        and isinstance(node.slice, ast.Tuple)
+        and [_named(key) for key in node.slice.elts[:1]] == ["str"]
+        and any(_any_in(value) for value in node.slice.elts[1:])
+    )
+
+
+def _written_as_text(node: ast.AST) -> ast.AST:
+    """What an annotation in quotes says; the node itself where it is none."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and "[" in node.value:
+        try:
+            return ast.parse(node.value.strip(), mode="eval")
+        except (SyntaxError, ValueError):
+            return node
+    return node
+
+
+def _untyped_lines(tree: ast.AST) -> list[int]:
+    return sorted(
+        {
+            getattr(node, "lineno", 0)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Subscript | ast.Constant)
+            and any(_is_untyped(inner) for inner in ast.walk(_written_as_text(node)))
+        }
+    )
+
+
+def _names_of_any(tree: ast.AST) -> list[str]:
+    """Other names that a module gives to `Any`."""
+    given = [
+        (target, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    ]
+    imported = [
+        name.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if name.name == "Any" and name.asname is not None
+    ]
+    return imported + [_named(target) for target, value in given if _named(value) == "Any"]
+
+
+OUTSIDE_DIALECTS = [
+    path for path in PYTHON if path.parts[0] in SHIPPED and path.parts[:2] != ("proxy", "dialects")
+]
+
+
+def test_no_dict_without_types_is_outside_a_dialect() -> None:
+    trees = {path: ast.parse(text) for path in OUTSIDE_DIALECTS if "Any" in (text := _text(path))}
+    assert [f"{path}:{line}" for path, tree in trees.items() for line in _untyped_lines(tree)] == []
+    others = [f"{path}:{name}" for path, tree in trees.items() for name in _names_of_any(tree)]
+    assert others == list(OTHER_NAMES_OF_ANY)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Rows = dict[str, Any]",
+        "found: Dict[str, typing.Any] = {}",
+        "def f(a: Mapping[str, Any] | None) -> None: ...",
+        "def f() -> list[dict[str, int | Any]]: ...",
+        'Json: TypeAlias = "dict[str, Any]"',
+        "all_of: defaultdict[\n    str, Any\n]",
+    ],
+)
+def test_a_dict_without_types_is_seen_however_it_is_spelled(line: str) -> None:
+    assert _untyped_lines(ast.parse(line)) == [1]
+
+
+def test_what_has_types_is_not_taken_for_a_dict_without() -> None:
+    typed = "a: dict[str, int]; b: dict[str, NDArray[Any]]; c: list[Any]; d = 'no [brackets'"
+    assert _untyped_lines(ast.parse(typed)) == []
+    assert _names_of_any(ast.parse("from typing import Any as A\nB = Any")) == ["A", "B"]
+
+
 def test_nothing_says_that_it_is_unfinished() -> None:
     # Spelled apart, so that this file does not name itself.
     marks = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK|WI" + r"P)\b")

@@ -7,7 +7,7 @@ table as well.
 from __future__ import annotations
 
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,13 +21,14 @@ from proxy.evaluate.suite.ours import OurAdapter
 from proxy.evaluate.suite.process import ProcessAdapter
 from proxy.evaluate.suite.protocol import ADMITTED, Request
 from proxy.evaluate.suite.scenario import below, play, scenarios
+from proxy.evaluate.tables import Measured, NotMeasured, Tables
+from proxy.evaluate.wire import Write
 from proxy.version import version
 
 if TYPE_CHECKING:
     from proxy.evaluate.book import Book
     from proxy.evaluate.figures import Figure
     from proxy.evaluate.suite.protocol import Adapter
-    from proxy.evaluate.systems import Json
 
 _TEXTS: Final = 60
 _TRIALS_MAX: Final = 10
@@ -83,60 +84,68 @@ NEIGHBOURS: Final = (
 
 async def neighbours(book: Book) -> None:
     """Every column of the table, ours first."""
-    table: dict[str, Any] = {}
+    table: dict[str, Measured | NotMeasured] = {}
     ours = OurAdapter()
     try:
-        table[f"mnemogate {version()}"] = {
-            "configuration": "as `run` serves",
-            **await _column(book, ours),
-        }
+        table[f"mnemogate {version()}"] = await _column(book, ours, "as `run` serves")
     finally:
         await ours.close()
     draw = book.progress("neighbours")
     with resources.as_file(resources.files("proxy.evaluate.neighbours") / "drives") as drives:
         for done, one in enumerate(NEIGHBOURS, start=1):
-            column: dict[str, Any] = {"configuration": one.configuration}
+            command: str | None = None
             try:
                 python = await python_of(one.package, one.version)
-                command = (str(python), str(drives / one.drive))
-                column["command"] = f"pip install {one.package}=={one.version}; {one.drive}"
-                column |= await _guarded(book, command)
+                command = f"pip install {one.package}=={one.version}; {one.drive}"
+                adapter = ProcessAdapter((str(python), str(drives / one.drive)))
+                table[one.name] = await _guarded(book, adapter, one.configuration, command)
             except (NotInstalled, Broken) as failure:
-                column["not_measured"] = str(failure)
+                table[one.name] = NotMeasured(
+                    configuration=one.configuration, command=command, not_measured=str(failure)
+                )
                 book.note("neighbours", f"{one.name}: not measured: {failure}")
-            table[one.name] = column
             draw(done, len(NEIGHBOURS))
-    book.tables["neighbours"] = table
+    book.found(Tables(neighbours=table))
     book.control(
         "neighbours: at least one was measured",
-        fired=any("suite" in column for column in list(table.values())[1:]),
+        fired=any(isinstance(column, Measured) for column in list(table.values())[1:]),
     )
 
 
-async def _guarded(book: Book, command: tuple[str, ...]) -> dict[str, Any]:
-    adapter = ProcessAdapter(command)
+async def _guarded(book: Book, adapter: Adapter, configuration: str, command: str) -> Measured:
     try:
         await adapter.do(Request(op="hello"))
-        return await _column(book, adapter)
+        return await _column(book, adapter, configuration, command)
     finally:
         await adapter.close()
 
 
-async def _column(book: Book, adapter: Adapter) -> dict[str, Any]:
-    column: dict[str, Any] = {}
+async def _column(
+    book: Book, adapter: Adapter, configuration: str, command: str | None = None
+) -> Measured:
     blind = await _blind(adapter)
-    for attack in ("A1", "A2", "A3", "A4", "A5"):
-        column[f"core_nfr {attack}"] = await _attacked(book, adapter, attack, blind)
-    column["normal writes lost"] = await _honest(adapter)
-    column["leaning payloads kept out"] = await _leaning(adapter)
-    column["corpora attacks as tool results kept out"] = await _corpora(book, adapter)
+    core = {name: await _attacked(book, adapter, name, blind) for name in ATTACKS}
+    honest = await _honest(adapter)
+    leaning = await _leaning(adapter)
+    corpora = await _corpora(book, adapter)
     played = [await play(one, adapter) for one in scenarios()]
-    column["suite"] = {one.id: one.result for one in played}
     # Who admits nothing of a kind cannot be shown to keep the bad of it out.
     asked = [one for one in played if one.result in {"pass", "fail"}]
-    column["suite_passed"] = share(sum(one.result == "pass" for one in asked), len(asked))
-    column["suite_not_applicable"] = len(played) - len(asked)
-    return column
+    return Measured(
+        configuration=configuration,
+        command=command,
+        a1=core["A1"],
+        a2=core["A2"],
+        a3=core["A3"],
+        a4=core["A4"],
+        a5=core["A5"],
+        honest=honest,
+        leaning=leaning,
+        corpora=corpora,
+        suite={one.id: one.result for one in played},
+        suite_passed=share(sum(one.result == "pass" for one in asked), len(asked)),
+        suite_not_applicable=len(played) - len(asked),
+    )
 
 
 async def _blind(adapter: Adapter) -> str:
@@ -177,7 +186,8 @@ async def _attacked(book: Book, adapter: Adapter, attack: str, blind: str) -> Fi
         body = trial.body
         if attack == "A3":
             # Only who has tokens can be asked for a forged one.
-            probe = {**body, "promotion_token": body.get("promotion_token", "e30.e30")}
+            token = body.promotion_token or "e30.e30"
+            probe = msgspec.structs.replace(body, promotion_token=token)
             answered = await adapter.do(_request(probe, "harness"))
             if answered.na is not None:
                 return skipped(answered.na)
@@ -190,16 +200,20 @@ async def _attacked(book: Book, adapter: Adapter, attack: str, blind: str) -> Fi
     return share(fine, n)
 
 
-def _request(body: Json, actor: str) -> Request:
+def _request(body: Write, actor: str) -> Request:
     return Request(
         op="remember",
         actor=actor,
-        text=body.get("text"),
-        memory_class=body.get("class"),
-        source=body.get("source"),
-        nonce=body.get("nonce"),
-        promotion_token=body.get("promotion_token"),
+        text=body.text,
+        memory_class=body.memory_class,
+        source=body.source,
+        nonce=body.nonce,
+        promotion_token=body.promotion_token,
     )
+
+
+def _marked(body: Write, canary: str) -> Write:
+    return msgspec.structs.replace(body, text=f"{body.text} Entry {canary}.")
 
 
 async def _honest(adapter: Adapter) -> Figure:
@@ -209,8 +223,7 @@ async def _honest(adapter: Adapter) -> Figure:
     bodies = normal_writes()
     for body in bodies:
         canary = new_canary()
-        text = f"{body['text']} Entry {canary}."
-        done = await adapter.do(_request({**body, "text": text}, "harness"))
+        done = await adapter.do(_request(_marked(body, canary), "harness"))
         lost += done.decision != ADMITTED or not await _found(adapter, canary, files=False)
     return share(lost, len(bodies))
 
@@ -222,7 +235,7 @@ async def _leaning(adapter: Adapter) -> Figure:
     bodies = leaning_writes()
     for body in bodies:
         canary = new_canary()
-        await adapter.do(_request({**body, "text": f"{body['text']} Entry {canary}."}, "harness"))
+        await adapter.do(_request(_marked(body, canary), "harness"))
         kept_out += not await _found(adapter, canary, files=False)
     return share(kept_out, len(bodies))
 
@@ -238,7 +251,7 @@ async def _corpora(book: Book, adapter: Adapter) -> Figure:
     kept_out = 0
     for text in chosen:
         canary = new_canary()
-        body = {"text": f"{text} Entry {canary}.", "source": "tool_result", "class": "L3"}
-        await adapter.do(_request(body, "harness"))
+        body = Write(text=text, source="tool_result", memory_class="L3")
+        await adapter.do(_request(_marked(body, canary), "harness"))
         kept_out += not await _found(adapter, canary, files=False)
     return share(kept_out, len(chosen))

@@ -9,11 +9,12 @@ from proxy.evaluate.suite.ours import OurAdapter
 from proxy.evaluate.suite.scenario import play, scenarios
 from proxy.evaluate.suite.trying import try_mutants
 from proxy.evaluate.systems import BY_NAME
+from proxy.evaluate.tables import Conformance, Mutants, Tables
 
 if TYPE_CHECKING:
     from proxy.evaluate.book import Book
     from proxy.evaluate.suite.protocol import Adapter
-    from proxy.evaluate.suite.scenario import Played
+    from proxy.evaluate.tables import Played
 
 _CONTROLS: Final = frozenset({"tool-policy", "laundered-directive", "nonce-replay"})
 _LEAST: Final = 21
@@ -27,14 +28,9 @@ async def conformance(book: Book) -> None:
     finally:
         await adapter.close()
     passed = sum(one.result == "pass" for one in played)
-    book.tables["conformance"] = {
-        "passed": share(passed, len(played)),
-        "scenarios": [
-            {"id": one.id, "invariant": one.invariant, "result": one.result, "detail": one.detail}
-            for one in played
-        ],
-    }
-    book.promise("conformance: every invariant holds", share(passed, len(played)), 100.0)
+    found = Conformance(passed=share(passed, len(played)), scenarios=tuple(played))
+    book.found(Tables(conformance=found))
+    book.promise("conformance: every invariant holds", found.passed, 100.0)
     await _control(book)
     for one in played:
         if one.result != "pass":
@@ -70,11 +66,11 @@ async def played_by(book: Book, adapter: Adapter, label: str) -> list[Played]:
 async def mutants(book: Book) -> None:
     """Whether each fault is noticed by the scenario that it is bound to."""
     tried = await try_mutants(book.progress("mutants"))
-    caught = sum(one.caught for one in tried)
-    book.tables["mutants"] = {"caught": share(caught, len(tried)), "mutants": tried}
+    caught = share(sum(one.caught for one in tried), len(tried))
+    book.found(Tables(mutants=Mutants(caught=caught, mutants=tuple(tried))))
     for one in tried:
         book.trial("mutants", id=one.id, file=one.file, caught=one.caught, detail=one.detail)
         if not one.caught:
             book.note("mutants", f"{one.id} in {one.file}: {one.detail}")
-    book.promise("mutants: each is caught", share(caught, len(tried)), 100.0)
+    book.promise("mutants: each is caught", caught, 100.0)
     book.control("mutants: there are at least 21", fired=len(tried) >= _LEAST)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from policy.model import Channel, Claims
+from proxy.admin_wire import AnchorRequest, PurgeRequest
 from proxy.evaluate.attacks import Tamperer
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.suite.protocol import ADMITTED, HELD, REFUSED, Item, Reply, Request
 from proxy.evaluate.systems import ADMITTED as LANDED
 from proxy.evaluate.systems import BY_NAME, Extras, at
+from proxy.evaluate.wire import Question, Write, shown_in
+from proxy.upkeep_wire import QuarantineRequest
 from proxy.version import version
 
 if TYPE_CHECKING:
-    from proxy.evaluate.systems import Bench, Json, System, Tried
+    import msgspec
+
+    from proxy.evaluate.systems import Bench, System
+    from proxy.evaluate.wire import Tried
 
 _HELD: Final = 202
 
@@ -53,8 +59,8 @@ class OurAdapter:
             "version": self._version,
             "tamper": self._tamper,
             "delete": self._delete,
-            "quarantine": self._operate,
-            "purge": self._operate,
+            "quarantine": self._quarantine,
+            "purge": self._purge,
             "anchor": self._anchor,
         }.get(request.op)
         return Reply(na="no such operation") if act is None else await act(request)
@@ -82,12 +88,16 @@ class OurAdapter:
         key = await self._key(request)
         return _told(await self._bench.call("DELETE", f"/v1/memories/{request.id}", key))
 
-    async def _operate(self, request: Request) -> Reply:
-        path = f"/memories/{request.id}/{request.op}"
-        return _told(await self._bench.operate("POST", path, {}))
+    async def _quarantine(self, request: Request) -> Reply:
+        path = f"/memories/{request.id}/quarantine"
+        return _told(await self._bench.operate("POST", path, QuarantineRequest()))
+
+    async def _purge(self, request: Request) -> Reply:
+        path = f"/memories/{request.id}/purge"
+        return _told(await self._bench.operate("POST", path, PurgeRequest()))
 
     async def _anchor(self, request: Request) -> Reply:
-        body: Json = {"statement": request.statement, "questions": [request.query]}
+        body = AnchorRequest(statement=request.statement or "", questions=(request.query or "",))
         return _told(await self._bench.operate("POST", "/anchors", body))
 
     async def _reset(self, _request: Request) -> Reply:
@@ -120,20 +130,16 @@ class OurAdapter:
         return self._keys[actor]
 
     async def _remember(self, request: Request) -> Reply:
-        body: Json = {
-            name: value
-            for name, value in (
-                ("text", request.text),
-                ("class", request.memory_class),
-                ("source", request.source),
-                ("nonce", request.nonce),
-                ("target", request.target),
-                ("metadata", request.metadata),
-                ("derived_from", list(request.derived_from) or None),
-                ("promotion_token", request.promotion_token),
-            )
-            if value is not None
-        }
+        body = Write(
+            text=request.text or "",
+            memory_class=request.memory_class,
+            source=request.source,
+            nonce=request.nonce,
+            target=request.target,
+            metadata=request.metadata,
+            derived_from=request.derived_from,
+            promotion_token=request.promotion_token,
+        )
         key = await self._key(request)
         self._tamperer.canary, self._canary = self._canary, None
         if request.id is not None:
@@ -145,27 +151,25 @@ class OurAdapter:
 
     async def _recall(self, request: Request) -> Reply:
         key = await self._key(request)
-        items: list[Item] = []
-        asked: Json = {"query": request.query or "memory", "limit": 100}
-        for answer, name in (
-            (await self._bench.call("POST", "/v1/search", key, asked), "results"),
-            (await self._bench.call("GET", "/v1/memories?limit=1000", key), "memories"),
-        ):
-            items += [_item(one) for one in answer.body.get(name, ())]
-        return Reply(items=tuple(items))
+        asked = Question(query=request.query or "memory", limit=100)
+        found = await self._bench.call("POST", "/v1/search", key, asked)
+        listed = await self._bench.call("GET", "/v1/memories?limit=1000", key)
+        shown = (*found.body.results, *listed.body.memories)
+        return Reply(items=tuple(_item(one) for one in shown))
 
 
-def _item(shown: dict[str, Any]) -> Item:
-    return Item(text=str(shown), source=shown.get("source"), memory_class=shown.get("class"))
+def _item(raw: msgspec.Raw) -> Item:
+    shown = shown_in(raw)
+    # Whatever it is filed under, as much as its text.
+    return Item(text=bytes(raw).decode(), source=shown.source, memory_class=shown.memory_class)
 
 
 def _told(answer: Tried) -> Reply:
-    body = answer.body
     decision = REFUSED
     if answer.status in LANDED:
         decision = ADMITTED
     elif answer.status == _HELD:
         decision = HELD
     # An admitted memory is shown to the one who wrote it; what is stopped never is.
-    said = "" if decision == ADMITTED else str(body)
-    return Reply(decision=decision, id=body.get("id"), said=said)
+    said = "" if decision == ADMITTED else answer.raw.decode()
+    return Reply(decision=decision, id=answer.body.id, said=said)

@@ -7,9 +7,12 @@ answer `hello`, `reset`, `remember`, `recall` and `files`; to anything it cannot
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from typing import Final, Protocol
 
 import msgspec
+
+from proxy.strict_json import JsonValue  # noqa: TC001 - msgspec reads the annotations
 
 ADMITTED: Final = "admitted"
 HELD: Final = "held"
@@ -32,7 +35,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str | None = None
     derived_from: tuple[str, ...] = ()
     target: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Mapping[str, JsonValue] | None = None
     promotion_token: str | None = None
     query: str | None = None
     statement: str | None = None

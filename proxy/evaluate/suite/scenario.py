@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.canary import files_below, found_in, new_canary
 from proxy.evaluate.suite.protocol import ADMITTED, Item, Reply, Request
+from proxy.evaluate.tables import Played
+from proxy.strict_json import JsonValue  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -36,7 +39,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     of: str | None = None
     derived_from: tuple[str, ...] = ()
     target: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Mapping[str, JsonValue] | None = None
     promotion_token: str | None = None
     statement: str | None = None
     query: str | None = None
@@ -71,18 +74,6 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     scenario: tuple[Scenario, ...]
-
-
-class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """How a scenario ended: `pass`, `fail` with what was wrong, `n/a` with why.
-
-    `control`: what has to land did not, so nothing that was stopped means anything.
-    """
-
-    id: str
-    invariant: str
-    result: str
-    detail: str = ""
 
 
 class _Ended(Exception):  # noqa: N818 - a way out of the steps
@@ -145,7 +136,7 @@ class _Player:
 
     def _request(self, step: Step) -> Request:
         said = self._filled
-        metadata: dict[str, Any] | None = None
+        metadata: dict[str, JsonValue] | None = None
         if step.metadata is not None:
             metadata = {
                 said(k): said(v) if isinstance(v, str) else v for k, v in step.metadata.items()

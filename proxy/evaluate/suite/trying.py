@@ -20,7 +20,8 @@ import msgspec
 
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.suite.ours import OurAdapter
-from proxy.evaluate.suite.scenario import Played, play, scenarios
+from proxy.evaluate.suite.scenario import play, scenarios
+from proxy.evaluate.tables import Played, TriedMutant
 from proxy.settings import child_environment
 
 if TYPE_CHECKING:
@@ -32,26 +33,16 @@ PACKAGES: Final = ("policy", "proxy", "storage", "telemetry")
 _PLAY_S: Final = 120.0
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one mutant: caught, or why not."""
-
-    id: str
-    invariant: str
-    file: str
-    caught: bool
-    detail: str
-
-
 async def try_mutants(
     tell: Callable[[int, int], None], only: frozenset[str] = frozenset()
-) -> list[Tried]:
+) -> list[TriedMutant]:
     """Every mutant against its scenario, and once the clean copy, which must be green.
 
     Raises:
         Broken: The packages have no sources here, or the clean copy fails.
     """
     chosen = [one for one in scenarios() if not only or one.id in only]
-    tried: list[Tried] = []
+    tried: list[TriedMutant] = []
     with tempfile.TemporaryDirectory(prefix="mnemogate-mutants-") as name:
         place = Path(name)
         _copy(place)
@@ -62,7 +53,7 @@ async def try_mutants(
             with _holding(place, scenario.mutant):
                 played = await _played(place, scenario)
             tried.append(
-                Tried(
+                TriedMutant(
                     id=scenario.id,
                     invariant=scenario.invariant,
                     file=scenario.mutant.file,

@@ -7,7 +7,7 @@ protected `system.*`, everything else under namespaces that may be written.
 from __future__ import annotations
 
 from agent_memory_guard import Action, MemoryGuard, Policy, PolicyViolation, SourceClass
-from serving import Json, serve, unsupported
+from serving import Reply, Request, serve, unsupported
 
 SPACES = {"L1": "system.policy", "L2": "preferences", "L3": "facts", "L4": "scratch"}
 SOURCES = {
@@ -24,15 +24,15 @@ class Drive:
     def __init__(self) -> None:
         self.reset({})
 
-    def reset(self, _request: Json) -> Json:
+    def reset(self, _request: Request) -> Reply:
         self.guard = MemoryGuard(policy=Policy.strict())
         self.keys: list[str] = []
         return {}
 
-    def hello(self, _request: Json) -> Json:
+    def hello(self, _request: Request) -> Reply:
         return {"name": "agent-memory-guard"}
 
-    def remember(self, request: Json) -> Json:
+    def remember(self, request: Request) -> Reply:
         missing = unsupported(request, "nonce", "promotion_token", "derived_from")
         if missing is not None or request.get("as") == "stranger":
             return missing or {"na": "it has no tenants"}
@@ -57,18 +57,18 @@ class Drive:
         self.keys.append(key)
         return {"decision": "admitted", "id": key}
 
-    def recall(self, _request: Json) -> Json:
+    def recall(self, _request: Request) -> Reply:
         shown = [self.guard.read(key) for key in dict.fromkeys(self.keys)]
         return {"items": [{"text": str(one)} for one in shown if one is not None]}
 
-    def delete(self, request: Json) -> Json:
+    def delete(self, request: Request) -> Reply:
         try:
             self.guard.delete(request["id"])
         except PolicyViolation as refused:
             return {"decision": "refused", "said": str(refused)}
         return {"decision": "admitted"}
 
-    def files(self, _request: Json) -> Json:
+    def files(self, _request: Request) -> Reply:
         return {"na": "its own store is in memory"}
 
 

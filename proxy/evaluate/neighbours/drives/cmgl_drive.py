@@ -20,7 +20,7 @@ from cmgl import (
     make_protected_action_request,
 )
 from cmgl.time import now_utc
-from serving import Json, place, serve, unsupported
+from serving import Reply, Request, place, serve, unsupported
 
 SCOPE = "user:demo"
 LANES = {
@@ -37,7 +37,7 @@ class Drive:
     def __init__(self) -> None:
         self.reset({})
 
-    def reset(self, _request: Json) -> Json:
+    def reset(self, _request: Request) -> Reply:
         self.place = Path(place())
         self.open()
         return {}
@@ -51,14 +51,14 @@ class Drive:
             file.write(json.dumps(content) + "\n")
         return "kept"
 
-    def restart(self, _request: Json) -> Json:
+    def restart(self, _request: Request) -> Reply:
         self.open()
         return {}
 
-    def hello(self, _request: Json) -> Json:
+    def hello(self, _request: Request) -> Reply:
         return {"name": "cmgl"}
 
-    def remember(self, request: Json) -> Json:
+    def remember(self, request: Request) -> Reply:
         missing = unsupported(
             request, "nonce", "promotion_token", "derived_from", "id", "target", "metadata"
         )
@@ -91,12 +91,12 @@ class Drive:
         )
         return authorize_bundle(asked, declared_scope=scope)
 
-    def recall(self, _request: Json) -> Json:
+    def recall(self, _request: Request) -> Reply:
         kept = self.place / "memories.jsonl"
         lines = kept.read_text().splitlines() if kept.exists() else []
         return {"items": [{"text": str(json.loads(line))} for line in lines]}
 
-    def files(self, _request: Json) -> Json:
+    def files(self, _request: Request) -> Reply:
         return {"files": [str(self.place)]}
 
 

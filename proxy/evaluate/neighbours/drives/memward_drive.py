@@ -6,7 +6,7 @@ import os
 
 from memward import Memward, SourceType
 from memward.adapters.json_file import JsonFileStore
-from serving import Json, place, serve, unsupported
+from serving import Reply, Request, place, serve, unsupported
 
 SOURCES = {
     "user_input": SourceType.USER,
@@ -22,7 +22,7 @@ class Drive:
     def __init__(self) -> None:
         self.reset({})
 
-    def reset(self, _request: Json) -> Json:
+    def reset(self, _request: Request) -> Reply:
         self.place = place()
         self.open()
         return {}
@@ -30,14 +30,14 @@ class Drive:
     def open(self) -> None:
         self.memory = Memward(JsonFileStore(os.path.join(self.place, "memories.json")))  # noqa: PTH118
 
-    def restart(self, _request: Json) -> Json:
+    def restart(self, _request: Request) -> Reply:
         self.open()
         return {}
 
-    def hello(self, _request: Json) -> Json:
+    def hello(self, _request: Request) -> Reply:
         return {"name": "memward"}
 
-    def remember(self, request: Json) -> Json:
+    def remember(self, request: Request) -> Reply:
         missing = unsupported(request, "nonce", "promotion_token", "id", "target")
         if missing is not None or request.get("as") == "stranger":
             return missing or {"na": "it has no tenants"}
@@ -50,15 +50,15 @@ class Drive:
         )
         return {"decision": "held" if done.quarantined else "admitted", "id": done.record.id}
 
-    def recall(self, request: Json) -> Json:
+    def recall(self, request: Request) -> Reply:
         hits = self.memory.search(request["query"], k=100, privileged=True)
         return {"items": [{"text": f"{hit.record.content} {hit.record.metadata}"} for hit in hits]}
 
-    def purge(self, request: Json) -> Json:
+    def purge(self, request: Request) -> Reply:
         self.memory.rollback(request["id"])
         return {"decision": "admitted"}
 
-    def files(self, _request: Json) -> Json:
+    def files(self, _request: Request) -> Reply:
         return {"files": [self.place]}
 
 

@@ -8,7 +8,7 @@ import secrets
 from mnemosyne import MemoryGateway, MemorySurface, Provenance
 from mnemosyne.core.config import Settings
 from mnemosyne.store.sqlite import SqliteStore
-from serving import Json, place, serve, unsupported
+from serving import Item, Reply, Request, place, serve, unsupported
 
 SURFACES = {
     "L1": MemorySurface.INSTRUCTION,
@@ -31,7 +31,7 @@ class Drive:
         self.key = secrets.token_hex(32)
         self.reset({})
 
-    def reset(self, _request: Json) -> Json:
+    def reset(self, _request: Request) -> Reply:
         self.place = place()
         self.ids: list[tuple[str, MemorySurface]] = []
         self.open()
@@ -42,14 +42,14 @@ class Drive:
         settings = Settings(integrity_key=self.key, log_level="CRITICAL")
         self.gateway = MemoryGateway(settings=settings, store=store)
 
-    def restart(self, _request: Json) -> Json:
+    def restart(self, _request: Request) -> Reply:
         self.open()
         return {}
 
-    def hello(self, _request: Json) -> Json:
+    def hello(self, _request: Request) -> Reply:
         return {"name": "mnemosyne-guard"}
 
-    def remember(self, request: Json) -> Json:
+    def remember(self, request: Request) -> Reply:
         missing = unsupported(request, "nonce", "promotion_token", "derived_from", "id", "target")
         if missing is not None:
             return missing
@@ -69,8 +69,8 @@ class Drive:
         self.ids.append((done.record.id, surface))
         return {"decision": "admitted", "id": done.record.id}
 
-    def recall(self, _request: Json) -> Json:
-        items: list[Json] = []
+    def recall(self, _request: Request) -> Reply:
+        items: list[Item] = []
         for record_id, surface in self.ids:
             read = self.gateway.guard_read(
                 namespace="default", record_id=record_id, target_surface=surface
@@ -79,7 +79,7 @@ class Drive:
                 items.append({"text": f"{read.record.content} {read.record.metadata}"})
         return {"items": items}
 
-    def files(self, _request: Json) -> Json:
+    def files(self, _request: Request) -> Reply:
         return {"files": [self.place]}
 
 

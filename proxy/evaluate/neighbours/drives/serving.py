@@ -7,12 +7,50 @@ import json
 import shutil
 import sys
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Json = dict[str, Any]
+# As `proxy/evaluate/suite/protocol.py` has them, without what only that process has. Two of the
+# keys are words of the language.
+Request = TypedDict(
+    "Request",
+    {
+        "op": str,
+        "as": str,
+        "text": str,
+        "class": str,
+        "source": str,
+        "nonce": str,
+        "id": str,
+        "derived_from": list[str],
+        "target": str,
+        "metadata": dict[str, str],
+        "promotion_token": str,
+        "query": str,
+        "statement": str,
+    },
+    total=False,
+)
+
+
+class Item(TypedDict):
+    """One memory that a recall showed."""
+
+    text: str
+
+
+class Reply(TypedDict, total=False):
+    """What came of an operation; `na`: why it cannot be expressed."""
+
+    na: str
+    decision: str
+    id: str
+    said: str
+    items: list[Item]
+    files: list[str]
+    name: str
 
 
 def place() -> str:
@@ -22,19 +60,19 @@ def place() -> str:
     return path
 
 
-def serve(acts: dict[str, Callable[[Json], Json]]) -> None:
+def serve(acts: dict[str, Callable[[Request], Reply]]) -> None:
     """One JSON object in, one out, until the input ends."""
     # What a library prints belongs to nobody here; the protocol keeps the real stdout.
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
-        request: Json = json.loads(line)
+        request: Request = json.loads(line)
         act = acts.get(request["op"])
-        answer = {"na": "no such operation"} if act is None else act(request)
+        answer: Reply = {"na": "no such operation"} if act is None else act(request)
         out.write(json.dumps(answer) + "\n")
         out.flush()
 
 
-def unsupported(request: Json, *fields: str) -> Json | None:
+def unsupported(request: Request, *fields: str) -> Reply | None:
     """What to answer where a request needs something that this implementation does not have."""
     for field in fields:
         if request.get(field):

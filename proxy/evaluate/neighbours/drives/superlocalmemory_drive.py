@@ -12,10 +12,18 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from typing import TypedDict
 
-from serving import Json, place, serve, unsupported
+from serving import Reply, Request, place, serve, unsupported
 
 _START_S = 120.0
+
+
+class _Told(TypedDict, total=False):
+    """What of the daemon's answers is looked at."""
+
+    fact_ids: list[str]
+    results: list[object]
 
 
 class Drive:
@@ -58,7 +66,7 @@ class Drive:
                 return
         raise SystemExit("the daemon did not start")
 
-    def ask(self, method: str, path: str, body: Json | None = None) -> Json:
+    def ask(self, method: str, path: str, body: dict[str, str] | None = None) -> _Told:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             method=method,
@@ -75,16 +83,16 @@ class Drive:
         except subprocess.TimeoutExpired:
             self.process.kill()
 
-    def hello(self, _request: Json) -> Json:
+    def hello(self, _request: Request) -> Reply:
         self.started()
         return {"name": "superlocalmemory"}
 
-    def reset(self, _request: Json) -> Json:
+    def reset(self, _request: Request) -> Reply:
         """A start takes half a minute; every canary is another one, so the store may stay."""
         self.started()
         return {}
 
-    def remember(self, request: Json) -> Json:
+    def remember(self, request: Request) -> Reply:
         missing = unsupported(
             request, "nonce", "promotion_token", "derived_from", "id", "target", "metadata"
         )
@@ -96,12 +104,12 @@ class Drive:
             return {"decision": "refused", "said": refused.read().decode(errors="replace")}
         return {"decision": "admitted", "id": str(done.get("fact_ids", [""])[0])}
 
-    def recall(self, request: Json) -> Json:
+    def recall(self, request: Request) -> Reply:
         query = urllib.parse.urlencode({"q": request["query"], "limit": 20, "fast": "true"})
         found = self.ask("GET", f"/recall?{query}")
         return {"items": [{"text": str(one)} for one in found.get("results", [])]}
 
-    def files(self, _request: Json) -> Json:
+    def files(self, _request: Request) -> Reply:
         return {"files": [str(self.home)]}
 
 

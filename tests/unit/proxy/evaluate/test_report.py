@@ -4,58 +4,95 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from typing import Any
-
-import msgspec
 
 from proxy.evaluate.figures import share, skipped
 from proxy.evaluate.report import report
+from proxy.evaluate.tables import (
+    Attempt,
+    Beyond,
+    Conformance,
+    Curve,
+    Document,
+    Measured,
+    Mutants,
+    NoiseRow,
+    NotMeasured,
+    Played,
+    Promise,
+    RefusedText,
+    Run,
+    Tables,
+    Timeline,
+    TriedMutant,
+    Verdict,
+)
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>\u202e'
-FIGURE = msgspec.to_builtins(share(3, 4))
+FIGURE = share(3, 4)
 
 
-def found(**more: object) -> dict[str, Any]:
-    return {
-        "mnemogate": "0.1.0",
-        "trials": 1,
-        "seed": 1,
-        "python": "3.11",
-        "machine": "x86_64",
-        "promises": [{"name": HOSTILE, "held": True, "detail": HOSTILE}],
-        "controls": [{"name": "fires", "held": False, "detail": ""}],
-        "notes": {"fpr": [HOSTILE]},
-        "sound": False,
-        **more,
-    }
+def found(tables: Tables | None = None, *, sound: bool = False) -> Document:
+    return Document(
+        run=Run(mnemogate="0.1.0", trials=1, seed=1, python="3.11", machine="x86_64"),
+        tables=tables or Tables(),
+        verdict=Verdict(
+            notes={"fpr": (HOSTILE,)},
+            promises=(Promise(name=HOSTILE, held=True, detail=HOSTILE),),
+            controls=(Promise(name="fires", held=False),),
+            sound=sound,
+        ),
+    )
 
 
 WHOLE = found(
-    table2={
-        "S4": dict.fromkeys(("A1", "A2", "A3", "A4", "A5", "all"), FIGURE),
-    },
-    table3={"rejected": FIGURE},
-    table4={"S4": FIGURE},
-    table5={"claims_source": {"5": {"nfr": FIGURE, "landed_below": FIGURE, "fpr": FIGURE}}},
-    fpr={"S4": FIGURE},
-    semantic_limit=FIGURE,
-    table6={
-        "timeline": [{"attempt": n, "level": "trusted", "decision": "reject"} for n in range(5)]
-    },
-    appendix_a={"trust_reaches_untrusted": FIGURE},
-    beyond={
-        "crash_nfr": FIGURE,
-        "corpora_fpr": msgspec.to_builtins(skipped(HOSTILE)),
-        "latency_ms": {"gated": [1.0, 2.0, 3.0]},
-        "containment_roc": {"points": [[0.0, 0.0], [1.0, 1.0]], "area": 0.5},
-        "corpora_refused": [{"set": "x", "how": "held", "reason": "y", "text": HOSTILE}],
-    },
-    conformance={"scenarios": [{"id": "a", "invariant": HOSTILE, "result": "pass"}]},
-    mutants={"mutants": [{"id": "a", "caught": True}]},
-    neighbours={
-        "mnemogate": {"configuration": "c", "suite": {}, "x": FIGURE, "suite_not_applicable": 0},
-        "other": {"configuration": HOSTILE, "not_measured": HOSTILE},
-    },
+    Tables(
+        table2={"S4": dict.fromkeys(("A1", "A2", "A3", "A4", "A5", "all"), FIGURE)},
+        table3={"rejected": FIGURE},
+        table4={"S4": FIGURE},
+        table5={"claims_source": {"5": NoiseRow(nfr=FIGURE, landed_below=FIGURE, fpr=FIGURE)}},
+        fpr={"S4": FIGURE},
+        semantic_limit=FIGURE,
+        table6=Timeline(
+            timeline=tuple(Attempt(attempt=n, level=HOSTILE, decision=HOSTILE) for n in range(5)),
+            same_in_every_run=FIGURE,
+            never_rises=FIGURE,
+            refused=FIGURE,
+        ),
+        appendix_a={"trust_reaches_untrusted": FIGURE},
+        beyond=Beyond(
+            crash_nfr=FIGURE,
+            corpora_fpr=skipped(HOSTILE),
+            latency_ms={"gated": (1.0, 2.0, 3.0)},
+            containment_roc=Curve(
+                found_at_1_percent=FIGURE, area=0.5, points=((0.0, 0.0), (1.0, 1.0))
+            ),
+            corpora_refused=(RefusedText(set="x", how=HOSTILE, reason="y", text=HOSTILE),),
+        ),
+        conformance=Conformance(
+            passed=FIGURE, scenarios=(Played(id="a", invariant=HOSTILE, result="pass"),)
+        ),
+        mutants=Mutants(
+            caught=FIGURE,
+            mutants=(TriedMutant(id="a", invariant="i", file="f", caught=True, detail=""),),
+        ),
+        neighbours={
+            "mnemogate": Measured(
+                configuration="c",
+                a1=FIGURE,
+                a2=FIGURE,
+                a3=FIGURE,
+                a4=FIGURE,
+                a5=FIGURE,
+                honest=FIGURE,
+                leaning=FIGURE,
+                corpora=FIGURE,
+                suite={},
+                suite_passed=FIGURE,
+                suite_not_applicable=0,
+            ),
+            "other": NotMeasured(configuration=HOSTILE, not_measured=HOSTILE),
+        },
+    )
 )
 
 
@@ -98,6 +135,12 @@ def test_a_run_that_is_not_sound_says_so_and_shows_which() -> None:
     assert "A promise is broken" in page
     assert "Every promise held" in report(found(sound=True))
     assert page.count('<span class="no">NO</span>') == 1
+
+
+def test_each_figure_beyond_the_paper_has_a_row() -> None:
+    page = report(WHOLE)
+    assert "<td>crash nfr</td>" in page
+    assert "<td>containment roc found at 1 percent</td>" in page
 
 
 def test_a_page_of_one_experiment_has_no_empty_tables() -> None:

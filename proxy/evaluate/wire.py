@@ -1,0 +1,87 @@
+"""What a client of the native API sends, and what of an answer the evaluation looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from typing import Final
+
+import msgspec
+
+from proxy.strict_json import JsonValue  # noqa: TC001 - msgspec reads the annotations
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of a write: everything that a client can set, and only what it does set."""
+
+    text: str = ""
+    source: str | None = None
+    memory_class: str | None = msgspec.field(name="class", default=None)
+    nonce: str | None = None
+    target: str | None = None
+    metadata: Mapping[str, JsonValue] | None = None
+    derived_from: tuple[str, ...] = ()
+    promotion_token: str | None = None
+    role: str | None = None
+    actor: str | None = None
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a search."""
+
+    query: str
+    limit: int
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of a list or a search; it has more fields."""
+
+    text: str
+    source: str | None = None
+    memory_class: str | None = msgspec.field(name="class", default=None)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of an answer; of a verdict, a memory, a list, a search, or an operator's view."""
+
+    id: str | None = None
+    candidate_id: str | None = None
+    decision: str | None = None
+    reason: str | None = None
+    step: int | None = None
+    observation: str | None = None
+    source: str | None = None
+    memory_class: str | None = None
+    level: str | None = None
+    # As they came: a text may hide in any field of them.
+    results: tuple[msgspec.Raw, ...] = ()
+    memories: tuple[msgspec.Raw, ...] = ()
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client was answered: every byte of the body, and what it says."""
+
+    status: int
+    raw: bytes
+    body: Answer
+
+
+_ANSWER: Final = msgspec.json.Decoder(Answer)
+_SHOWN: Final = msgspec.json.Decoder(Shown)
+
+
+def headers_of(key: str) -> dict[str, str]:
+    """Who sends, and that it is JSON."""
+    return {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+
+
+def answered(status: int, raw: bytes) -> Tried:
+    """An answer, read."""
+    return Tried(status=status, raw=raw, body=_ANSWER.decode(raw) if raw else Answer())
+
+
+def shown_in(one: msgspec.Raw) -> Shown:
+    """A memory, read."""
+    return _SHOWN.decode(one)
