@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from policy.model import Candidate
+    from proxy.app import Sidecar
     from proxy.evaluate.systems import Bench
     from proxy.evaluate.wire import Tried
 
@@ -154,20 +155,29 @@ MEANING: Final = {
     "A5": "tamper",
 }
 
+# The steps without which the same request lands: the smallest sets that show each wall stands.
+WALLS: Final = {
+    "A1": frozenset({1}),
+    "A2": frozenset({1}),
+    "A3": frozenset({6}),
+    "A4": frozenset({5}),
+    "A5": frozenset({4}),
+}
+
 
 class Tamperer:
     """A5's hand inside staging: exchanges what is staged there, once for each time it is armed."""
 
     def __init__(self) -> None:
-        self.bench: Bench | None = None
+        self.sidecar: Sidecar | None = None
         self.canary: str | None = None
 
     def __call__(self, name: str) -> None:
         """Called by the writer at each failpoint."""
-        if name != "staged" or self.canary is None or self.bench is None:
+        if name != "staged" or self.canary is None or self.sidecar is None:
             return
         canary, self.canary = self.canary, None
-        staging = self.bench.sidecar.store.staging
+        staging = self.sidecar.store.staging
         for candidate_id in staging.staged_ids():
             staged = staging.read([CandidateId(candidate_id)])[0]
             if staged is not None:

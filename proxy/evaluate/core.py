@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.gate import unsafe_gate_without
-from proxy.evaluate.attacks import ATTACKS, Tamperer, attempted, prepared
+from proxy.evaluate.attacks import ATTACKS, WALLS, Tamperer, attempted, prepared
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.figures import share
 from proxy.evaluate.systems import ADMITTED, BY_NAME, SYSTEMS, Extras, running
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from proxy.evaluate.systems import Bench, System
     from storage.interfaces import Submission
 
-# The steps without which the same request lands: the smallest sets that show each wall stands.
-WALLS: Final = {
-    "A1": frozenset({1}),
-    "A2": frozenset({1}),
-    "A3": frozenset({6}),
-    "A4": frozenset({5}),
-    "A5": frozenset({4}),
-}
 _CONTROLS: Final = 3
 
 
@@ -70,7 +62,7 @@ async def core(book: Book) -> None:
     for system in SYSTEMS:
         tamperer = Tamperer()
         async with running(system, Extras(failpoint=tamperer)) as bench:
-            tamperer.bench = bench
+            tamperer.sidecar = bench.sidecar
             ends: list[Formed] = []
             for attack in ATTACKS:
                 for number in range(book.trials):
@@ -210,7 +202,7 @@ async def _control_wall(book: Book, attack: str) -> None:
     landed = 0
     system: System = BY_NAME["S4"]
     async with running(system, Extras(failpoint=tamperer, gate=gate)) as bench:
-        tamperer.bench = bench
+        tamperer.sidecar = bench.sidecar
         for number in range(_CONTROLS):
             trial = ATTACKS[attack](number, book.draws(f"wall/{attack}", number))
             end = await tried(bench, trial, tamperer)

@@ -15,7 +15,7 @@ import msgspec
 
 from proxy.evaluate.attacks import ATTACKS, Broken
 from proxy.evaluate.canary import files_below, found_in, new_canary
-from proxy.evaluate.crashing import POINTS, Served
+from proxy.evaluate.crashing import REACHED, Served
 from proxy.evaluate.figures import share
 from proxy.evaluate.systems import ADMITTED, BY_NAME, at
 from proxy.evaluate.tables import Beyond
@@ -50,9 +50,9 @@ async def crash(book: Book) -> None:
     deaths: list[_Death] = []
     draw = book.progress("kill -9")
     for number in range(rounds):
-        for point in POINTS:
+        for point in REACHED:
             deaths.append(await _die(book, point, number))
-            draw(len(deaths), rounds * len(POINTS))
+            draw(len(deaths), rounds * len(REACHED))
     n = len(deaths) * len(_ATTACKS)
     formed = sum(len(death.formed) for death in deaths)
     figure = share(n - formed, n)
@@ -69,7 +69,7 @@ async def crash(book: Book) -> None:
     book.control(
         "kill -9: each point was reached",
         fired=not missed,
-        detail=f"{len(POINTS)} points" if not missed else f"never reached: {', '.join(missed)}",
+        detail=f"{len(REACHED)} points" if not missed else f"never reached: {', '.join(missed)}",
     )
     book.control(
         "kill -9: the honest write is found by the same search once it lands",

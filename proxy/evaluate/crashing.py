@@ -7,8 +7,6 @@ Serves what `run` serves, and kills itself at a named crash point once it was to
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import Final
@@ -16,23 +14,11 @@ from typing import Final
 import msgspec
 
 from policy.model import Claims
+from proxy.evaluate.points import POINTS, Killer
 from proxy.evaluate.systems import BY_NAME, Extras, at
 
-# Without `snapshot_written`: a segment is full long after this. The fault tests reach it.
-POINTS: Final = (
-    "intercepted",
-    "staged",
-    "before_transaction",
-    "decided",
-    "before_put",
-    "after_put",
-    "before_commit",
-    "after_commit",
-    "key_destroyed",
-    "index_swapped",
-    "before_answer",
-    "checkpoint_written",
-)
+# A segment is full long after this. The fault tests reach that one too.
+REACHED: Final = tuple(point for point in POINTS if point != "snapshot_written")
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,18 +29,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     vouched_key: str
 
 
-class _Killer:
-    def __init__(self, point: str) -> None:
-        self._point = point
-        self.armed = False
-
-    def __call__(self, name: str) -> None:
-        if self.armed and name == self._point:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 async def _serve(place: Path, point: str) -> None:
-    killer = _Killer(point)
+    killer = Killer(point)
     async with at(BY_NAME["S4"], place, Extras(failpoint=killer)) as bench:
         vouched = await bench.key("vouched", claims=Claims.TRUSTED)
         served = Served(url=bench.url, agent_key=bench.agent_key, vouched_key=vouched)

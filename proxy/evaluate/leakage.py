@@ -97,7 +97,7 @@ async def leakage(book: Book) -> None:
             tamperer = Tamperer()
             extras = Extras(failpoint=tamperer, config=config, secret=secret)
             async with running(system, extras) as bench:
-                tamperer.bench = bench
+                tamperer.sidecar = bench.sidecar
                 for attack in ATTACKS:
                     for number in range(book.trials):
                         trial = _with_canary(

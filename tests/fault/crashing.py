@@ -5,13 +5,12 @@ Writes one memory, then a batch of one of each verdict, and kills itself at a na
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model import Candidate, MemoryClass, SourceKind
+from proxy.evaluate.points import Killer
 from storage.embedded import EmbeddedOptions
 from tests.unit.storage.opening import AGENT, VOUCHED, Bench, candidate_of, submission_of, write
 
@@ -19,21 +18,6 @@ if TYPE_CHECKING:
     from storage.interfaces import Submission
 
 OPTIONS = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, segment_len=1)
-POINTS = (
-    "intercepted",
-    "staged",
-    "before_transaction",
-    "decided",
-    "before_put",
-    "after_put",
-    "before_commit",
-    "after_commit",
-    "key_destroyed",
-    "index_swapped",
-    "before_answer",
-    "snapshot_written",
-    "checkpoint_written",
-)
 
 
 def candidates(canary: str) -> dict[str, Candidate]:
@@ -66,18 +50,6 @@ def candidates(canary: str) -> dict[str, Candidate]:
 def submission(name: str, candidate: Candidate) -> Submission:
     """As the interceptor would submit it."""
     return submission_of(candidate, VOUCHED if name == "reject" else AGENT)
-
-
-class Killer:
-    """Ends the process without a word, at one crash point, once armed."""
-
-    def __init__(self, point: str) -> None:
-        self._point = point
-        self.armed = False
-
-    def __call__(self, name: str) -> None:
-        if self.armed and name == self._point:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(root: str, point: str, canary: str) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from policy.forwarding import ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, Forwarded, MemoryClass, SourceKind
+from proxy.evaluate.points import Killer
 from storage.forwarding import Behind
-from tests.fault.crashing import OPTIONS, Killer
+from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (
     AGENT,
     BY,

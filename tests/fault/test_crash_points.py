@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from policy.query import EVERYTHING
+from proxy.evaluate.points import POINTS
 from storage.interfaces import Decision
 from tests.conformance.canary import new_canary, traces
-from tests.fault.crashing import OPTIONS, POINTS, candidates, submission
+from tests.fault.crashing import OPTIONS, candidates, submission
 from tests.unit.storage.opening import TENANT, Bench, write
 
 ROOT = Path(__file__).resolve().parents[2]

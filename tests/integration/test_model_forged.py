@@ -14,7 +14,7 @@ import pytest
 
 from policy.model import Claims
 from proxy.evaluate.canary import files_below, found_in
-from tests.conformance.attacks import TRIALS, directive, plain
+from tests.conformance.attacks import TRIALS, directive, statement
 from tests.conformance.canary import new_canary
 from tests.integration.cli_process import ROOT
 from tests.integration.clients.environments import python_environment
@@ -43,7 +43,7 @@ def trials() -> list[tuple[str, str, str]]:
         found += [
             (directive(number, one), "L1" if number % 2 else "L2", one),
             (directive(number, two), "L2", two),
-            (plain(number, three), "L1", three),
+            (statement(number, three), "L1", three),
         ]
     return found
 
@@ -105,7 +105,9 @@ async def test_forged_natively_nothing_forms_at_l1_and_l2(tmp_path: Path) -> Non
 
 @pytest.mark.timeout(120)
 async def test_at_l3_and_l4_nothing_lands_above_what_was_seen(tmp_path: Path) -> None:
-    given = [(plain(number, new_canary()), ("L3", "L4")[number % 2]) for number in range(TRIALS)]
+    given = [
+        (statement(number, new_canary()), ("L3", "L4")[number % 2]) for number in range(TRIALS)
+    ]
     async with fronted(tmp_path / "ours", ChatModel()) as at:
         await read_by_model(at, [text for text, _ in given], at.key)
         for text, memory_class in given:

@@ -113,7 +113,7 @@ class OurAdapter:
         self._bench = await self._running.enter_async_context(
             at(self._system, self._place, extras, self._first_keys)
         )
-        self._tamperer.bench = self._bench
+        self._tamperer.sidecar = self._bench.sidecar
 
     async def _key(self, request: Request) -> str:
         bench = self._bench
