@@ -8,6 +8,10 @@ from tests.mutants.mutant import Mutant, at
 
 _SESSIONS: Final = "tests/unit/proxy/test_sessions.py"
 _SPLICES: Final = "tests/unit/proxy/test_session_splices.py"
+_NAMES: Final = at(
+    "tests/unit/proxy/test_session_joining.py",
+    "test_no_name_makes_a_nested_agent_s_task_a_person_s_words",
+)
 _BOUNDS: Final = "tests/unit/proxy/test_session_bounds.py"
 _LOG: Final = "tests/unit/storage/test_session_log.py"
 _TRICKS: Final = at(
@@ -15,6 +19,14 @@ _TRICKS: Final = at(
 )
 
 SESSIONS: Final = (
+    Mutant(
+        name="a nested agent of another name is a person's",
+        file="proxy/session_joining.py",
+        old="if not call.open or key in",
+        new="if call.session != session.session or not call.open or key in",
+        invariant="a name does not tell one conversation from another",
+        tests=(_NAMES,),
+    ),
     Mutant(
         name="the taint of a session rises again",
         file="proxy/session_state.py",
