@@ -70,7 +70,8 @@ MEANINGS: Final[dict[str, str]] = {
     "sidecar has. An agent that sends its key as `Mnemogate-Key` keeps its own.",
     "principals": "Ids of the principals that may use it; unset: all.",
     "hosted_state": "`refuse`, or `allow` routes that write memory on the provider's side "
-    "(conversations, vector stores, threads, memory stores).",
+    "(conversations, vector stores, threads, memory stores), or open a session past the sidecar "
+    "(`realtime`, `chatkit`, keys of an `organization`).",
     "purpose": "`agent`, or `extraction`: a memory backend asks its own model here, and what that "
     "answers is gated before the backend sees it.",
     "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "

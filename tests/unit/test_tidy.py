@@ -124,7 +124,6 @@ NO_TEST_OF_ITS_OWN: dict[str, str] = {
     "proxy/session_entering.py": "tests/unit/proxy/test_sessions.py",
     "proxy/session_evidence.py": "tests/unit/proxy/test_sessions.py",
     "proxy/session_ground.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_joining.py": "tests/unit/proxy/test_sessions.py",
     "proxy/session_views.py": "tests/integration/test_cli_sessions.py",
     "proxy/session_wire.py": "tests/integration/test_cli_sessions.py",
     "proxy/session_snapshot.py": "tests/unit/proxy/test_sessions.py",
