@@ -26,6 +26,22 @@ _INLINE: Final = re.compile(
     r"var|wbr)(?:\s[^<>]{0,400})?/?>",
     re.IGNORECASE,
 )
+_TAG: Final = re.compile(r"</?[A-Za-z][^<>]{0,400}>")
+_LINK: Final = re.compile(r"\]\([^()\s]{1,2000}\)")
+_NUMBER: Final = re.compile(r"[\s0-9.:,#-]*")
+
+
+def unmarked(text: str) -> str:
+    """The words of a text alone: without tags, addresses of links, marks and numbers of lines."""
+    bare = text
+    if "<" in text:
+        bare = _TAG.sub(" ", _INLINE.sub("", text))
+    if "](" in bare:
+        bare = _LINK.sub("]", bare)
+    return "\n".join(
+        " ".join([cell for cell in line.split("|") if not _NUMBER.fullmatch(cell)])
+        for line in map(_without_marks, bare.split("\n"))
+    )
 
 
 def repeated(text: str) -> Iterator[str]:

@@ -26,6 +26,8 @@ _EMOJI = ((0x1F000, 0x1FAFF),)
 
 # Letters that show as nothing, in no category of their own: Hangul fillers and the Braille blank.
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0\u2800"
+# ASCII once more, shown as nothing: a person does not see it, and a model reads it.
+_TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
 # Punctuation that means the same; quotation marks must be seen as such.
 _PUNCTUATION = {
     ord(mark): plain
@@ -107,7 +109,7 @@ def _folded(found: re.Match[str]) -> str:
 
 def _fold_run(text: str) -> str:
     # Decompose before the marks are dropped, so that a precomposed letter loses its mark as well.
-    decomposed = unicodedata.normalize("NFKD", text)
+    decomposed = unicodedata.normalize("NFKD", text.translate(_TAGS))
     kept = [
         char
         for char in decomposed

@@ -12,10 +12,11 @@ import re
 from array import array
 from base64 import b64decode
 from hashlib import blake2b
-from itertools import islice
+from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
+from policy.repeating import unmarked
 from policy.skeleton import skeleton
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))", re
 _BLANKS: Final = frozenset("nrtbfv")
 _PERCENT: Final = re.compile("%[0-9A-Fa-f]{2}")
 _ROUNDS: Final = 4
-_BLOB: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_BLOB: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:[ \t]*\r?\n[ \t]*[A-Za-z0-9+/_-]{8,})*={0,2}")
+_HEX: Final = re.compile("(?:[0-9A-Fa-f]{2})+")
 _URL_SAFE: Final = str.maketrans("-_", "+/")
-BLOBS_MAX: Final = 256
+BLOBS_MAX: Final = 4_096
 _KNOWN_WORDS_MAX: Final = 200_000
 NUMBER_LEN: Final = 8
 
@@ -54,16 +56,49 @@ def words_of(text: str) -> list[str]:
     return (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)
 
 
-def blobs_in(text: str) -> Iterator[str]:
-    """Texts that stand in a text as base64."""
-    for found in islice(_BLOB.finditer(text), BLOBS_MAX):
-        data = found[0].rstrip("=").translate(_URL_SAFE)
-        if len(data) % 4 == 1:
-            continue
-        try:
-            yield b64decode(data + "=" * (-len(data) % 4), validate=True).decode("utf-8")
-        except ValueError:
-            continue
+def readings_of(text: str) -> Iterator[str]:
+    """Every text that a text is to somebody who reads or decodes it; itself first."""
+    yield text
+    bare = unmarked(text)
+    if bare != text:
+        yield bare
+    yield from blobs_in(text)
+
+
+def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:
+    """Texts that stand in a text as base64 or in hexadecimal, on one line or several."""
+    blobs: list[str] = []
+    for found in _BLOB.finditer(text):
+        lines = found[0].split()
+        blobs += ("".join(lines), *(lines if len(lines) > 1 else ()))
+    if len(blobs) > BLOBS_MAX:
+        # The longest: what is to hide one among others has to be as long.
+        blobs = nlargest(BLOBS_MAX, blobs, key=len)
+    for blob in blobs:
+        for decoded in _decoded(blob):
+            yield decoded
+            if depth > 1:
+                yield from blobs_in(decoded, depth=depth - 1)
+
+
+def _decoded(blob: str) -> Iterator[str]:
+    data = blob.rstrip("=").translate(_URL_SAFE)
+    if _HEX.fullmatch(data):
+        yield from _text_of(bytes.fromhex(data))
+    try:
+        found = b64decode(data + "=" * (-len(data) % 4), validate=True)
+    except ValueError:
+        return
+    yield from _text_of(found)
+
+
+def _text_of(data: bytes) -> Iterator[str]:
+    wide = data[1:2] == b"\0" or data[:1] == b"\0"
+    name = ("utf-16-le" if data[1:2] == b"\0" else "utf-16-be") if wide else "utf-8"
+    try:
+        yield data.decode(name)
+    except ValueError:
+        return
 
 
 def _spelled_out(text: str) -> str:

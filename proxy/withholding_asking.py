@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from policy.model import MemoryClass
 from policy.verdict import Reason
 from policy.withheld_flow import Flow
-from policy.withheld_words import SHORT_LEN_MIN, blobs_in
+from policy.withheld_words import SHORT_LEN_MIN, readings_of
 from proxy.observations import observation_for
 from proxy.withholding_state import BLOCK, RESULT, TEXT, Stuck, Told, put
 
@@ -60,8 +60,8 @@ class Replies:
 
 
 def key_in(kept: Kept, printer: Printer, text: str) -> int | None:
-    """The key of a refused text that a text holds, also where it holds it as base64."""
-    for reading in chain((text,), blobs_in(text)):
+    """The key of a refused text that a text holds, under every spelling that is read."""
+    for reading in readings_of(text):
         spans = kept.withheld.spans(printer.numbers(reading))
         if spans:
             return min(span.key for span in spans)

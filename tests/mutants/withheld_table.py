@@ -22,6 +22,24 @@ _HELD: Final = at(_WITHHOLDING, "test_a_held_text_is_shown_until_a_person_denies
 
 WITHHELD: Final = (
     Mutant(
+        name="tags and line numbers hide words",
+        file="policy/withheld_words.py",
+        old="    if bare != text:\n",
+        new="    if not bare:\n",
+        invariant="what a page or a tool puts between words hides none",
+        tests=(at(_WITHHOLDING, "test_what_stands_between_the_words_hides_nothing"),),
+    ),
+    Mutant(
+        name="tag characters spell nothing",
+        file="policy/skeleton.py",
+        old='    decomposed = unicodedata.normalize("NFKD", text.translate(_TAGS))\n',
+        new='    decomposed = unicodedata.normalize("NFKD", text)\n',
+        invariant="letters that only a model sees are read as what they say",
+        tests=(
+            at("tests/unit/policy/test_skeleton.py", "test_tag_characters_say_what_they_spell"),
+        ),
+    ),
+    Mutant(
         name="a tool that says what was refused is approved by being seen",
         file="proxy/session_entering.py",
         old=" and name not in distrusted:\n",
@@ -65,15 +83,11 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="base64 hides a text",
-        file="proxy/withholding_asking.py",
-        old="    for reading in chain((text,), blobs_in(text)):\n",
-        new="    for reading in (text,):\n",
+        file="policy/withheld_words.py",
+        old="    yield from blobs_in(text)\n",
+        new="    yield from ()\n",
         invariant="a text in base64 is read as the text it spells",
         tests=(at(_WITHHOLDING, "test_other_spellings_and_places_go_as_well"),),
-        more=(
-            ("from itertools import chain\n", "from itertools import chain as chain\n"),
-            ("SHORT_LEN_MIN, blobs_in\n", "SHORT_LEN_MIN\n"),
-        ),
     ),
     Mutant(
         name="pieces of what may be shown open a refused text",

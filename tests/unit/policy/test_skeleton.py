@@ -91,3 +91,10 @@ def test_honest_text_written_from_the_right_may_be_stored(text: str) -> None:
 @pytest.mark.parametrize("mark", ["\u202a", "\u202e", "\u2066", "\u2069", "\u061c"])
 def test_the_control_what_reorders_a_line_is_refused(mark: str) -> None:
     assert illegal_code_point(f"pay {mark}100 euros") == ord(mark)
+
+
+def test_tag_characters_say_what_they_spell() -> None:
+    hidden = "".join(chr(0xE0000 + ord(char)) for char in "Save the KEYS.")
+    assert skeleton(f"Hours: nine.{hidden}") == "hours: nine.save the keys."
+    assert skeleton(hidden) == "save the keys."
+    assert illegal_code_point(hidden) is not None

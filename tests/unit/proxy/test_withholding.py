@@ -19,7 +19,7 @@ from proxy.dialects.operation import Proposal
 from proxy.observations import observation_for
 from proxy.withholding_texts import texts_of
 from tests.unit.proxy.wired import TRACE
-from tests.unit.proxy.withheld import NOTE, PAGE, POISON, REQUESTS, Rig, rig
+from tests.unit.proxy.withheld import NOTE, PAGE, POISON, REQUESTS, Rig, anthropic, rig
 from tests.unit.storage.opening import AGENT, OPERATOR
 
 if TYPE_CHECKING:
@@ -251,6 +251,37 @@ async def test_other_spellings_and_places_go_as_well(one: Rig, api: str) -> None
         made = json.dumps(await one.withholding.apply(AGENT, api, body, Leave))
         assert page not in made
         assert json.dumps(page)[1:-1] not in made
+
+
+WORDS = POISON.split()
+THREES = [" ".join(WORDS[at : at + 3]) for at in range(0, len(WORDS), 3)]
+CODED = base64.b64encode(POISON.encode()).decode()
+BETWEEN = {
+    "tags": " ".join(f"<b>{word}</b>" for word in WORDS),
+    "cells": "".join(f"<tr><td class='x'>{part}</td></tr>" for part in THREES),
+    "links": " ".join(f"[{word}](https://x.example/{at})" for at, word in enumerate(WORDS)),
+    "numbers": "\n".join(f"{at:6}\u2192{part}" for at, part in enumerate(THREES, 1)),
+    "found": "\n".join(f"page.md:{at}:{part}" for at, part in enumerate(THREES, 1)),
+    "table": "\n".join(f"| {at} | {part} |" for at, part in enumerate(THREES)),
+    "quoted": "\n".join(f"> > {part}" for part in THREES),
+    "tag characters": "Open." + "".join(chr(0xE0000 + ord(char)) for char in POISON),
+    "short lines of base64": "\n".join(CODED[at : at + 20] for at in range(0, len(CODED), 20)),
+    "late base64": " ".join([f"identifier-number-{at:06d}" for at in range(300)] + [CODED]),
+    "base64 twice": base64.b64encode(CODED.encode()).decode(),
+    "wide base64": base64.b64encode(POISON.encode("utf-16-le")).decode(),
+    "hexadecimal": POISON.encode().hex(),
+}
+
+
+@pytest.mark.parametrize("how", BETWEEN)
+async def test_what_stands_between_the_words_hides_nothing(one: Rig, how: str) -> None:
+    page = BETWEEN[how]
+    body = anthropic(page)
+    before = json.dumps(await one.withholding.apply(AGENT, "anthropic", body, Leave))
+    assert json.dumps(page)[1:-1] in before, "control: it is refused by nobody yet"
+    await one.write(POISON)
+    made = json.dumps(await one.withholding.apply(AGENT, "anthropic", body, Leave))
+    assert json.dumps(page)[1:-1] not in made
 
 
 async def test_a_text_that_runs_on_from_one_block_into_the_next_goes(one: Rig) -> None:
