@@ -57,6 +57,11 @@ def bodies() -> Iterator[tuple[str, str, str, bytes]]:
     yield "JSON that says it is text", EMBED, "text/plain", twice
     yield "JSON with a mark", EMBED, "application/json", b"\xef\xbb\xbf" + twice
     yield "no JSON", EMBED, "application/json", b"{" + twice
+    yield from other_bodies()
+
+
+def other_bodies() -> Iterator[tuple[str, str, str, bytes]]:
+    """The same of what is no JSON."""
     yield "text", FILES, "text/plain", POISON.encode()
     yield "text of an unknown type", FILES, "application/x-thing", POISON.encode()
     yield "another charset", FILES, "text/plain; charset=utf-16", POISON.encode("utf-16")
@@ -86,6 +91,8 @@ def bodies() -> Iterator[tuple[str, str, str, bytes]]:
     yield "parts without an edge", FILES, "multipart/form-data", part(file, POISON.encode())
     yield "a picture", FILES, "image/png", b"\x89PNG\r\n\x1a\n\0\0" + POISON.encode()
     yield "an archive", FILES, "application/gzip", gzip.compress(POISON.encode())
+    scrambled = bytes(byte ^ 0x80 for byte in POISON.encode())
+    yield "no encoding at all", FILES, "application/x-thing", scrambled
     yield "base64", FILES, "text/plain", base64.b64encode(POISON.encode())
 
 

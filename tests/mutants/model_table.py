@@ -298,4 +298,65 @@ MODEL: Final = (
             at(_PASSING, "test_a_version_or_a_model_is_not_taken_away_by_proposing_to_remember_it"),
         ),
     ),
+    Mutant(
+        name="fields that no API has pass in a chat",
+        file="proxy/dialects/model/withheld_openai.py",
+        old="    return swept(change(part, where, leave, asks), where, leave, asks)\n",
+        new="    return change(part, where, leave, asks)\n",
+        invariant="no place of a request brings what was refused",
+        tests=(
+            at(
+                "tests/unit/proxy/test_withholding_swept.py", "test_no_place_of_a_request_brings_it"
+            ),
+        ),
+    ),
+    Mutant(
+        name="fields that no API has pass in a message",
+        file="proxy/dialects/model/withheld_anthropic.py",
+        old="object_of(swept(_message(message, place, leave, asks), place, leave, asks))\n",
+        new="_message(message, place, leave, asks)\n",
+        invariant="no place of a request brings what was refused",
+        tests=(
+            at(
+                "tests/unit/proxy/test_withholding_swept.py", "test_no_place_of_a_request_brings_it"
+            ),
+        ),
+    ),
+    Mutant(
+        name="a key is not looked into",
+        file="proxy/dialects/model/withheld.py",
+        old="    return _KEY.fullmatch(key) is not None or asks.of(key) is None\n",
+        new="    return bool(key) or asks.of(key) is None\n",
+        invariant="no place of a request brings what was refused",
+        tests=(
+            at(
+                "tests/unit/proxy/test_withholding_swept.py", "test_no_place_of_a_request_brings_it"
+            ),
+        ),
+    ),
+    Mutant(
+        name="a file is not opened",
+        file="proxy/dialects/model/withheld.py",
+        old='        said = asks.of(b64decode(data).decode("utf-8"))\n',
+        new="        said = asks.of(data) if not data else None\n",
+        invariant="no place of a request brings what was refused",
+        tests=(
+            at(
+                "tests/unit/proxy/test_withholding_swept.py", "test_no_place_of_a_request_brings_it"
+            ),
+        ),
+    ),
+    Mutant(
+        name="the name of a tool is a text",
+        file="proxy/dialects/model/withheld.py",
+        old='        *("name", "namespace", "object", "server_label", "server_name"),\n',
+        new="",
+        invariant="who proposes a tool's name cannot take it away",
+        tests=(
+            at(
+                "tests/unit/proxy/test_withholding_swept.py",
+                "test_a_tool_is_not_taken_away_by_proposing_to_remember_its_name",
+            ),
+        ),
+    ),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -47,12 +48,18 @@ NAMES: Final = frozenset(
         "model",
         "media_type",
         "status",
+        *("name", "namespace", "object", "server_label", "server_name"),
     }
 )
 _SENTENCE_END: Final = re.compile(
     r"(\n+|(?<=[.!?\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f]))"
 )
 _SPACE: Final = re.compile(r"\s")
+_KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
+_BASE64: Final = ";base64,"
+# Blocks that their provider signed, and what of them others decide about.
+THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
+_SIGNED: Final = frozenset({"thinking", "data", "summary", "content", "text"})
 _INSTEAD_KEY: Final = "withheld"
 # Stands where a text was left alone, so that what was before it and after it do not meet.
 _APART: Final = "\n\u2014mnemogate0apart\u2014\n"
@@ -170,6 +177,50 @@ def names(key: str, value: Json) -> bool:
     return key in NAMES and isinstance(value, str) and _SPACE.search(value) is None
 
 
+def passes(key: str, asks: Asks) -> bool:
+    """Whether a key may be sent: most are names, and are not looked into."""
+    return _KEY.fullmatch(key) is not None or asks.of(key) is None
+
+
+def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
+    """What is left anywhere below a place: in fields that no API has, in keys, in an address.
+
+    What was to be edited as its API wants it has been; what is found here is replaced as it is.
+    """
+    if isinstance(value, str):
+        if where in leave.trusted or where in leave.typed or names(str(where[-1]), value):
+            return value
+        if SEALED.intersection(map(str, where)):
+            return _unsealed(value, asks)
+        return asks.of(value) or value
+    if isinstance(value, list):
+        new = [swept(part, (*where, at), leave, asks) for at, part in enumerate(value)]
+        return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+    if isinstance(value, dict):
+        signed = _SIGNED if value.get("type") in THOUGHTS else frozenset[str]()
+        made = {
+            key: part if key in signed else swept(part, (*where, key), leave, asks)
+            for key, part in value.items()
+            if passes(key, asks)
+        }
+        same = len(made) == len(value) and all(made[key] is part for key, part in value.items())
+        return value if same else made
+    return value
+
+
+def _unsealed(text: str, asks: Asks) -> str:
+    """An address or a file in a string, or what a provider made, which has no white space."""
+    if "://" in text or _SPACE.search(text) is not None:
+        return asks.of(text) or text
+    head, mark, data = text.rpartition(_BASE64)
+    try:
+        said = asks.of(b64decode(data).decode("utf-8"))
+    except ValueError:
+        # A picture, a sound, a signature.
+        return text
+    return text if said is None else f"{head}{mark}{b64encode(said.encode()).decode()}"
+
+
 def sieved(value: Json, asks: Asks) -> Json:
     """JSON of which every string is cut."""
     new = changed(value, lambda text: cut(text, asks), asks.of)
@@ -182,8 +233,8 @@ def sieved(value: Json, asks: Asks) -> Json:
 
 def sieved_body(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
     """A request of an API that is not known here, of which every string is cut."""
-    del leave
     made = sieved(body, asks)
+    made = swept(made, (), leave, asks)
     return made if isinstance(made, dict) else body
 
 

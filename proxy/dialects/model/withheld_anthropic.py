@@ -20,8 +20,10 @@ from proxy.dialects.model.withheld import (
     around,
     beside,
     joined,
+    passes,
     sieved,
     spoken,
+    swept,
     written,
 )
 
@@ -40,8 +42,11 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
     """The body as it may go upstream; the same object where nothing of it is withheld."""
     before = asks.fresh_count
     made: dict[str, Json] = {
-        key: value if key == _TURNS else beside(value, (key,), leave, asks)
+        key: value
+        if key == _TURNS
+        else swept(beside(value, (key,), leave, asks), (key,), leave, asks)
         for key, value in body.items()
+        if passes(key, asks)
     }
     given = list_of(body.get(_TURNS))
     binds = object_of(body.get("thinking")).get("type") != "enabled"
@@ -55,15 +60,15 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
         if not isinstance(message, dict):
             turns.append(sieved(message, asks))
             continue
-        turn = _message(message, (_TURNS, at), leave, asks)
+        place = (_TURNS, at)
+        turn = object_of(swept(_message(message, place, leave, asks), place, leave, asks))
         loosened = loosened or asks.fresh_count != before
         turn = _without_thinking(turn, asks, loosened=loosened and binds, binds=binds)
         turns.append(turn)
     if isinstance(body.get(_TURNS), list):
         made[_TURNS] = turns
-    if all(made[key] is value for key, value in body.items() if key != _TURNS) and all(
-        new is old for new, old in zip(turns, given, strict=True)
-    ):
+    same = all(made.get(key) is value for key, value in body.items() if key != _TURNS)
+    if same and all(new is old for new, old in zip(turns, given, strict=True)):
         return body
     return made if binds or _may_go_on(given, turns) else _thoughtless(made)
 

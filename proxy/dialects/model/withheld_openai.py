@@ -17,8 +17,10 @@ from proxy.dialects.model.withheld import (
     around,
     beside,
     joined,
+    passes,
     sieved,
     spoken,
+    swept,
     written,
 )
 
@@ -90,18 +92,21 @@ def _withhold(
     made: dict[str, Json] = {}
     for key, value in body.items():
         if key != turns or not isinstance(value, list):
-            made[key] = beside(value, (key,), leave, asks)
+            if passes(key, asks):
+                made[key] = swept(beside(value, (key,), leave, asks), (key,), leave, asks)
             continue
         new: list[Json] = [
             part if at in leave.settled else _turn(part, (key, at), leave, asks, change)
             for at, part in enumerate(value)
         ]
         made[key] = value if all(a is b for a, b in zip(new, value, strict=True)) else new
-    return body if all(made[key] is value for key, value in body.items()) else made
+    return body if all(made.get(key) is value for key, value in body.items()) else made
 
 
 def _turn(part: Json, where: Where, leave: Leave, asks: Asks, change: _Part) -> Json:
-    return change(part, where, leave, asks) if isinstance(part, dict) else sieved(part, asks)
+    if not isinstance(part, dict):
+        return sieved(part, asks)
+    return swept(change(part, where, leave, asks), where, leave, asks)
 
 
 def _chat_message(
