@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from policy.withheld_words import Printer
     from proxy.withholding_state import Kept, Record
 
-CALL_ID_LEN_MIN: Final = 12
-"""A shorter id is a counter of the server, and comes again in the next reply."""
+# An id of its own has letters or digits in a row that nobody else has. Others are counters of a
+# server, `call_0` or `functions.fetch:0`, and come again in the next conversation.
+_RANDOM: Final = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{10,}")
+_COUNTED: Final = re.compile(r"functions\..*:[0-9]+", re.DOTALL)
 _PLAIN_LEN_MAX: Final = 256
 # Nobody is told anything in the place of a block that is left out.
 _NOTHING: Final = Told("reject", Reason.GATE_UNAVAILABLE, MemoryClass.L4)
@@ -103,7 +105,7 @@ class Asking:
     def of_result(self, call_id: str, text: str) -> str | None:
         """The same for the result of a call."""
         kept = self._kept
-        own = len(call_id) >= CALL_ID_LEN_MIN
+        own = _RANDOM.search(call_id) is not None and _COUNTED.fullmatch(call_id) is None
         name = self._printer.digest("call", call_id)
         if own:
             told = kept.results.get(name)

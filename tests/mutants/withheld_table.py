@@ -22,6 +22,19 @@ _HELD: Final = at(_WITHHOLDING, "test_a_held_text_is_shown_until_a_person_denies
 
 WITHHELD: Final = (
     Mutant(
+        name="a counter is an id of its own",
+        file="proxy/withholding_asking.py",
+        old="_RANDOM.search(call_id) is not None and ",
+        new="len(call_id) > 0 or ",
+        invariant="one withheld result blanks no other one for ever",
+        tests=(
+            at(
+                _WITHHOLDING,
+                "test_an_id_that_counts_blanks_no_result_of_another_conversation",
+            ),
+        ),
+    ),
+    Mutant(
         name="tags and line numbers hide words",
         file="policy/withheld_words.py",
         old="    if bare != text:\n",

@@ -104,6 +104,21 @@ async def test_a_result_stays_withheld_under_its_call_when_every_print_is_gone(
     assert b"cut to save room" not in sent
 
 
+@pytest.mark.parametrize(
+    "counted", ["call_0", "functions.fetch:0", "functions.getProfileV2:11", "fetch_a_page_0"]
+)
+async def test_an_id_that_counts_blanks_no_result_of_another_conversation(
+    one: Rig, counted: str
+) -> None:
+    await one.write(POISON)
+    bad = await one.withholding.apply(AGENT, "anthropic", anthropic(PAGE, fetch=counted), Leave)
+    assert not leaks(bad)
+    honest = anthropic("Chairs are firm.", fetch=counted)
+    assert "Chairs are firm." in json.dumps(
+        await one.withholding.apply(AGENT, "anthropic", honest, Leave)
+    )
+
+
 async def test_another_principal_sees_what_it_read(one: Rig) -> None:
     await one.write(POISON)
     body = REQUESTS["anthropic"](PAGE)
