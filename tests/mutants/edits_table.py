@@ -166,6 +166,14 @@ EDITS: Final = (
         tests=(at(_STANDS, "test_after_a_deletion_nothing_is_known"),),
     ),
     Mutant(
+        name="another spelling of a path is another file",
+        file="proxy/dialects/mcp/calls.py",
+        old="    if form is KeyForm.PATH:\n",
+        new="    if not form:\n",
+        invariant="what one file says is known under one key",
+        tests=(at(_EDITS, "test_another_spelling_of_its_path_is_the_same_note"),),
+    ),
+    Mutant(
         name="two places are one",
         file=_EDITING,
         old=" if old and _places_of(before, old) == 1 else None\n",

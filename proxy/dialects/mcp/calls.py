@@ -320,8 +320,20 @@ def _key_part(rule: Tool, part: str | tuple[str, ...], arguments: dict[str, Json
 def _formed(text: str, form: KeyForm) -> str:
     if form is KeyForm.PLAIN:
         return text
+    if form is KeyForm.PATH:
+        return _one_path(text) if text else ""
     lowered = text.strip().lower().removeprefix("memory://").strip("/").removesuffix(".md")
     return re.sub(r"[\s_]+", "-", lowered)
+
+
+def _one_path(text: str) -> str:
+    steps: list[str] = []
+    for step in text.split("/"):
+        if step == "..":
+            del steps[-1:]
+        elif step not in {"", "."}:
+            steps.append(step)
+    return "/" + "/".join(steps)
 
 
 def _memory_class(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> MemoryClass:

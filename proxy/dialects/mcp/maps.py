@@ -66,6 +66,7 @@ class KeyForm(enum.Enum):
     """How a server spells the keys of its memories alike."""
 
     PLAIN = "plain"
+    PATH = "path"  # one spelling for `a//b`, `a/./b` and `a/c/../b`
     PERMALINK = "permalink"  # lower case, hyphens for spaces, no `memory://`, no `.md`
     FIRST = "first"  # of several names the first that is given; by its digest where it is long
 
@@ -324,9 +325,8 @@ def _check_one_item(tool: Tool, where: str) -> None:
             raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")
     for name, given in (("key", key_paths(tool)), ("user", (tool.user,) if tool.user else ())):
         for text in given:
-            if "[]" in text and not any(text.startswith(items) for items in tool.items):
-                raise MapError(f"{where}: {name}: {text!r} has many values for one item")
-            if text.count("[]") > 1:
+            inside = any(text.startswith(items) for items in tool.items)
+            if ("[]" in text and not inside) or text.count("[]") > 1:
                 raise MapError(f"{where}: {name}: {text!r} has many values for one item")
 
 

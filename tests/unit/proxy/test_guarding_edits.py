@@ -202,6 +202,19 @@ async def test_a_note_that_was_only_added_to_is_not_known(tmp_path: Path) -> Non
         assert await _all(agent, more, change) == [True, False]
 
 
+@pytest.mark.parametrize(
+    "path", ["/memories/./notes.md", "/memories//notes.md", "/memories/a/../notes.md"]
+)
+async def test_another_spelling_of_its_path_is_the_same_note(tmp_path: Path, path: str) -> None:
+    async with desk(tmp_path) as at:
+        agent = await _agent(at)
+        anew = do("create", path=path, file_text=f"X{ORDER[1]}.")
+        assert await _all(agent, MADE, anew, swap("X", ORDER[0])) == [True, True, False]
+        assert agent.last is not None
+        assert ", L1)" in agent.last
+        assert await agent.calls(*swap("every", "each"))
+
+
 async def test_while_an_answer_is_out_nobody_knows_what_is_there(tmp_path: Path) -> None:
     async with desk(tmp_path) as at:
         agent = await _agent(at)
