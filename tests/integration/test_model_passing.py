@@ -9,8 +9,9 @@ from urllib.parse import quote, quote_plus, unquote
 import pytest
 
 from policy.withheld_words import RUN, blobs_in, words_of
+from proxy.model.coupling import UnsafeUncoupled
 from tests.conformance.canary import new_canary
-from tests.integration.model_bench import APIS, PATHS, asking, fronted
+from tests.integration.model_bench import APIS, PATHS, asking, coupled, fronted
 from tests.integration.models.server import Fault
 from tests.integration.passing_cases import (
     ANSWERS,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from policy.model import Principal
     from proxy.dialects.model.body import Json as AnyJson
     from proxy.dialects.model.transcript import Where
     from tests.integration.model_bench import Answer, Bench
@@ -297,3 +299,26 @@ async def test_a_call_that_comes_back_with_a_batch_is_judged(tmp_path: Path) -> 
                 assert answer.status == 200
                 assert (rule.encode() in answer.raw) is (composition is not None)
                 assert (b"Not stored" in answer.raw) is (composition is None)
+
+
+class _Settling(UnsafeUncoupled):
+    """Notes how much was sent when it was asked to wait."""
+
+    def __init__(self, sent: list[bytes], bench: list[Bench]) -> None:
+        self.sent = sent
+        self.bench = bench
+
+    async def settled(self, principal: Principal) -> None:
+        self.sent.append(self.bench[0].model.sent_upstream())
+
+
+async def test_no_route_overtakes_a_candidate_in_flight(tmp_path: Path) -> None:
+    sent: list[bytes] = []
+    benches: list[Bench] = []
+    async with fronted(tmp_path, coupled(_Settling(sent, benches))) as bench:
+        benches.append(bench)
+        for path, body in ((EMBED, b'{"input":"x"}'), (FILES, b"text")):
+            before = bench.model.sent_upstream()
+            assert (await bench.send("POST", path, body)).status == 200
+            assert sent.pop() == before, "it was waited for, and nothing had gone by then"
+            assert bench.model.sent_upstream() != before

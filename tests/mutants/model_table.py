@@ -359,4 +359,25 @@ MODEL: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="other routes overtake a candidate in flight",
+        file="proxy/fronts/model.py",
+        old="                await clearing.settled()\n",
+        new="",
+        invariant="nothing goes on while a candidate of its principal is undecided",
+        tests=(at(_PASSING, "test_no_route_overtakes_a_candidate_in_flight"),),
+    ),
+    Mutant(
+        name="other routes wait for nothing",
+        file="proxy/withholding.py",
+        old="        await self.quiet(principal.principal_id, deadline_s)\n",
+        new="",
+        invariant="nothing goes on while a candidate of its principal is undecided",
+        tests=(
+            at(
+                "tests/unit/proxy/test_withholding_in_flight.py",
+                "test_other_routes_wait_as_well_and_then_know_what_is_withheld",
+            ),
+        ),
+    ),
 )

@@ -41,6 +41,22 @@ async def test_model_requests_wait_while_a_candidate_is_undecided(one: Rig) -> N
     assert (await writing).decision == "reject"
 
 
+async def test_other_routes_wait_as_well_and_then_know_what_is_withheld(one: Rig) -> None:
+    release = _stop(one)
+    writing = asyncio.ensure_future(one.write(POISON))
+    await asyncio.sleep(0)
+    waiting = asyncio.ensure_future(one.withholding.settled(AGENT, 30.0))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    assert not one.withholding.withholds(AGENT.principal_id)
+    release.set()
+    await waiting
+    assert one.withholding.withholds(AGENT.principal_id)
+    assert not one.withholding.withholds(PrincipalId("somebody else"))
+    assert (await writing).decision == "reject"
+
+
 async def test_what_is_undecided_at_the_deadline_is_refused_and_never_written(one: Rig) -> None:
     release = _stop(one)
     writing = asyncio.ensure_future(one.write(NOTE, named=False))
