@@ -82,7 +82,7 @@ class ResponsesEditor:
         index = body.get("output_index")
         if isinstance(index, int):
             return self._item(event, body, kind, index)
-        if object_of(body.get("item")).get("type") in CALLS:
+        if text_of(object_of(body.get("item")).get("type")) in CALLS:
             # Nobody can say which item it is.
             return b"", ()
         return self._numbered(event, body), ()
@@ -128,10 +128,10 @@ class ResponsesEditor:
         self, event: Event, body: dict[str, Json], kind: str, index: int
     ) -> tuple[bytes, tuple[Waiting, ...]]:
         item = object_of(body.get("item"))
-        if kind == "response.output_item.added" and item.get("type") in CALLS:
+        if kind == "response.output_item.added" and text_of(item.get("type")) in CALLS:
             self._held[index] = []
         done = kind == "response.output_item.done"
-        if item.get("type") in CALLS:
+        if text_of(item.get("type")) in CALLS:
             # It may not have said so when it began.
             self._held.setdefault(index, [])
         held = self._held.get(index)

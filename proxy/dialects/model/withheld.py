@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from proxy.dialects.model.body import read_body
+from proxy.dialects.model.reading import text_of
 from proxy.dialects.model.transcript import Where  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.operation import MalformedRequest
 
@@ -197,7 +198,7 @@ def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
         new = [swept(part, (*where, at), leave, asks) for at, part in enumerate(value)]
         return value if all(a is b for a, b in zip(new, value, strict=True)) else new
     if isinstance(value, dict):
-        signed = _SIGNED if value.get("type") in THOUGHTS else frozenset[str]()
+        signed = _SIGNED if text_of(value.get("type")) in THOUGHTS else frozenset[str]()
         made = {
             key: part if key in signed else swept(part, (*where, key), leave, asks)
             for key, part in value.items()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.dialects.model.reading import list_of, object_of
+from proxy.dialects.model.reading import list_of, object_of, text_of
 from proxy.dialects.model.sse import Event, event_bytes
 from proxy.dialects.model.stream import event_of, payload
 from proxy.dialects.model.withheld import SEALED, names
@@ -180,7 +180,7 @@ class ReplyFilter:
             return [self._cleaned(part, (*at, index)) for index, part in enumerate(value)]
         if not isinstance(value, dict):
             return value
-        left = _DECIDED if value.get("type") in _CALLS else frozenset[str]()
+        left = _DECIDED if text_of(value.get("type")) in _CALLS else frozenset[str]()
         return {
             name: part
             if name in left or name in SEALED or names(name, part)
@@ -204,7 +204,9 @@ class ReplyFilter:
             return [made]
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
-            change = self._calls.add if start.get("type") in _CALLS else self._calls.discard
+            change = (
+                self._calls.add if text_of(start.get("type")) in _CALLS else self._calls.discard
+            )
             change(_place(body.get("index")))
         return [*self._flush(()), made]
 
@@ -272,7 +274,7 @@ class ReplyFilter:
                 return self._numbered(event, {**lean, "delta": ready})
             if kind == f"{family}.done":
                 return [*self._flush(key), *self._beside(event, body, (kind, *place))]
-        if object_of(body.get("item")).get("type") in _CALLS:
+        if text_of(object_of(body.get("item")).get("type")) in _CALLS:
             self._calls.add(place[0])
         ends = kind.endswith((".done", ".completed", ".incomplete", ".failed", ".added"))
         out = self._flush(()) if ends else []

@@ -113,6 +113,8 @@ async def test_pictures_signatures_and_names_stay(one: Rig, api: str) -> None:
         "input_audio": {"data": picture, "format": "wav"},
         "name": "fetch_page",
         "fine key": "fine",
+        # The schema of a tool may have an argument of this name.
+        "properties": {"type": {"type": "string"}, "role": ["a"]},
     }
     body: dict[str, Json] = {**fine_request(api), "more": fine}
     assert await one.withholding.apply(AGENT, api, body, Leave) is body

@@ -390,3 +390,11 @@ def test_nothing_stands_beside_the_data_of_an_event(api: str, raw: str) -> None:
     made = through(ReplyFilter(api, Withholds(REFUSED)), events)
     assert not holds(b"".join(event.raw for event in made).decode())
     assert made
+
+
+@pytest.mark.parametrize("api", [*APIS, "completions", ""])
+def test_an_argument_named_type_is_no_kind(api: str) -> None:
+    schema = {"properties": {"type": {"type": "string"}, "kind": {"type": ["string", "null"]}}}
+    body = {"type": "response.created", "response": {"id": "r", "tools": [schema]}}
+    (made,) = through(ReplyFilter(api, Withholds(REFUSED)), [_event("", json.dumps(body))])
+    assert payload(made) == body
