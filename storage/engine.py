@@ -283,7 +283,8 @@ class Engine:
         """Everything that follows a durable commit, before anyone is answered."""
         parts = self.parts
         self.generation = after
-        parts.judge.held_by.update(change.held_moves)
+        if change.held_moves:
+            parts.judge.held_by.update(change.held_moves)
         parts.judge.usage.adopt(change)
         self.destroy(change.finished)
         parts.failpoint("key_destroyed")

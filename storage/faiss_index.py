@@ -140,7 +140,7 @@ class VectorIndex:
         if not items:
             return
         ordinals = np.array([ordinal for ordinal, _ in items], dtype=np.int64)
-        if ordinals[0] <= self.last_ordinal or (np.diff(ordinals) <= 0).any():
+        if ordinals[0] <= self.last_ordinal or (ordinals[1:] <= ordinals[:-1]).any():
             raise BadVector("ordinals must ascend, each used once")
         vectors = check_each([vector for _, vector in items], self._dimension)
         start = 0

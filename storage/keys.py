@@ -15,21 +15,23 @@ _NAME_LEN: Final = 16
 _KEYED_LEN: Final = 8
 _BLOCK_LEN: Final = 64
 _LENGTH: Final = struct.Struct(">I").pack
-_PRINCIPALS_MAX: Final = 4_096
+_KEPT_MAX: Final = 4_096
 _INCARNATION: Final = re.compile(r"([0-9a-f]{16}-[0-9]{1,9}):")
 
 
 class KeyedNames:
     """Names of 16 bytes under the store's secret. Without the secret nothing can be guessed."""
 
-    __slots__ = ("_inner", "_outer", "principal")
+    __slots__ = ("_inner", "_outer", "principal", "tenant")
 
     def __init__(self, secret: bytes) -> None:
         # HMAC-SHA256 (RFC 2104), both padded keys made once.
         padded = secret.ljust(_BLOCK_LEN, b"\0")
         self._inner = bytes(byte ^ 0x36 for byte in padded)
         self._outer = bytes(byte ^ 0x5C for byte in padded)
-        self.principal = lru_cache(maxsize=_PRINCIPALS_MAX)(self._principal)
+        # Every transaction names those it is about.
+        self.principal = lru_cache(maxsize=_KEPT_MAX)(self._principal)
+        self.tenant = lru_cache(maxsize=_KEPT_MAX)(self._tenant)
 
     def _name(self, purpose: bytes, *parts: bytes) -> bytes:
         # Each part carries its length: no two lists of parts run together into the same bytes.
@@ -79,7 +81,7 @@ class KeyedNames:
         """Where the spending of a promotion token is recorded."""
         return self._name(b"token", token_key)
 
-    def tenant(self, tenant: Tenant) -> bytes:
+    def _tenant(self, tenant: Tenant) -> bytes:
         """Where a tenant's use of the store is recorded."""
         return self._name(b"tenant", tenant.encode())
 

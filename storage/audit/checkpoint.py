@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,7 @@ _KEY_ID_LEN: Final = 4
 _PUBLIC_KEY_LEN: Final = 32
 _VKEY_PARTS: Final = 3
 _BODY_LINES_MIN: Final = 3
+_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f]")
 _SIGNATURE_MARK: Final = "\N{EM DASH} "
 
 
@@ -201,7 +203,7 @@ def _is_key_name(name: str) -> bool:
 
 
 def _has_control(text: str) -> bool:
-    return any(char < " " and char != "\n" for char in text)
+    return _CONTROL.search(text) is not None
 
 
 def _encoded(raw: bytes) -> str:

@@ -152,6 +152,18 @@ def test_a_bad_vector_is_refused_as_row_and_as_query_and_nothing_of_its_batch_la
     assert (index.count, index.last_ordinal) == (10, 9)
 
 
+@pytest.mark.parametrize("beside", [7, 8, 300])
+@pytest.mark.parametrize("name", _bad_vectors())
+def test_a_bad_vector_is_refused_among_few_and_among_many(name: str, beside: int) -> None:
+    """A few are looked at one by one, many in one pass: neither lets one through."""
+    index = VectorIndex(DIMENSION)
+    good = [row.tobytes() for row in _unit(beside)]
+    with pytest.raises(BadVector):
+        index.extend([*enumerate(good), (beside, _bad_vectors()[name])])
+    index.extend(list(enumerate(good)))
+    assert index.count == beside
+
+
 def test_two_wrong_lengths_that_add_up_are_refused() -> None:
     row = _unit(1).tobytes()
     with pytest.raises(BadVector):
