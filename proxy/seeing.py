@@ -61,6 +61,8 @@ class NoSessions:
 
 def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | None:
     """What the ledger knows of a candidate: its session, and who said before what it says."""
+    if isinstance(sessions, NoSessions):
+        return None  # and nobody has to read the candidate for it
     call = call_of(candidate) if proposal.guarded_key is not None else None
     if call is not None:
         texts = call.pieces

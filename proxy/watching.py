@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from storage.errors import StorageError
     from storage.interfaces import Outcome, Submission
 
@@ -14,8 +12,8 @@ if TYPE_CHECKING:
 class Watches(Protocol):
     """Who is told of every candidate around its verdict: `proxy.withholding.Withholding`."""
 
-    async def begun(self, submissions: Sequence[Submission]) -> list[Submission]:
-        """They were intercepted; the same ones as they may be judged.
+    async def begun(self, submissions: list[Submission]) -> list[Submission]:
+        """They were intercepted; the same ones as they may be judged, or that very list.
 
         Raises:
             StoreUnavailable: None of them may be.
@@ -30,9 +28,9 @@ class Watches(Protocol):
 class Unwatched:
     """No model front: nobody sends what a candidate says."""
 
-    async def begun(self, submissions: Sequence[Submission]) -> list[Submission]:
-        """As they are."""
-        return [*submissions]
+    async def begun(self, submissions: list[Submission]) -> list[Submission]:
+        """As they are: the same list, so that nobody makes new ones of them."""
+        return submissions
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
         """Nobody listens."""

@@ -164,12 +164,15 @@ class Writing:
         self, chunk: list[_Intercepted | WrittenItem]
     ) -> list[_Intercepted | WrittenItem]:
         """The same candidates, once whoever withholds knows of them."""
-        found = [one for one in chunk if isinstance(one, _Intercepted)]
-        dated = iter(await self._watches.begun([one.submission for one in found]))
+        found = [one.submission for one in chunk if isinstance(one, _Intercepted)]
+        dated = await self._watches.begun(found)
+        if dated is found:
+            return chunk
+        given = iter(dated)
         return [
             one
             if isinstance(one, WrittenItem)
-            else msgspec.structs.replace(one, submission=next(dated))
+            else msgspec.structs.replace(one, submission=next(given))
             for one in chunk
         ]
 
