@@ -1,5 +1,7 @@
 """One JSON object per line, stable keys, nothing that a peer or a library wrote."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import io
@@ -9,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from telemetry import logs
 from tests.unit.telemetry import sample
@@ -148,3 +152,20 @@ def test_the_control_plain_logging_would_have_shown_the_words() -> None:
     record = logging.LogRecord("aiohttp.server", logging.ERROR, "", 0, "bad %s", (CANARY,), None)
     assert CANARY in logging.Formatter().format(record)
     assert CANARY not in logs.JsonLines().format(record)
+
+
+ODD = st.text() | st.sampled_from(
+    ["\x7f", "\\", '"', "\x00", "\u202e", "\U000e0041", "a" * 256, "a" * 257, "\ud800", "é", "\n"]
+)
+
+
+@given(ODD, ODD)
+def test_a_line_is_printable_ascii_whatever_a_principal_or_a_tenant_is_called(
+    principal: str, tenant: str
+) -> None:
+    event = msgspec.structs.replace(sample.REJECT, principal=principal, tenant=tenant)
+    line = json.loads(logs._line(event))
+    assert line["principal"] == logs._safe(principal)
+    assert line["tenant"] == logs._safe(tenant)
+    assert all(" " <= character <= "~" for character in logs._line(event))
+    assert all(len(value) <= 6 * 256 for value in line.values() if isinstance(value, str))
