@@ -160,13 +160,15 @@ def prints_of(text: str) -> Prints:
     """The prints of a text; of a very long one, of its first `WORDS_MAX` words."""
     shape = skeleton(text)
     words = (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)[:WORDS_MAX]
-    known = {word: crc32(word.encode("utf-8", "surrogatepass")) for word in set(words)}
+    # In the order in which they were said: that of a set is another one in every process, and with
+    # it the sums below, and the rank of a stem that two words share.
+    known = {word: crc32(word.encode("utf-8", "surrogatepass")) for word in dict.fromkeys(words)}
     numbers = [known[word] for word in words]
     # Of whole numbers, and so the same in every process.
     runs = tuple(map(hash, zip(numbers, numbers[1:], numbers[2:], strict=False)))
     marks = frozenset(
         crc32(mark.encode("utf-8", "surrogatepass"))
-        for part in set(shape.split())
+        for part in dict.fromkeys(shape.split())
         if not part.strip(_ABOUT).isalpha() and _MARKED.search(part)
         for mark in _MARK.findall(part)
         if _YEAR.fullmatch(mark) is None

@@ -285,4 +285,12 @@ SESSION_LABELS: Final = (
         invariant="whoever reads a page often does not hide what is copied from it",
         tests=(at(_CONTAINMENT_TESTS, "test_a_page_that_was_read_a_hundred_times_is_found"),),
     ),
+    Mutant(
+        name="the words of a text are a set",
+        file=_CONTAINMENT,
+        old="for word in dict.fromkeys(words)}",
+        new="for word in set(words)}",
+        invariant="the same texts are as alike in every process",
+        tests=(at(_CONTAINMENT_TESTS, "test_the_same_texts_are_as_alike_in_every_process"),),
+    ),
 )

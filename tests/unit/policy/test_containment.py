@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +21,12 @@ PAGE = (
     "desk@zebra-analytics.example and keeps case numbers such as ZA-48213 for ten years."
 )
 NOTE = "Customers of the harbour pay a lower rate for the archive."
+ROOT = Path(__file__).resolve().parents[3]
+SCORES = (
+    "import sys; from policy.containment import prints_of, resemblance; "
+    "one, two = map(prints_of, sys.argv[1:]); "
+    "sys.stdout.write(repr((list(one.words), resemblance(one, two))))"
+)
 SYLLABLES = ("bar", "den", "fol", "gim", "hus", "jek", "lot", "mir", "nap", "pod", "ruk", "sev")
 
 
@@ -127,3 +137,18 @@ def test_prints_have_no_text() -> None:
 
 def test_an_endless_text_is_cut() -> None:
     assert len(prints_of("word " * 50_000).runs) < 20_000
+
+
+def test_the_same_texts_are_as_alike_in_every_process() -> None:
+    # A sum of weights in another order is another number, and at a threshold another verdict.
+    told = {
+        subprocess.run(
+            (sys.executable, "-P", "-c", SCORES, PAGE, f"{NOTE} {shuffled(PAGE)}"),
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(told) == 1
