@@ -371,28 +371,23 @@ def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None)
 
 
 def _missing(proposal: Proposal) -> WrittenItem:
-    return WrittenItem(
-        decision="missing",
-        change=proposal.change,
-        memory_id=None,
-        candidate_id=None,
-        reason=Reason.TARGET_MISSING,
-        step=None,
-        memory_class=proposal.memory_class,
-        source=None,
-        observation=observation_for("missing", Reason.TARGET_MISSING, proposal.memory_class),
-    )
+    return _not_judged(proposal, "missing", Reason.TARGET_MISSING)
 
 
 def _undecided(proposal: Proposal) -> WrittenItem:
+    return _not_judged(proposal, "error", Reason.GATE_UNAVAILABLE)
+
+
+def _not_judged(proposal: Proposal, decision: str, reason: Reason) -> WrittenItem:
+    """What became of a change that no gate saw: nothing."""
     return WrittenItem(
-        decision="error",
+        decision=decision,
         change=proposal.change,
         memory_id=None,
         candidate_id=None,
-        reason=Reason.GATE_UNAVAILABLE,
+        reason=reason,
         step=None,
         memory_class=proposal.memory_class,
         source=None,
-        observation=observation_for("error", Reason.GATE_UNAVAILABLE, proposal.memory_class),
+        observation=observation_for(decision, reason, proposal.memory_class),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
 
 _FIRST_LINE_LEN = 80
+_View = TypeVar("_View")
 
 
 class _List(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,12 +143,16 @@ async def _list_objected(context: Context, tenant: str) -> Exit:
     return Exit.OK
 
 
-async def _show(context: Context) -> Exit:
+async def _found(context: Context, view: type[_View], below: str = "") -> _View:
+    """What there is of the memory that was named."""
     asked = context.arguments(_One)
     async with operator(context) as api:
-        memory = await api.get(
-            f"/memories/{part(asked.memory_id)}", MemoryView, tenant=asked.tenant
-        )
+        path = f"/memories/{part(asked.memory_id)}{below}"
+        return await api.get(path, view, tenant=asked.tenant)
+
+
+async def _show(context: Context) -> Exit:
+    memory = await _found(context, MemoryView)
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(memory)
@@ -176,11 +181,7 @@ async def _show(context: Context) -> Exit:
 
 
 async def _history(context: Context) -> Exit:
-    asked = context.arguments(_One)
-    async with operator(context) as api:
-        history = await api.get(
-            f"/memories/{part(asked.memory_id)}/history", HistoryView, tenant=asked.tenant
-        )
+    history = await _found(context, HistoryView, "/history")
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(history)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from aiohttp import web
 
+from proxy.evaluate.free_port import on_free_port
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -67,16 +69,8 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
     model = ScriptedModel()
     served = web.Application(client_max_size=1 << 24)
     served.router.add_post("/{any:.*}", model.answer)
-    runner = web.AppRunner(served, access_log=None)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = runner.addresses[0][:2]
-        model.url = f"http://{host}:{port}"
+    async with on_free_port(served) as model.url:
         yield model
-    finally:
-        await runner.cleanup()
 
 
 def turn(api: str, question: str, result: str | None, *, stream: bool) -> dict[str, JsonValue]:

@@ -9,6 +9,8 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from proxy.evaluate.free_port import on_free_port
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
@@ -86,13 +88,5 @@ async def recorder(
     keeper = Recorder(target, change)
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", keeper.pass_on)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = runner.addresses[0][:2]
-        keeper.url = f"http://{host}:{port}"
+    async with on_free_port(application) as keeper.url:
         yield keeper
-    finally:
-        await runner.cleanup()

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
+from proxy.evaluate.free_port import on_free_port
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
@@ -107,16 +109,9 @@ async def scripted_model(script: Mapping[str, Turn]) -> AsyncGenerator[ScriptedM
     application = web.Application(client_max_size=1 << 26)
     application.router.add_post("/v1/chat/completions", model.answer)
     application.router.add_get("/v1/models", _models)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = runner.addresses[0][:2]
-        model.url = f"http://{host}:{port}/v1"
+    async with on_free_port(application) as url:
+        model.url = f"{url}/v1"
         yield model
-    finally:
-        await runner.cleanup()
 
 
 def _completion(choices: list[dict[str, Any]], kind: str) -> dict[str, Any]:

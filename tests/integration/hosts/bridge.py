@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
+from proxy.evaluate.free_port import on_free_port
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -107,13 +109,8 @@ async def bridge(words: tuple[str, ...]) -> AsyncGenerator[str]:
     application.router.add_post("/mcp", made.post)
     application.router.add_delete("/mcp", made.delete)
     application.router.add_get("/mcp", _no_stream)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = runner.addresses[0][:2]
-        yield f"http://{host}:{port}/mcp"
-    finally:
-        await made.close()
-        await runner.cleanup()
+    async with on_free_port(application) as url:
+        try:
+            yield f"{url}/mcp"
+        finally:
+            await made.close()

@@ -10,6 +10,8 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from proxy.evaluate.free_port import on_free_port
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -89,13 +91,7 @@ async def http_tee(target: str) -> AsyncGenerator[HttpTee]:
         tee = HttpTee(target, client)
         application = web.Application(client_max_size=1 << 26)
         application.router.add_route("*", "/{path:.*}", tee.pass_on)
-        runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=1)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            host, port = runner.addresses[0][:2]
-            tee.url = f"http://{host}:{port}"
+        async with on_free_port(
+            application, handler_cancellation=True, shutdown_timeout=1
+        ) as tee.url:
             yield tee
-        finally:
-            await runner.cleanup()

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from aiohttp import web
 
+from proxy.evaluate.free_port import on_free_port
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
@@ -123,16 +125,8 @@ async def serving(
 
     application = web.Application(client_max_size=1 << 26, middlewares=[waiting])
     model.routes(application)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = runner.addresses[0][:2]
-        model.url = f"http://{host}:{port}"
+    async with on_free_port(application) as model.url:
         yield model
-    finally:
-        await runner.cleanup()
 
 
 async def send_events(

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
+from proxy.evaluate.free_port import on_free_port
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -35,7 +37,8 @@ class Extractor:
         raw = await request.read()
         body: Json = json.loads(raw) if raw else {}
         if request.path.endswith("/embeddings"):
-            texts: list[str] = body["input"] if isinstance(body["input"], list) else [body["input"]]
+            given: str | list[str] = body["input"]
+            texts = [given] if isinstance(given, str) else given
             data = [
                 {"object": "embedding", "index": at, "embedding": _vector(text)}
                 for at, text in enumerate(texts)
@@ -121,12 +124,5 @@ async def extractor(*facts: str) -> AsyncGenerator[Extractor]:
     model = Extractor(facts)
     application = web.Application(client_max_size=64 * 1024**2)
     application.router.add_route("POST", "/{path:.*}", model.serve)
-    runner = web.AppRunner(application, shutdown_timeout=1.0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    model.url = f"http://{host}:{port}"
-    try:
+    async with on_free_port(application, shutdown_timeout=1.0) as model.url:
         yield model
-    finally:
-        await runner.cleanup()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from aiohttp import web
 
+from proxy.evaluate.free_port import on_free_port
 from tests.integration.models import chat, messages, responses
 from tests.integration.models.script import next_move
 
@@ -174,13 +175,7 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
     model = ScriptedModel()
     application = web.Application(client_max_size=256 * 1024**2)
     application.router.add_route("*", "/{path:.*}", model.serve)
-    runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=1.0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    model.url = f"http://{host}:{port}"
-    try:
+    async with on_free_port(
+        application, handler_cancellation=True, shutdown_timeout=1.0
+    ) as model.url:
         yield model
-    finally:
-        await runner.cleanup()

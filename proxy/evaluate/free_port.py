@@ -1,0 +1,36 @@
+"""A scripted server on a free port of this host, gone when it has been used."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+_PATIENT_S = 60.0
+
+
+@asynccontextmanager
+async def on_free_port(
+    application: web.Application,
+    *,
+    handler_cancellation: bool = False,
+    shutdown_timeout: float = _PATIENT_S,
+) -> AsyncGenerator[str]:
+    """The URL of the application, without a path; both options as aiohttp has them."""
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        handler_cancellation=handler_cancellation,
+        shutdown_timeout=shutdown_timeout,
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
