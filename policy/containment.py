@@ -101,15 +101,13 @@ class Prints(NamedTuple):
         Each run counts, not the kept ones alone: of a word changed at the end of a line there is
         but one.
         """
-        runs, words = frozenset(self.runs), self.words.keys()
+        runs, marks, words = frozenset(self.runs), self.marks, tuple(self.words)
         return {
             key
             for key, other in others
-            if not (
-                self.marks.isdisjoint(other.marks)
-                and words.isdisjoint(other.words)
-                and runs.isdisjoint(other.runs)
-            )
+            if any(word in other.words for word in words)
+            or not runs.isdisjoint(other.runs)
+            or not marks.isdisjoint(other.marks)
         }
 
 

@@ -25,7 +25,7 @@ _PART_LEN: Final = 2_048
 _PART_OVERLAP: Final = 256
 _TEXT_LEN_MAX: Final = 262_144
 
-AGAIN_MAX: Final = 8
+AGAIN_MAX: Final = 4
 """Sayings of the model that are looked behind for one text; a further one says it by itself."""
 
 # How much of a text must be in one that came before it to be a copy of it, and not about it.
@@ -128,8 +128,10 @@ class Ring:
         found: dict[int, Kept] = {}
         while pending:
             prints = pending.pop()
-            among = prints.beyond(was).shared_by(texts)
-            for kept in self._found(prints, among):
+            fresh = prints.beyond(was)
+            if not (fresh.runs or fresh.words or fresh.marks):
+                continue
+            for kept in self._found(prints, fresh.shared_by(texts)):
                 if kept.key in found:
                     continue
                 again = bool(kept.derived) and len(found) < AGAIN_MAX

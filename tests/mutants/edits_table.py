@@ -109,8 +109,8 @@ EDITS: Final = (
     Mutant(
         name="a common word is not new",
         file="policy/containment.py",
-        old="                and runs.isdisjoint(other.runs)\n",
-        new="                and runs.isdisjoint(other.kept)\n",
+        old="            or not runs.isdisjoint(other.runs)\n",
+        new="            or not runs.isdisjoint(other.kept)\n",
         invariant="a line that an edit makes a page's is the page's",
         tests=(at(_EDITS, "test_a_word_that_makes_a_page_s_line_of_a_note_is_the_page_s"),),
     ),
