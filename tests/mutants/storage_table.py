@@ -186,12 +186,12 @@ STORAGE: Final = (
         new="                pass\n            parts.judge.usage",
         more=(
             (
-                "        self.generation = after\n        parts.judge",
+                "        self.generation = after\n        if change.held_moves",
                 (
                     "        self.generation = after\n"
                     "        if change.kept:\n"
                     "            parts.staging.hold(change.kept)\n"
-                    "        parts.judge"
+                    "        if change.held_moves"
                 ),
             ),
         ),
