@@ -274,7 +274,7 @@ class Guarding:
         pinned = await self._parts.pins.see(principal.tenant, server, pairs)
         # Approved or not, their calls come there and are judged or refused there.
         names = (tool.name for tool in tools)
-        self._parts.relays.pinned(principal.tenant, server, names, relay)
+        self._parts.relays.pinned(principal, server, names, relay)
         return PinState(approved=not pinned.changed, changed=pinned.changed)
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:

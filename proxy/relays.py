@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.memory_tools import folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from policy.model import Tenant
+    from policy.model import Principal, Tenant
 
-_Place = tuple["Tenant", str]
+_Place = tuple["Tenant", str, str]
+# A peer of the gate's socket that nobody bound to a principal: whose agent it stands beside is not
+# known, so it stands beside every one of its tenant.
+_UNBOUND: Final = "uid:"
+_ANYONE: Final = ""
 
 
 class Relays:
@@ -26,19 +30,29 @@ class Relays:
         self._elsewhere: dict[str, dict[_Place, frozenset[str]]] = {}
 
     def pinned(
-        self, tenant: Tenant, server: str, tools: Iterable[str], relay: str | None = None
+        self, principal: Principal, server: str, tools: Iterable[str], relay: str | None = None
     ) -> None:
-        """A relay is about to serve these tools of a server."""
+        """A relay of this principal's agent is about to serve these tools of a server."""
         known = self._here if relay is None else self._elsewhere.setdefault(relay, {})
-        known[tenant, folded(server)] = frozenset(map(folded, tools))
+        name: str = principal.principal_id
+        owner = _ANYONE if name.startswith(_UNBOUND) else name
+        known[principal.tenant, owner, folded(server)] = frozenset(map(folded, tools))
 
     def left(self, relay: str) -> None:
         """A relay of another process is gone."""
         self._elsewhere.pop(relay, None)
 
-    def serves(self, tenant: Tenant, server: str, tool: str) -> bool:
-        """Whether a call of this tool, of the server that its host calls so, crosses a relay."""
-        place, wanted = (tenant, folded(server)), folded(tool)
+    def serves(self, principal: Principal, server: str, tool: str) -> bool:
+        """Whether a call of this tool, of the server that its host calls so, crosses a relay.
+
+        Another agent's relay is not on this one's way, whatever its server is called.
+        """
+        name, wanted = folded(server), folded(tool)
+        places = tuple(
+            (principal.tenant, owner, name) for owner in (principal.principal_id, _ANYONE)
+        )
         return any(
-            wanted in known.get(place, ()) for known in (self._here, *self._elsewhere.values())
+            wanted in known.get(place, ())
+            for known in (self._here, *self._elsewhere.values())
+            for place in places
         )

@@ -24,7 +24,7 @@ from proxy.observations import observation_of_call
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from policy.model import CandidateId, Principal, PrincipalId, Tenant
+    from policy.model import CandidateId, Principal, PrincipalId
     from proxy.dialects.mcp.calls import Call
     from proxy.dialects.mcp.maps import ToolMap
     from proxy.dialects.model.body import Json
@@ -47,7 +47,7 @@ _V = TypeVar("_V")
 class Served(Protocol):
     """Which tools are judged elsewhere: a live relay stands between the agent and their server."""
 
-    def serves(self, tenant: Tenant, server: str, tool: str) -> bool:
+    def serves(self, principal: Principal, server: str, tool: str) -> bool:
         """Whether a call of this tool will come there."""
         ...
 
@@ -117,7 +117,7 @@ class Veto:
             return None
         if found.tool_map is None or found.tool is None:
             return observation_of_call(Reason.UNKNOWN_TOOL)
-        if found.server and self._served.serves(principal.tenant, found.server, found.tool):
+        if found.server and self._served.serves(principal, found.server, found.tool):
             return None
         try:
             read = _read(found.tool_map, found.tool, call)

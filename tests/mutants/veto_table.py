@@ -97,10 +97,18 @@ VETO: Final = (
     Mutant(
         name="anybody's relay is everybody's",
         file="proxy/relays.py",
-        old="place, wanted = (tenant, folded(server)), folded(tool)\n",
-        new='place, wanted = (tenant, "kb"), folded(tool)\n',
+        old="name, wanted = folded(server), folded(tool)\n",
+        new='name, wanted = "kb", folded(tool)\n',
         invariant="only a call that comes to a live relay is judged there instead",
         tests=(at(_VETO_TESTS, "test_a_server_that_a_live_relay_serves_is_judged_there"),),
+    ),
+    Mutant(
+        name="one agent's relay stands on another one's way",
+        file="proxy/relays.py",
+        old="        owner = _ANYONE if name.startswith(_UNBOUND) else name\n",
+        new="        owner = _ANYONE if name else name\n",
+        invariant="only a call that comes to a live relay is judged there instead",
+        tests=("tests/unit/proxy/test_relays.py",),
     ),
     Mutant(
         name="a relay that left is still there",

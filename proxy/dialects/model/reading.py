@@ -142,6 +142,11 @@ def text_of(value: Json) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def kind_of(part: Json) -> str:
+    """What a block or an item says it is; nothing where that is no word."""
+    return text_of(object_of(part).get("type")) or ""
+
+
 def object_of(value: Json) -> dict[str, Json]:
     """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}

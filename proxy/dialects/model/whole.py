@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from proxy.dialects.model import anthropic, chat, responses
-from proxy.dialects.model.reading import list_of, object_of, text_of
+from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
 from proxy.dialects.model.responses_stream import CALLS, call_item, note_item, refusal_item
 from proxy.dialects.model.stream import Waiting, added, summed
 
@@ -157,7 +157,7 @@ class ResponsesReply(_Edited):
         found = [
             Waiting(key=key, call=call_item(part))
             for key, part in enumerate(map(object_of, parts))
-            if part.get("type") in CALLS
+            if kind_of(part) in CALLS
         ]
         self._fed(body, parts, found)
         return tuple(found)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import list_of, object_of, text_of
+from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
 from proxy.dialects.model.withheld import (
     Asks,
     Leave,
@@ -101,11 +101,11 @@ def _message(message: dict[str, Json], where: Where, leave: Leave, asks: Asks) -
 
 
 def _is_result(block: dict[str, Json]) -> bool:
-    return block.get("type") in _RESULTS
+    return kind_of(block) in _RESULTS
 
 
 def _heard(block: dict[str, Json], typed: tuple[tuple[int, int], ...]) -> list[str | None]:
-    kind = block.get("type")
+    kind = kind_of(block)
     if kind in _THINKING:
         return []
     if kind in _CALLS:
@@ -117,7 +117,7 @@ def _heard(block: dict[str, Json], typed: tuple[tuple[int, int], ...]) -> list[s
 
 
 def _block(block: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> dict[str, Json]:
-    kind = text_of(block.get("type")) or ""
+    kind = kind_of(block)
     if kind in _THINKING:
         return block
     if kind == "text":
@@ -139,7 +139,7 @@ def _block(block: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> di
 def _emptied(
     block: dict[str, Json], where: Where, at: int, leave: Leave, said: str
 ) -> dict[str, Json]:
-    kind = block.get("type")
+    kind = kind_of(block)
     if kind == "text":
         typed = leave.typed.get((*where, "content", at, "text"))
         return block if typed else {**block, "text": said}
@@ -153,7 +153,7 @@ def _emptied(
 def thinks(body: dict[str, Json]) -> bool:
     """Whether the conversation holds signed thoughts."""
     return any(
-        object_of(block).get("type") in _THINKING
+        kind_of(block) in _THINKING
         for message in list_of(body.get(_TURNS))
         for block in list_of(object_of(message).get("content"))
     )
@@ -172,7 +172,7 @@ def _without_thinking(
     blocks = list_of(turn.get("content"))
     for part in blocks:
         block = object_of(part)
-        if block.get("type") not in _THINKING:
+        if kind_of(block) not in _THINKING:
             kept.append(part)
             loosened = loosened or (binds and asks.bears(text_of(block.get("text")) or ""))
             continue
@@ -204,7 +204,7 @@ def _may_go_on(given: list[Json], turns: list[Json]) -> bool:
 
 def _thinks(message: Json) -> bool:
     blocks = list_of(object_of(message).get("content"))
-    return bool(blocks) and object_of(blocks[0]).get("type") in _THINKING
+    return bool(blocks) and kind_of(blocks[0]) in _THINKING
 
 
 def _thoughtless(body: dict[str, Json]) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.reading import list_of, object_of, text_of
+from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
 from proxy.dialects.model.withheld import (
     Asks,
     Leave,
@@ -62,7 +62,7 @@ def withhold_responses(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[
         if at in gone:
             tied = True
             continue
-        kind = object_of(item).get("type")
+        kind = kind_of(item)
         # The ids count up to the end of what the model said in that reply.
         tied = tied and (kind in _CALLS or (kind == "message" and _by_model(item)))
         unnamed = {key: part for key, part in object_of(item).items() if key != "id"}
@@ -112,7 +112,7 @@ def _turn(part: Json, where: Where, leave: Leave, asks: Asks, change: _Part) -> 
 def _chat_message(
     message: dict[str, Json], where: Where, leave: Leave, asks: Asks
 ) -> dict[str, Json]:
-    role = message.get("role")
+    role = text_of(message.get("role"))
     if role in {"tool", "function"}:
         call_id = text_of(message.get("tool_call_id")) or ""
         said = asks.of_result(call_id, joined(message.get("content")))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from policy.model import PrincipalId
+from policy.model import MemoryClass, PrincipalId
+from policy.verdict import Reason
+from policy.withheld_words import Printer, prints_of
 from proxy.dialects.model.api import APIS, continued
 from proxy.dialects.model.body import read_body, write_body
 from proxy.dialects.model.stream import Decided
+from proxy.dialects.model.withheld import Leave
+from proxy.dialects.model.withheld_anthropic import withhold
+from proxy.dialects.model.withheld_openai import withhold_chat, withhold_responses
 from proxy.dialects.operation import MalformedRequest
 from proxy.model.recurring import Recurring
+from proxy.withholding_asking import Asking
+from proxy.withholding_state import Begun, Kept, Refused, Told
 from tests.fuzz.choices import withholds
 
 WORDS = (
@@ -24,8 +31,27 @@ WORDS = (
     b"\\ud800",
     b"1e999",
     b"needle",
+    b"one two three four five",
+    b'"thinking":[{"type":"thinking","thinking":"one two three four five","signature":"',
+    b'{"type":"reasoning","summary":[{"type":"summary_text","text":"one two three four five"}]}',
 )
 _PRINCIPAL = PrincipalId("key:ada")
+
+
+def _refused() -> Kept:
+    """One refused text, in words that stand in the corpus and the dictionary."""
+    kept = Kept("key:ada")
+    prints = prints_of(_PRINTER, ["needle", "one two three four five"])
+    pairs = tuple((one.numbers, one.whole) for one in prints)
+    kept.apply(Begun(kept.principal, "a", pairs))
+    told = Told("reject", Reason.SOURCE_CLASS_FORBIDDEN, MemoryClass.L1)
+    kept.apply(Refused(kept.principal, "a", told))
+    return kept
+
+
+_PRINTER = Printer(b"k" * 32)
+_KEPT = _refused()
+_WITHHOLD = (withhold, withhold_chat, withhold_responses)
 
 
 def check(data: bytes) -> None:
@@ -41,6 +67,9 @@ def check(data: bytes) -> None:
         again = kept.body(_PRINCIPAL, data[1:])
         assert again == body
         assert api.read_request(again, kept) == read
+    change = _WITHHOLD[APIS.index(api)]
+    went = change(body, Leave(), Asking(_KEPT, _PRINTER))
+    assert write_body(change(went, Leave(), Asking(_KEPT, _PRINTER))) == write_body(went)
     written = write_body(body)
     assert write_body(read_body(written)) == written
     for refuses in (False, True):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from proxy.dialects.model.api import APIS
 from proxy.dialects.model.sse import EventTooLarge, SseReader
-from proxy.dialects.model.stream import Decided
+from proxy.dialects.model.stream import Decided, Unread
 
 if TYPE_CHECKING:
     from proxy.dialects.model.api import ModelApi
@@ -52,7 +52,10 @@ def _edited(api: ModelApi, chunks: list[bytes], *, refuses: bool) -> bytes:
     except EventTooLarge:
         return out
     for event in [*events, *reader.last()]:
-        passed, waiting = editor.feed(event)
+        try:
+            passed, waiting = editor.feed(event)
+        except Unread:
+            return b"torn"
         out += passed
         for one in waiting:
             out += editor.decide(Decided(key=one.key, refusal=_REFUSED if refuses else None))

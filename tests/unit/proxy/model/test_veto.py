@@ -335,7 +335,7 @@ async def test_a_server_that_no_relay_serves_is_judged_here(seen: Guarded) -> No
 async def test_a_server_that_a_live_relay_serves_is_judged_there(seen: Guarded) -> None:
     relays = Relays()
     veto = Veto(seen.guard, relays)
-    relays.pinned(AGENT.tenant, "kb", ["create_entities"], "relay-1")
+    relays.pinned(AGENT, "kb", ["create_entities"], "relay-1")
     assert await _one(veto, _entity("kb", STEERING), *_server_tools("kb")) is None
     assert _waiting(seen) == []
     # Another server of the same kind, another tenant, a tool that the relay does not have.
