@@ -99,7 +99,7 @@ async def test_control_without_the_session_s_taint_the_paraphrases_land(
         own = provenance.culprits[-1].kind
         return msgspec.structs.replace(provenance, source=own)
 
-    monkeypatch.setattr("proxy.writing.derive_provenance", untainted)
+    monkeypatch.setattr("policy.labels.derive_provenance", untainted)
     items = await laundered(corpora, tmp_path, MemoryClass.L2, every=SHARE_OF_A_QUICK_RUN)
     decisions = Counter(item.decision for item in items)
     assert decisions["admit"] > 0.9 * len(items)
