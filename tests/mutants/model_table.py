@@ -11,6 +11,7 @@ _COUPLING: Final = "tests/integration/test_model_coupling.py"
 _CREDENTIALS: Final = "tests/unit/proxy/model/test_credentials.py"
 _EDITORS: Final = "tests/unit/proxy/dialects/model/test_editors.py"
 _SETTLED: Final = "tests/unit/proxy/model/test_settled.py"
+_VECTORS: Final = "tests/unit/proxy/dialects/model/test_vectors.py"
 _RECURRING: Final = "tests/unit/proxy/model/test_recurring.py"
 _PASSING: Final = "tests/integration/test_model_passing.py"
 _REPLY: Final = "tests/unit/proxy/dialects/model/test_withheld_reply.py"
@@ -379,5 +380,21 @@ MODEL: Final = (
                 "test_other_routes_wait_as_well_and_then_know_what_is_withheld",
             ),
         ),
+    ),
+    Mutant(
+        name="any string under the name is a vector",
+        file="proxy/dialects/model/vectors.py",
+        old="    if len(data) < 4 * _LEN_MIN or len(data) % 4:\n        return False\n",
+        new="    return True\n",
+        invariant="nothing that was refused passes beside a conversation",
+        tests=(at(_VECTORS, "test_what_may_spell_a_text_is_no_vector"),),
+    ),
+    Mutant(
+        name="a model's own numbers are a vector",
+        file="proxy/dialects/model/vectors.py",
+        old="        return numbers and not all(type(one) is int for one in value)\n",
+        new="        return numbers\n",
+        invariant="nothing that was refused passes beside a conversation",
+        tests=(at(_VECTORS, "test_what_may_spell_a_text_is_no_vector"),),
     ),
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import parse_qsl
 
 from proxy.dialects.model.body import read_json, write_body
+from proxy.dialects.model.vectors import vectors_apart, vectors_back
 from proxy.dialects.operation import MalformedRequest
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def _json(raw: bytes, sieve: Sieve) -> bytes | None:
     if not bare.startswith((b"{", b"[", b'"')):
         return None
     try:
-        return write_body(sieve.sieved(bare_of_tokens(read_json(bare))))
+        lean, vectors = vectors_apart(bare_of_tokens(read_json(bare)))
+        return write_body(vectors_back(sieve.sieved(lean), vectors))
     except MalformedRequest:
         lines = bare.splitlines()
     try:

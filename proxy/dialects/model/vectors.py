@@ -1,0 +1,75 @@
+"""The vectors of an embedding API's answer: numbers, in which there are no words to look for.
+
+Looked at as a text, a few hundred of them hold up every other request for a second.
+"""
+
+from __future__ import annotations
+
+import binascii
+from array import array
+from binascii import a2b_base64
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.reading import list_of
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.body import Json
+
+_ITEMS: Final = "data"
+_VECTOR: Final = "embedding"
+_LEN_MIN: Final = 64
+# What nearly all components of a vector are. Bytes that spell a text are that now and then.
+_LARGEST: Final = 1e3
+_LEAST: Final = 1e-5
+_SHARE_MIN: Final = 0.95
+
+
+def vectors_apart(body: Json) -> tuple[Json, dict[int, Json]]:
+    """An answer without its vectors, and these by index; the same object where it has none."""
+    if not isinstance(body, dict):
+        return body, {}
+    items = list_of(body.get(_ITEMS))
+    found: dict[int, Json] = {}
+    lean: list[Json] = []
+    for at, item in enumerate(items):
+        if isinstance(item, dict) and _is_vector(item.get(_VECTOR)):
+            found[at] = item[_VECTOR]
+            lean.append({**item, _VECTOR: None})
+        else:
+            lean.append(item)
+    return ({**body, _ITEMS: lean}, found) if found else (body, found)
+
+
+def vectors_back(body: Json, vectors: dict[int, Json]) -> Json:
+    """The answer with its vectors; one whose item was taken out goes with it."""
+    if not vectors or not isinstance(body, dict):
+        return body
+    items: list[Json] = [
+        {**item, _VECTOR: vectors[at]}
+        if at in vectors and isinstance(item, dict) and _VECTOR in item
+        else item
+        for at, item in enumerate(list_of(body.get(_ITEMS)))
+    ]
+    return {**body, _ITEMS: items} if _ITEMS in body else body
+
+
+def _is_vector(value: Json) -> bool:
+    if isinstance(value, list):
+        numbers = len(value) >= _LEN_MIN and all(type(one) in {float, int} for one in value)
+        # Whole numbers may be a model's own spelling of a text.
+        return numbers and not all(type(one) is int for one in value)
+    if not isinstance(value, str) or not value.isascii():
+        return False
+    try:
+        data = a2b_base64(value, strict_mode=True)
+    except binascii.Error:
+        return False
+    if len(data) < 4 * _LEN_MIN or len(data) % 4:
+        return False
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        # Little-endian on the wire, as on every machine that this runs on.
+        fit = sum(_LEAST < abs(one) < _LARGEST for one in array("f", data))
+        return 4 * fit >= _SHARE_MIN * len(data)
+    return False
