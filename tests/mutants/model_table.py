@@ -392,8 +392,8 @@ MODEL: Final = (
     Mutant(
         name="a model's own numbers are a vector",
         file="proxy/dialects/model/vectors.py",
-        old="        return numbers and not all(type(one) is int for one in value)\n",
-        new="        return numbers\n",
+        old="({float}, {float, int})\n",
+        new="({float}, {float, int}, {int})\n",
         invariant="nothing that was refused passes beside a conversation",
         tests=(at(_VECTORS, "test_what_may_spell_a_text_is_no_vector"),),
     ),

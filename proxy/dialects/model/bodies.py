@@ -114,8 +114,8 @@ def _json(raw: bytes, sieve: Sieve) -> bytes | None:
     if not bare.startswith((b"{", b"[", b'"')):
         return None
     try:
-        lean, vectors = vectors_apart(bare_of_tokens(read_json(bare)))
-        return write_body(vectors_back(sieve.sieved(lean), vectors))
+        lean, vectors = vectors_apart(read_json(bare))
+        return write_body(vectors_back(sieve.sieved(bare_of_tokens(lean)), vectors))
     except MalformedRequest:
         lines = bare.splitlines()
     try:

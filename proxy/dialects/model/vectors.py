@@ -22,6 +22,7 @@ _LEN_MIN: Final = 64
 _LARGEST: Final = 1e3
 _LEAST: Final = 1e-5
 _SHARE_MIN: Final = 0.95
+_NUMBERS: Final = ({float}, {float, int})
 
 
 def vectors_apart(body: Json) -> tuple[Json, dict[int, Json]]:
@@ -55,9 +56,8 @@ def vectors_back(body: Json, vectors: dict[int, Json]) -> Json:
 
 def _is_vector(value: Json) -> bool:
     if isinstance(value, list):
-        numbers = len(value) >= _LEN_MIN and all(type(one) in {float, int} for one in value)
-        # Whole numbers may be a model's own spelling of a text.
-        return numbers and not all(type(one) is int for one in value)
+        # Whole numbers alone may be a model's own spelling of a text.
+        return len(value) >= _LEN_MIN and set(map(type, value)) in _NUMBERS
     if not isinstance(value, str) or not value.isascii():
         return False
     try:
