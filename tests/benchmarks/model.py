@@ -59,9 +59,11 @@ def _table(direct: _Client, through: _Client, title: str) -> list[str]:
         f"turns, {title} | direct p50, p99 ms | through p50, p99 ms | added p50, p99 ms | ratio p50"
     ]
     added: dict[int, float] = {}
-    for turns in HISTORIES:
-        pairs = [(direct.ask(body), through.ask(body)) for body in _conversation(turns, title)]
-        measured = np.array(pairs[WARM_UP:]) * 1_000
+    # In turns: what else the machine does then weighs on all of them alike.
+    rounds = zip(*(_conversation(turns, title) for turns in HISTORIES), strict=True)
+    taken = [[(direct.ask(body), through.ask(body)) for body in bodies] for bodies in rounds]
+    for at, turns in enumerate(HISTORIES):
+        measured = np.array([pairs[at] for pairs in taken[WARM_UP:]]) * 1_000
         columns = (measured[:, 0], measured[:, 1], measured[:, 1] - measured[:, 0])
         shown = [f"{np.percentile(one, 50):8.2f} {np.percentile(one, 99):8.2f}" for one in columns]
         added[turns] = float(np.percentile(columns[2], 50))
