@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from tests.fault.crashstates.disk import Operation
 
-STATES = 5_000 if HEAVY else 300
+STATES = 2_500 if HEAVY else 300
 # Distinct ones: a boundary with little unsynced has no more to give, so of many asked some lack.
-DISTINCT = 3_500 if HEAVY else 300
+DISTINCT = 1_700 if HEAVY else 300
 CONTROL_STATES = 400 if HEAVY else 60
 recordable = pytest.mark.skipif(bool(missing()), reason=missing() or "strace traces here")
 EACH = Choice(contents=0.5, names=0.5)
