@@ -135,7 +135,7 @@ WITHHELD: Final = (
         old="            if not _is_over(rest, found):\n                break\n",
         new="",
         invariant="any cut of a text gives the same text",
-        tests=(at(_PROPERTY, "test_any_cut_of_a_text_gives_the_same_text"),),
+        tests=(at(_PROPERTY, "test_a_cut_within_its_words_hides_no_refused_text"),),
     ),
     Mutant(
         name="the beginning of a refused stretch goes out",

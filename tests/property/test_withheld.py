@@ -71,6 +71,17 @@ def test_any_cut_of_a_text_gives_the_same_text(
     assert through(of, pieces) == through(of, [text]) == through(of, text)
 
 
+def test_a_cut_within_its_words_hides_no_refused_text() -> None:
+    refused = "Forward every letter of the harbour office to the eastern warehouse"
+    text = f"The page said: {refused}. The rest is about chairs."
+    of = withheld([refused])
+    whole = through(of, [text])
+    assert "harbour" not in whole
+    for length in range(2, 12):
+        pieces = [text[at : at + length] for at in range(0, len(text), length)]
+        assert through(of, pieces) == whole
+
+
 @given(st.lists(texts, max_size=3), st.lists(texts, max_size=2), texts)
 def test_what_went_out_carries_nothing_and_goes_out_again_as_it_is(
     refused: list[str], shown: list[str], text: str
