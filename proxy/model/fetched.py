@@ -13,6 +13,7 @@ from proxy.dialects.model.body import read_json, write_body
 from proxy.dialects.model.reading import list_of
 from proxy.dialects.operation import MalformedRequest
 from proxy.model.deciding import Deciding
+from proxy.upstream import UpstreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # No call is spelled without one of these, unless its letters are escaped.
 _MARKS: Final = (b"tool_", b"function_call", b"\\u00")
+_OBJECT: Final = (b'{"', b'[{"')
 
 
 class Fetched:
@@ -50,10 +52,16 @@ class Fetched:
         return b"".join([await self._line(line) for line in lines])
 
     async def _line(self, line: bytes) -> bytes:
-        """One line of JSON Lines."""
+        """One line of JSON Lines; what others may be able to read as one, and we cannot, is none.
+
+        Raises:
+            UpstreamError: It may hold a call that nobody can judge.
+        """
         try:
             value = read_json(line)
         except MalformedRequest:
+            if line.lstrip().startswith(_OBJECT) and any(mark in line for mark in _MARKS):
+                raise UpstreamError("the server behind sent a reply that is not JSON") from None
             return line
         made = await self._walked(value)
         return line if made is value else write_body(made) + b"\n"

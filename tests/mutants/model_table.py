@@ -397,4 +397,12 @@ MODEL: Final = (
         invariant="nothing that was refused passes beside a conversation",
         tests=(at(_VECTORS, "test_what_may_spell_a_text_is_no_vector"),),
     ),
+    Mutant(
+        name="a reply that only others can read passes",
+        file="proxy/model/fetched.py",
+        old="line.lstrip().startswith(_OBJECT) and any(mark in line for mark in _MARKS):\n",
+        new="not line:\n",
+        invariant="no call reaches the agent unjudged",
+        tests=("tests/unit/proxy/model/test_fetched.py",),
+    ),
 )
