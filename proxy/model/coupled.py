@@ -13,7 +13,7 @@ import msgspec
 from policy.model import SourceKind
 from proxy.dialects.model.transcript import Voice
 from proxy.dialects.model.withheld import Leave
-from proxy.model.settled import Settled
+from proxy.model.clean_turns import CleanTurns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ class Coupled:
         self._inner = inner
         self._sessions = sessions
         self._withholding = withholding
-        self._settled = Settled()
+        self._clean = CleanTurns()
 
     async def prepare(self, asked: Asked) -> Prepared:
         """See `Coupling`."""
@@ -64,13 +64,13 @@ class Coupled:
 
         def left() -> Leave:
             stamps.append(withholding.stamp(principal_id))
-            settled = self._settled.of(stamps[0], request, entered)
-            return left_alone(request, entered, settled)
+            clean = self._clean.of(stamps[0], request, entered)
+            return left_alone(request, entered, clean)
 
         came = prepared.body
         went = await withholding.apply(asked.principal, asked.api.name, came, left)
         if stamps and stamps[0] == withholding.stamp(principal_id):
-            self._settled.note(stamps[0], request, entered, (came, went))
+            self._clean.note(stamps[0], request, entered, (came, went))
         return went
 
     def _smuggling(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
@@ -127,18 +127,18 @@ class Coupled:
 
 
 def left_alone(
-    request: ModelRequest, entered: Entered, settled: frozenset[int] = frozenset()
+    request: ModelRequest, entered: Entered, clean: frozenset[int] = frozenset()
 ) -> Leave:
     """What withholding leaves as it is: what persons typed, and what the agent's own program says.
 
-    Turns that are settled are left alone as they are.
+    Turns that hold nothing refused (`clean`) are left alone as they are.
 
     A system prompt, a reminder in a user's turn and a tool that is the one that was approved cannot
     be blanked: else a steered model would only have to propose to remember them.
     """
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
     trusted: list[tuple[Where, str]] = []
-    for place, said, spans in _labelled(request, entered, settled):
+    for place, said, spans in _labelled(request, entered, clean):
         if said.voice is Voice.USER:
             own = tuple((span.start, span.end) for span in spans if span.label in _LEFT)
             if own:
@@ -155,25 +155,25 @@ def left_alone(
         typed=typed,
         trusted=frozenset(place for place, _ in trusted),
         stands=tuple(text for _, text in trusted),
-        settled=settled,
+        clean=clean,
     )
 
 
 def _labelled(
-    request: ModelRequest, entered: Entered, settled: frozenset[int]
+    request: ModelRequest, entered: Entered, clean: frozenset[int]
 ) -> Iterator[tuple[Where, Said, tuple[Span, ...]]]:
     """Every string of the prompt and the conversation, its place in the body, its spans."""
     for said, spans in zip(request.system, entered.system.spans, strict=False):
         yield said.where, said, spans
-    yield from _turns(request, entered, settled)
+    yield from _turns(request, entered, clean)
 
 
 def _turns(
-    request: ModelRequest, entered: Entered, settled: frozenset[int]
+    request: ModelRequest, entered: Entered, clean: frozenset[int]
 ) -> Iterator[tuple[Where, Said, tuple[Span, ...]]]:
     """Every string of the conversation with its place in the body, and its labelled spans."""
     for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
-        if at in settled:
+        if at in clean:
             continue
         for said, spans in zip(turn.said, read.spans, strict=False):
             # A bare string is the body's own value.

@@ -10,7 +10,7 @@ _FRONT: Final = "tests/integration/test_model_front.py"
 _COUPLING: Final = "tests/integration/test_model_coupling.py"
 _CREDENTIALS: Final = "tests/unit/proxy/model/test_credentials.py"
 _EDITORS: Final = "tests/unit/proxy/dialects/model/test_editors.py"
-_SETTLED: Final = "tests/unit/proxy/model/test_settled.py"
+_CLEAN_TURNS: Final = "tests/unit/proxy/model/test_clean_turns.py"
 _VECTORS: Final = "tests/unit/proxy/dialects/model/test_vectors.py"
 _RECURRING: Final = "tests/unit/proxy/model/test_recurring.py"
 _PASSING: Final = "tests/integration/test_model_passing.py"
@@ -71,30 +71,32 @@ MODEL: Final = (
     ),
     Mutant(
         name="what held nothing once holds nothing for ever",
-        file="proxy/model/settled.py",
+        file="proxy/model/clean_turns.py",
         old="kept[0] == stamp and kept[1] is read",
         new="kept[1] is read",
         invariant="nothing that was refused goes upstream",
-        tests=(at(_SETTLED, "test_an_old_turn_is_looked_at_again_when_something_is_refused"),),
+        tests=(at(_CLEAN_TURNS, "test_an_old_turn_is_looked_at_again_when_something_is_refused"),),
     ),
     Mutant(
         name="what one person typed is hers wherever it comes from",
-        file="proxy/model/settled.py",
+        file="proxy/model/clean_turns.py",
         old="kept[0] == stamp and kept[1] is read",
         new="kept[0] == stamp",
         invariant="only what a person typed is left alone",
-        tests=(at(_SETTLED, "test_what_she_typed_is_looked_at_where_it_is_another_ones_words"),),
+        tests=(
+            at(_CLEAN_TURNS, "test_what_she_typed_is_looked_at_where_it_is_another_ones_words"),
+        ),
     ),
     Mutant(
-        name="a settled thought stays behind a turn that changed",
+        name="a thought of a clean turn stays behind a turn that changed",
         file="proxy/dialects/model/withheld_anthropic.py",
-        old="        if at in leave.settled and not (loosened and binds):\n",
-        new="        if at in leave.settled:\n",
+        old="        if at in leave.clean and not (loosened and binds):\n",
+        new="        if at in leave.clean:\n",
         invariant="a signed block goes with what it is bound to",
         tests=(
             at(
-                _SETTLED,
-                "test_a_thought_behind_a_turn_that_changed_is_left_out_though_it_is_settled",
+                _CLEAN_TURNS,
+                "test_a_thought_behind_a_turn_that_changed_is_left_out_though_its_turn_was_clean",
             ),
         ),
     ),

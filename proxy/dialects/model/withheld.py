@@ -113,7 +113,7 @@ class Leave(msgspec.Struct, frozen=True, kw_only=True):
     # The trusted texts themselves: what they say may be shown elsewhere too.
     stands: tuple[str, ...] = ()
     # Indexes of turns that held nothing refused when they came last, and nothing was refused since.
-    settled: frozenset[int] = frozenset()
+    clean: frozenset[int] = frozenset()
 
 
 def cut(text: str, asks: Asks) -> str:

@@ -53,7 +53,7 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
     loosened = asks.fresh_count != before
     turns: list[Json] = []
     for at, message in enumerate(given):
-        if at in leave.settled and not (loosened and binds):
+        if at in leave.clean and not (loosened and binds):
             turns.append(message)
             continue
         before = asks.fresh_count

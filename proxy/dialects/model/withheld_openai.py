@@ -52,7 +52,7 @@ def withhold_responses(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[
     gone = {
         at
         for at, item in enumerate(items)
-        if at not in leave.settled and _thinks_aloud(object_of(item), asks)
+        if at not in leave.clean and _thinks_aloud(object_of(item), asks)
     }
     if not gone:
         return made
@@ -96,7 +96,7 @@ def _withhold(
                 made[key] = swept(beside(value, (key,), leave, asks), (key,), leave, asks)
             continue
         new: list[Json] = [
-            part if at in leave.settled else _turn(part, (key, at), leave, asks, change)
+            part if at in leave.clean else _turn(part, (key, at), leave, asks, change)
             for at, part in enumerate(value)
         ]
         made[key] = value if all(a is b for a, b in zip(new, value, strict=True)) else new

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proxy.sessions import Entered
 
 
-class Settled:
+class CleanTurns:
     """Turns that are the same objects again, with the same labels, under the same refusals.
 
     `stamp` moves with all that may make a text be withheld which was not. Event loop only.
@@ -24,7 +24,7 @@ class Settled:
         self._kept: ByIdentity[Turn, tuple[tuple[int, int], TurnRead]] = ByIdentity()
 
     def of(self, stamp: tuple[int, int], request: ModelRequest, entered: Entered) -> frozenset[int]:
-        """The indexes of those turns of a request that are settled."""
+        """The indexes of those turns of a request that hold nothing refused."""
         found: list[int] = []
         for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
             kept = self._kept.get(turn)
@@ -39,7 +39,7 @@ class Settled:
         entered: Entered,
         bodies: tuple[dict[str, Json], dict[str, Json]],
     ) -> None:
-        """The first of the two bodies came to the second one: what stayed in it is settled."""
+        """The first of the two bodies came to the second one: what stayed in it is clean."""
         if len(request.prefix) != 1:
             return
         (key,) = request.prefix

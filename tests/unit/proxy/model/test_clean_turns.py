@@ -134,7 +134,7 @@ async def test_what_she_typed_is_looked_at_where_it_is_another_ones_words(
     assert not leaks(await front.ask(says(POISON)))
 
 
-async def test_a_thought_behind_a_turn_that_changed_is_left_out_though_it_is_settled(
+async def test_a_thought_behind_a_turn_that_changed_is_left_out_though_its_turn_was_clean(
     one: Rig,
 ) -> None:
     front = _Front(one, ANTHROPIC)
