@@ -55,7 +55,7 @@ class Core:
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         self.reads: OrderedDict[tuple[str, int], TurnRead] = OrderedDict()
         # Texts that are in a ring, so that a reply that comes back as history is in it once.
-        self._indexed: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._indexed: OrderedDict[tuple[str, int, bool], int] = OrderedDict()
         self._records: list[Record] = []
 
     def take(self) -> list[Record]:
@@ -213,10 +213,10 @@ class Core:
         ring = self.ring_of(book.principal)
         name = session.session
         for one in texts:
-            known = (name, self.reader.print(one.text))
-            if known in self._indexed:
-                continue
-            self._indexed[known] = None
+            known, trust = (name, self.reader.print(one.text), one.by_model), one.origin.kind.trust
+            if self._indexed.get(known, trust + 1) <= trust:
+                continue  # a text that the model said first, or a person, hides no tool's copy
+            self._indexed[known] = trust
             if len(self._indexed) > INDEXED_MAX:
                 self._indexed.popitem(last=False)
             made_of = None

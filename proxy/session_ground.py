@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from policy.model import SourceKind, meet
+
 if TYPE_CHECKING:
-    from policy.model import Origin, SourceKind
-    from proxy.session_records import Entry
+    from policy.model import Origin
+    from proxy.session_records import Entry, Row
     from proxy.session_ring import Ring
     from proxy.session_state import Book, SessionState
 
@@ -59,3 +61,29 @@ class Read(NamedTuple):
     entry: Entry
     read: TurnRead
     texts: tuple[Text, ...]
+
+
+class Found:
+    """What one turn adds up to."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.typed: list[str] = []
+        self.hers: list[str] = []  # of it, the paragraphs that nobody said before her
+        self.others: set[int] = set()  # sentences of paragraphs that others wrote, or nearly so
+        self.own: list[int] = []
+        self.host: list[int] = []
+        self.foreign: dict[int, list[int]] = {}
+        self.answers: list[int] = []
+        self.texts: list[Text] = []
+        self.spans: list[tuple[Span, ...]] = []
+        self.lowest = SourceKind.OPERATOR
+
+    def row(self, row: Row) -> None:
+        """One more row of what entered."""
+        self.rows.append(row)
+        self.lowest = meet(self.lowest, row.label)
+
+    def heard(self, found: list[int], label: SourceKind) -> None:
+        """What others said, of whom nobody has more trust than that."""
+        self.foreign.setdefault(label.trust, []).extend(found)

@@ -16,13 +16,13 @@ import msgspec
 from policy.endorsement import said_by, wanted_by
 from policy.model import Origin, SourceKind, meet
 from policy.repeating import flowing, repeated
-from policy.sentences import fingerprint, sentences_of, spoken_in
+from policy.sentences import fingerprint, spoken_in
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.session_book import packed
-from proxy.session_ground import Ground, Read, Span, Text, TurnRead
+from proxy.session_ground import Found, Ground, Read, Span, Text, TurnRead
 from proxy.session_records import Entry, Row, Typed
 from proxy.session_splices import Inside, Piece, pieces_of, told_between
-from proxy.session_texts import paragraphs, strings_in, strings_of
+from proxy.session_texts import paragraphs, sentences_between, strings_in, strings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,34 +32,9 @@ if TYPE_CHECKING:
     from proxy.session_splices import Rules
 
 _LIST: Final = re.compile(r"[-*\u2022] ")
-_TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
 _NAME_LEN_MAX: Final = 128
 _OWN: Final = frozenset({None, SourceKind.AGENT_SELF_EDIT})
 _CHAIN: Final = struct.Struct(">QQ")
-
-
-class _Found:
-    """What one turn adds up to."""
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.typed: list[str] = []
-        self.hers: list[str] = []  # of it, the paragraphs that nobody said before her
-        self.others: set[int] = set()  # sentences of the paragraphs that are not hers
-        self.own: list[int] = []
-        self.host: list[int] = []
-        self.foreign: dict[int, list[int]] = {}
-        self.answers: list[int] = []
-        self.texts: list[Text] = []
-        self.spans: list[tuple[Span, ...]] = []
-        self.lowest = SourceKind.OPERATOR
-
-    def row(self, row: Row) -> None:
-        self.rows.append(row)
-        self.lowest = meet(self.lowest, row.label)
-
-    def heard(self, found: list[int], label: SourceKind) -> None:
-        self.foreign.setdefault(label.trust, []).extend(found)
 
 
 class Reader:
@@ -88,10 +63,8 @@ class Reader:
         return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
 
     def parts(self, text: str) -> list[int]:
-        """The fingerprints of the sentences of a text; tags stand between them."""
-        if "<" in text:
-            text = _TAG.sub("\n", text)
-        return [fingerprint(one, self._key) for one in sentences_of(text)]
+        """The fingerprints of the sentences of a text."""
+        return [fingerprint(one, self._key) for one in sentences_between(text)]
 
     def elsewhere(self, text: str) -> list[int]:
         """The same of what was said elsewhere, in every way in which it may be repeated."""
@@ -106,7 +79,7 @@ class Reader:
 
     def turn(self, turn: Turn, ground: Ground) -> Read:
         """One turn of the conversation."""
-        found = _Found()
+        found = Found()
         beside = any(said.voice is Voice.TOOL for said in turn.said)
         for said in turn.said:
             match said.voice:
@@ -134,7 +107,7 @@ class Reader:
             self._repeated(row, ground, found)
         return self._read(found, ground)
 
-    def _read(self, found: _Found, ground: Ground) -> Read:
+    def _read(self, found: Found, ground: Ground) -> Read:
         lowest = found.lowest
         typed: tuple[Typed, ...] = ()
         if found.typed:
@@ -159,14 +132,14 @@ class Reader:
         )
         return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
 
-    def _came_from(self, sentence: str, found: _Found, ground: Ground) -> bool:
+    def _came_from(self, sentence: str, found: Found, ground: Ground) -> bool:
         """Whether any part of a sentence was said elsewhere first, word by word or nearly so."""
         source = ground.book.sentences.source
         return any(one in found.others or source(one) is not None for one in self.parts(sentence))
 
     # ---- tools -----------------------------------------------------------------------------------
 
-    def _result(self, said: Said, ground: Ground, found: _Found) -> None:
+    def _result(self, said: Said, ground: Ground, found: Found) -> None:
         key = self.print(said.call_id) if said.call_id else 0
         call = ground.book.calls.get(key)
         relayed = ground.book.relayed.get(key)
@@ -204,7 +177,7 @@ class Reader:
 
     # ---- the model -------------------------------------------------------------------------------
 
-    def _model(self, said: Said, ground: Ground, found: _Found) -> None:
+    def _model(self, said: Said, ground: Ground, found: Found) -> None:
         parts = self.parts(said.text)
         label = self._spoken(parts, ground)
         why = ""
@@ -216,7 +189,7 @@ class Reader:
         self._repeated(Row("model", label, len(said.text), why), ground, found)
         found.spans.append((Span(0, len(said.text), label),))
 
-    def _repeated(self, row: Row, ground: Ground, found: _Found) -> None:
+    def _repeated(self, row: Row, ground: Ground, found: Found) -> None:
         """A person is shown what the model said once: when it said it."""
         taint = ground.session.taint
         if row.why or taint is None or row.label.trust < taint.trust:
@@ -266,7 +239,7 @@ class Reader:
 
     # ---- people, and what is spliced into their turns --------------------------------------------
 
-    def _user(self, said: Said, ground: Ground, found: _Found, *, beside: bool) -> None:
+    def _user(self, said: Said, ground: Ground, found: Found, *, beside: bool) -> None:
         spans: list[Span] = []
         for piece in pieces_of(said.text, self._rules):
             text = said.text[piece.start : piece.end]
@@ -285,7 +258,7 @@ class Reader:
             spans.append(Span(piece.start, piece.end, label))
         found.spans.append(tuple(spans))
 
-    def _typed(self, text: str, at: int, ground: Ground, found: _Found) -> Iterator[Span]:
+    def _typed(self, text: str, at: int, ground: Ground, found: Found) -> Iterator[Span]:
         """Paragraph by paragraph: she may have pasted one of them."""
         hers = ground.most is SourceKind.USER_INPUT and not ground.lost
         most = SourceKind.UNKNOWN if ground.lost else ground.most
@@ -301,7 +274,7 @@ class Reader:
                 found.own += parts
                 found.hers.append(part)
             else:
-                found.others.update(parts, self.parts(flowing(part)))
+                self._quoting(part, parts, why, ground, found)
             channel = "user" if label is SourceKind.USER_INPUT else "spliced"
             found.row(Row(channel, label, len(part), why))
             found.texts.append(Text(part, Origin(kind=label)))
@@ -322,8 +295,23 @@ class Reader:
                     label, why = kept.origin.kind, "copied"
         return label, why
 
+    def _quoting(self, text: str, parts: list[int], why: str, ground: Ground, found: Found) -> None:
+        """A paragraph that is not all hers: beside what others said, she may speak for herself.
+
+        Not in what is nearly a copy, nor where line breaks leave in doubt who said which words.
+        """
+        source = ground.book.sentences.source
+        flows = self.parts(flowing(text))
+        own = {one: self.print(one) for one in sentences_between(text)}
+        own = {one: number for one, number in own.items() if source(number) is None}
+        doubt = any(source(one) is not None for one in {*flows}.difference(parts))
+        if why == "copied" or doubt or ground.ring.copied("\n".join(own)):
+            found.others.update(parts, flows)
+        else:
+            found.own += own.values()
+
     def _spliced(
-        self, piece: Piece, text: str, ground: Ground, found: _Found
+        self, piece: Piece, text: str, ground: Ground, found: Found
     ) -> tuple[SourceKind, str, str]:
         if piece.inside is Inside.RECALL:
             return self._recall(piece, text, ground, found), "", ""
@@ -342,7 +330,7 @@ class Reader:
         found.texts.append(Text(text, Origin(kind=label)))
         return label, "spliced", found_why or why
 
-    def _recall(self, piece: Piece, text: str, ground: Ground, found: _Found) -> SourceKind:
+    def _recall(self, piece: Piece, text: str, ground: Ground, found: Found) -> SourceKind:
         """Recalled memories carry their own labels; what else stands there, none."""
         lowest = SourceKind.AGENT_SELF_EDIT
         memories: dict[str, SourceKind] = {}
@@ -367,7 +355,7 @@ class Reader:
 
     # ---- the agent's own program -----------------------------------------------------------------
 
-    def _host(self, said: Said, ground: Ground, found: _Found) -> None:
+    def _host(self, said: Said, ground: Ground, found: Found) -> None:
         parts = self.parts(said.text)
         label, why = SourceKind.AGENT_SELF_EDIT, ""
         if ground.begun:
@@ -388,7 +376,7 @@ class Reader:
         found.row(Row(channel, label, len(said.text), why))
         found.spans.append((Span(0, len(said.text), label),))
 
-    def _unplaced(self, said: Said, found: _Found) -> None:
+    def _unplaced(self, said: Said, found: Found) -> None:
         label = SourceKind.UNKNOWN
         found.heard(self.elsewhere(said.text), label)
         found.row(Row("unplaced", label, len(said.text), "unplaced"))

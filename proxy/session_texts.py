@@ -1,4 +1,4 @@
-"""Strings out of JSON values, and paragraphs out of strings."""
+"""Strings out of JSON values, and paragraphs and sentences out of strings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
+from policy.sentences import sentences_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
+_TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
 _JSON: Final = msgspec.json.Decoder()
 _JSON_LEN_MAX: Final = 4_000_000
 
@@ -24,6 +27,11 @@ def paragraphs(text: str) -> Iterator[tuple[int, int]]:
             at = gap.end()
     if text[at:].strip():
         yield at, len(text)
+
+
+def sentences_between(text: str) -> tuple[str, ...]:
+    """The sentences of a text; tags stand between them."""
+    return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
 
 
 def strings_in(value: object) -> Iterator[str]:

@@ -61,6 +61,71 @@ SESSION_LABELS: Final = (
         ),
     ),
     Mutant(
+        name="what the model said first hides a tool's copy of it",
+        file="proxy/session_core.py",
+        old="(name, self.reader.print(one.text), one.by_model), one.origin.kind.trust",
+        new="(name, self.reader.print(one.text), False), 0",
+        invariant="whatever else enters a context never raises a label",
+        tests=(
+            at(
+                "tests/property/test_session_labels.py",
+                "test_whatever_else_enters_a_context_never_raises_a_label",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what she says beside a quotation is the next one's who says it",
+        file="proxy/session_reading.py",
+        old="            found.own += own.values()\n",
+        new="            pass\n",
+        invariant="a person who said it first goes on having said it",
+        tests=(
+            at(
+                "tests/property/test_session_labels.py",
+                "test_endorsed_is_only_what_a_person_said_in_one_turn_before_anybody_else_did",
+            ),
+        ),
+    ),
+    Mutant(
+        name="beside a copied sentence a nearly copied one endorses",
+        file="proxy/session_reading.py",
+        old=' or ground.ring.copied("\\n".join(own)):\n',
+        new=":\n",
+        invariant="a paragraph that is not hers endorses nothing",
+        tests=(
+            at(
+                "tests/unit/proxy/test_session_pasted.py",
+                "test_what_is_nearly_a_copy_endorses_nothing",
+            ),
+        ),
+    ),
+    Mutant(
+        name="half a copied sentence that was cut by a line break endorses",
+        file="proxy/session_reading.py",
+        old=" or doubt or ground.ring",
+        new=" or ground.ring",
+        invariant="a paragraph that is not hers endorses nothing",
+        tests=(
+            at(
+                "tests/unit/proxy/test_session_pasted.py",
+                "test_where_line_breaks_leave_it_in_doubt_who_said_which_words_none_are_hers",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what stands beside a quotation is not hers",
+        file="proxy/session_reading.py",
+        old=" or doubt or ground.ring",
+        new=" or True or ground.ring",
+        invariant="a person who quotes goes on speaking for herself",
+        tests=(
+            at(
+                "tests/unit/proxy/test_session_pasted.py",
+                "test_what_she_says_beside_a_quotation_is_hers",
+            ),
+        ),
+    ),
+    Mutant(
         name="a copy with one word changed endorses",
         file="proxy/session_reading.py",
         old="any(one in found.others or source(one)",
@@ -68,7 +133,7 @@ SESSION_LABELS: Final = (
         invariant="a paragraph that is not hers endorses nothing",
         tests=(
             at(
-                "tests/unit/proxy/test_sessions.py",
+                "tests/unit/proxy/test_session_pasted.py",
                 "test_what_is_nearly_a_copy_endorses_nothing",
             ),
         ),
@@ -81,7 +146,7 @@ SESSION_LABELS: Final = (
         invariant="what a tool said first is not a person's, whatever the tool put around it",
         tests=(
             at(
-                "tests/unit/proxy/test_sessions.py",
+                "tests/unit/proxy/test_session_pasted.py",
                 "test_what_a_tool_said_first_is_not_hers_without_its_numbers_and_line_breaks",
             ),
         ),

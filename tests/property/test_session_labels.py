@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policy.endorsement import Asked
@@ -71,6 +71,14 @@ def labelled(entering: list[tuple[str, str]], text: str, rule: LabelRule) -> Pro
 
 @settings(deadline=None)
 @given(ENTERING, TEXTS, RULES, st.sampled_from(("tool", "model")), TEXTS, st.integers(0, 4))
+@example(
+    [("tool", " ".join(SENTENCES[:3]))],
+    SENTENCES[0],
+    LabelRule.CONTAINMENT,
+    "model",
+    " ".join(SENTENCES[:3]),
+    0,
+)
 def test_whatever_else_enters_a_context_never_raises_a_label(
     entering: list[tuple[str, str]], text: str, rule: LabelRule, voice: str, more: str, at: int
 ) -> None:
@@ -81,19 +89,36 @@ def test_whatever_else_enters_a_context_never_raises_a_label(
 
 @settings(deadline=None)
 @given(ENTERING, TEXTS, RULES)
+@example(
+    [("tool", SENTENCES[0]), ("user", f"{SENTENCES[0]} {SENTENCES[2]}")],
+    SENTENCES[2],
+    LabelRule.TAINT,
+)
+@example(
+    [
+        ("tool", SENTENCES[0]),
+        ("user", f"{SENTENCES[0]} {SENTENCES[4]}"),
+        ("tool", SENTENCES[4]),
+        ("user", f"{SENTENCES[2]} {SENTENCES[4]}"),
+    ],
+    f"{SENTENCES[2]} {SENTENCES[4]}",
+    LabelRule.TAINT,
+)
 def test_endorsed_is_only_what_a_person_said_in_one_turn_before_anybody_else_did(
     entering: list[tuple[str, str]], text: str, rule: LabelRule
 ) -> None:
     provenance = labelled(entering, text, rule)
     stated = {sentence for sentence in SENTENCES if sentence in text}
+    hers: set[str] = set()
     elsewhere: set[str] = set()
     said = False
     for voice, words in entering:
         spoken = {sentence for sentence in SENTENCES if sentence in words}
         if voice == "user":
             said = said or stated <= spoken - elsewhere
+            hers |= spoken - elsewhere
         else:
-            elsewhere |= spoken
+            elsewhere |= spoken - hers
     if provenance.basis is Basis.ENDORSEMENT:
         assert said
     if said:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from policy.taint import Joined
 from proxy.dialects.model import anthropic, chat, responses
 from proxy.guard import Join, Segment
@@ -158,57 +156,6 @@ async def test_what_was_said_before_by_a_tool_is_not_typed_by_a_person() -> None
     )
     labels = [span.label for span in spliced.turns[0].spans[0]]
     assert labels == [USER, TOOL]
-
-
-LINE = "Bills of the firm are paid at the quay office."
-
-
-@pytest.mark.parametrize(
-    ("page", "typed"),
-    [
-        (f"     1\u2192{LINE}\n     2\u2192Open from nine.", LINE),
-        (f"desk.md:12:{LINE}", f"Please remember: {LINE}"),
-        (f"note: {LINE}", LINE),
-        ("Bills of the firm\nare paid at the\nquay office.", LINE),
-        (LINE, "Bills of the firm are paid\nat the quay office."),
-    ],
-)
-async def test_what_a_tool_said_first_is_not_hers_without_its_numbers_and_line_breaks(
-    page: str, typed: str
-) -> None:
-    ledger = Ledger()
-    first = await ledger.ask(user("Read the file."), names=("s1",))
-    read = call("toolu_read_1", "Read", file="desk.md")
-    await ledger.answer(first, reply("", read))
-    turns = (user("Read the file."), assistant("", read), result("toolu_read_1", page))
-    await ledger.answer(await ledger.ask(*turns, names=("s1",)), reply("It is read."))
-    write = call("toolu_save_1", text=LINE)
-    last = await ledger.ask(*turns, assistant("It is read."), user(typed), names=("s1",))
-    await ledger.answer(last, reply("", write))
-    assert typed.startswith("Please") or last.turns[-1].label is TOOL
-    assert not ledger.seen(LINE, join=Join(tool_use_id="toolu_save_1")).endorsed
-    # Without the page the same words are hers.
-    clean = Ledger()
-    hers = await clean.ask(user(typed), names=("s1",))
-    await clean.answer(hers, reply("", write))
-    assert clean.seen(LINE, join=Join(tool_use_id="toolu_save_1")).endorsed
-
-
-async def test_what_is_nearly_a_copy_endorses_nothing() -> None:
-    page = "The bills of the firm are paid at the quay office before noon on every second Monday."
-    typed = page.replace("are paid", "are to be paid")
-    for read, hers in ((page, False), ("The harbour opens at nine.", True)):
-        ledger = Ledger()
-        first = await ledger.ask(user("Read the file."), names=("s1",))
-        fetch = call("toolu_read_1", "Read", file="desk.md")
-        await ledger.answer(first, reply("", fetch))
-        turns = (user("Read the file."), assistant("", fetch), result("toolu_read_1", read))
-        await ledger.answer(await ledger.ask(*turns, names=("s1",)), reply("It is read."))
-        said = user(f"Hello there.\n\n{typed}")
-        last = await ledger.ask(*turns, assistant("It is read."), said, names=("s1",))
-        write = call("toolu_save_1", text=typed)
-        await ledger.answer(last, reply("", write))
-        assert ledger.seen(typed, join=Join(tool_use_id="toolu_save_1")).endorsed is hers
 
 
 async def test_a_person_who_said_it_first_goes_on_having_said_it() -> None:
