@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
 from proxy.server_settings import NAME_PATTERN
-from proxy.setting_values import BadValue
+from proxy.setting_values import BadValue, table_of
 
 SUBJECT_PATTERN = r"^(CN|DNS|URI):[\x21-\x7e][\x20-\x7e]{0,254}$"
 
@@ -43,8 +43,8 @@ def bindings_of(tables: list[object]) -> tuple[Binding, ...]:
     seen: set[object] = set()
     for position, table in enumerate(tables, 1):
         try:
-            given = msgspec.convert(table, _BoundPrincipal, strict=True)
-        except msgspec.ValidationError as error:
+            given = table_of(table, _BoundPrincipal)
+        except BadValue as error:
             raise BadValue(f"principals, table {position}: {error}") from None
         if (given.mtls is None) == (given.uid is None):
             raise BadValue(

@@ -12,7 +12,7 @@ from msgspec import Meta
 from proxy.dialects.mcp.maps import MapError
 from proxy.secret_files import pairs_from
 from proxy.server_settings import NAME_PATTERN, Text, check_url, headers_from
-from proxy.setting_values import BadValue
+from proxy.setting_values import BadValue, table_of
 from proxy.tool_maps import load_map
 
 if TYPE_CHECKING:
@@ -87,10 +87,7 @@ def mcp_servers(tables: list[object], environment: Mapping[str, str]) -> tuple[M
     servers: list[McpServer] = []
     for position, table in enumerate(tables, 1):
         try:
-            given = msgspec.convert(table, McpTable, strict=True)
-            servers.append(_server(given, environment))
-        except msgspec.ValidationError as error:
-            raise BadValue(f"mcp, table {position}: {error}") from None
+            servers.append(_server(table_of(table, McpTable), environment))
         except (BadValue, MapError) as error:
             raise BadValue(f"mcp, table {position}: {error}") from None
     names = [server.name for server in servers]

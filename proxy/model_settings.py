@@ -11,7 +11,7 @@ from msgspec import Meta
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.server_settings import NAME_PATTERN, Text, check_url, headers_from
-from proxy.setting_values import BadValue
+from proxy.setting_values import BadValue, table_of
 from proxy.tool_maps import maps_of_models
 
 # The first segments of every other front on the data listener; a test holds them against those.
@@ -109,8 +109,8 @@ def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
     found: list[ModelUpstream] = []
     for position, table in enumerate(tables, 1):
         try:
-            found.append(_upstream(msgspec.convert(table, ModelTable, strict=True)))
-        except (msgspec.ValidationError, BadValue, MapError) as error:
+            found.append(_upstream(table_of(table, ModelTable)))
+        except (BadValue, MapError) as error:
             raise BadValue(f"model, table {position}: {error}") from None
     names = [one.name for one in found]
     if len(set(names)) != len(names):

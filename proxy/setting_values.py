@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
+import msgspec.inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,9 @@ CLIENT_EMBEDDER: Final = "client"
 
 Raw = str | int | float | bool | list[str]
 """What a flag, an environment variable or the TOML file can hold."""
+
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class BadValue(Exception):  # noqa: N818 - always turned into a SettingsError that names the setting
@@ -176,3 +180,33 @@ def uids(raw: Raw) -> tuple[int, ...]:
         raise BadValue("a list of numeric user ids")
     parts = raw.split(",") if isinstance(raw, str) else raw
     return tuple(parse(part) for part in parts if part != "")
+
+
+def table_of(table: object, kind: type[T]) -> T:
+    """One TOML table of a settings file as its struct.
+
+    Raises:
+        BadValue: Which key, and what is allowed.
+    """
+    try:
+        return msgspec.convert(table, kind, strict=True)
+    except msgspec.ValidationError as error:
+        rule, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`")
+        words = ", ".join(_words_of(kind, key)) if rule.startswith("Invalid enum value") else ""
+        raise BadValue(f"{key}: one of {words}" if words else str(error)) from None
+
+
+def _words_of(kind: type[msgspec.Struct], key: str) -> list[str]:
+    """The words that a key of a table may have; none where it is no choice of words."""
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name == key:
+            told = msgspec.inspect.type_info(field.type)
+            of = told.types if isinstance(told, msgspec.inspect.UnionType) else (told,)
+            return [
+                str(one.value)
+                for part in of
+                if isinstance(part, msgspec.inspect.EnumType)
+                for one in part.cls
+            ]
+    return []

@@ -17,6 +17,7 @@ from proxy.cli.command import Command
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.evaluate.names import LONG, SECTIONS
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     import argparse
@@ -48,6 +49,23 @@ def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
         ) from error
 
 
+def _failed(error: Exception, broken: type[Exception]) -> Exception:
+    """What to say of it: what runs a sidecar wraps whatever ends it, in one group or more."""
+    leaf = error
+    while isinstance(leaf, ExceptionGroup) and len(leaf.exceptions) == 1:
+        leaf = leaf.exceptions[0]
+    if isinstance(leaf, broken):
+        return CommandFailed(Exit.FAILED, f"the pipeline does not work: {leaf}")
+    if isinstance(leaf, StorageError):
+        # Of a disk that is full, or a machine that is too busy: no figure was measured on it.
+        return CommandFailed(
+            Exit.UNREACHABLE,
+            f"a store of the evaluation does not answer: {leaf}",
+            then="mend that, or try when the machine is less busy",
+        )
+    return error
+
+
 async def _evaluate(context: Context) -> Exit:
     # Here, and not above: no other command, `run` least of all, loads what is wrong on purpose.
     from proxy.evaluate.attacks import Broken  # noqa: PLC0415
@@ -71,8 +89,8 @@ async def _evaluate(context: Context) -> Exit:
         try:
             async with working(terminal, "evaluating"):
                 await evaluate(book, asked.only)
-        except Broken as broken:
-            raise CommandFailed(Exit.FAILED, f"the pipeline does not work: {broken}") from broken
+        except (Broken, StorageError, ExceptionGroup) as error:
+            raise _failed(error, Broken) from error
         finally:
             logging.disable(logging.NOTSET)
         found = document(book)

@@ -7,8 +7,6 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from proxy.cli.exits import CommandFailed
-
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
@@ -23,12 +21,12 @@ async def working(terminal: Terminal, label: str) -> AsyncGenerator[None]:
     if not terminal.shows_progress:
         yield
         return
-    failed: CommandFailed | None = None
+    failed: Exception | None = None
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(_tick(terminal, label))
         try:
             yield
-        except CommandFailed as error:
+        except Exception as error:  # noqa: BLE001 - raised below, as it is
             # Carried round the group, which would wrap it into one of its own.
             failed = error
         finally:

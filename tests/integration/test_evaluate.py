@@ -76,6 +76,30 @@ def test_it_works_where_its_own_files_lie_below_the_working_directory() -> None:
     assert found["fpr"]["S4"]["value"] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("file_bytes_max", "code", "says"),
+    [(4_096, 3, "a store of the evaluation does not answer"), (70_000, 1, "was answered 503")],
+)
+def test_a_disk_that_takes_no_more_is_said_in_one_line(
+    file_bytes_max: int, code: int, says: str
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="e-") as here:
+        done = subprocess.run(
+            (
+                *("prlimit", f"--fsize={file_bytes_max}"),
+                *(sys.executable, "-B", "-P", "-m", "proxy", "evaluate", "--only", "everyday"),
+            ),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=here,
+            env={"PATH": "/usr/bin:/bin", "TMPDIR": here},
+        )
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.heavy
 async def test_false_positives_trust_and_the_ancillary_mechanisms() -> None:
     found = book()
