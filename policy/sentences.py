@@ -213,6 +213,7 @@ class _Reader:
         self._in_list = False
         self._heading = ""
         self._governing: list[str] = []  # what stands over the block that is read
+        self._unused = False  # whether any of both stands over nothing as yet
 
     def sentences(self) -> list[str]:
         empty = False
@@ -223,12 +224,18 @@ class _Reader:
             self._line(line, after_empty=empty)
             empty = False
         self._close()
+        if self._unused:
+            # It leads to nothing, and is there all the same; as a statement nobody made it.
+            over = " ".join([self._heading, *self._governing]).strip()
+            self._found.append(f"{over.rstrip(':')}:")
         return [sentence for sentence in self._found if _WORD.search(sentence)]
 
     def _line(self, line: str, *, after_empty: bool) -> None:
         if heading := _HEADING.match(line):
             self._end_block()
-            self._heading = line[heading.end() :].strip()
+            over = f"{self._heading} " if self._unused else ""
+            self._heading = f"{over}{self._restored(line[heading.end() :])}".strip()
+            self._unused = True
         elif _HELD.fullmatch(line.strip()):
             # Lines of code, or of somebody else's words: with what leads to them, and no further.
             self._open = f"{self._open} {line}" if self._open else line
@@ -254,7 +261,7 @@ class _Reader:
         """A paragraph or a list is over, and with it what stood over it, unless that negates."""
         led = self._close(leads=False)
         self._in_list = False
-        if not led:
+        if not led and not self._unused:
             self._governing = [one for one in self._governing if NEGATING.search(one)]
 
     def _close(self, *, leads: bool = False) -> bool:
@@ -271,8 +278,10 @@ class _Reader:
                 led = True
                 if not _is_lead_in(bare):
                     self._governing.append(bare)
+                    self._unused = True
                 continue
             self._found.append(" ".join([self._heading, *self._governing, *local, said]).strip())
+            self._unused = False
             for colon in _COLON.finditer(part):
                 leading = self._restored(part[: colon.end()]).strip()
                 if not _is_lead_in(leading):

@@ -12,6 +12,7 @@ from tests.mutants.labels_table import LABELS
 from tests.mutants.mcp_table import MCP
 from tests.mutants.model_table import MODEL
 from tests.mutants.operate_table import OPERATE
+from tests.mutants.passing_table import PASSING
 from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
 from tests.mutants.relay_table import RELAY
@@ -34,6 +35,7 @@ MUTANTS: Final = (
     *MCP,
     *GUARD,
     *MODEL,
+    *PASSING,
     *WITHHELD,
     *EVALUATE,
     *VETO,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -199,6 +200,21 @@ def test_a_text_endorses_itself_unless_it_takes_it_back(text: str) -> None:
     spoken = spoken_in(text)
     assert set(stated) & set(spoken) or not stated
     assert set(stated_in("\n\n".join(stated)) or ()) or not stated
+
+
+_WORDS = ("alpha ", "bravo ", "never ", "not ", "five ")
+_MARKS = (
+    *("\n", "\n\n", ". ", ": ", " :", "? ", "! ", "...", ", ", "; ", "**", "_", "(", ")", '"', "`"),
+    *("\n- ", "\n* ", "\n1. ", "\n# ", "\n## ", "\n```\n", "<b>", "</b>", "> ", "| ", "- "),
+)
+
+
+@given(st.lists(st.sampled_from((*_WORDS, *_MARKS)), max_size=25).map("".join))
+def test_no_word_of_a_text_is_left_out_of_what_it_states(text: str) -> None:
+    stated = stated_in(text)
+    assert stated is not None
+    words = {word.strip() for word in _WORDS}
+    assert {word for word in words if word in text} <= set(re.findall("[a-z]+", " ".join(stated)))
 
 
 def test_a_fingerprint_is_of_the_sentence_and_of_the_key() -> None:
