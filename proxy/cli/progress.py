@@ -21,18 +21,16 @@ async def working(terminal: Terminal, label: str) -> AsyncGenerator[None]:
     if not terminal.shows_progress:
         yield
         return
-    failed: Exception | None = None
-    async with asyncio.TaskGroup() as group:
-        ticking = group.create_task(_tick(terminal, label))
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - raised below, as it is
-            # Carried round the group, which would wrap it into one of its own.
-            failed = error
-        finally:
-            ticking.cancel()
-    if failed is not None:
-        raise failed
+    try:
+        async with asyncio.TaskGroup() as group:
+            ticking = group.create_task(_tick(terminal, label))
+            try:
+                yield
+            finally:
+                ticking.cancel()
+    except ExceptionGroup as wrapped:
+        # The group wraps what ends it, and only the work ends it: a sign of life does not fail.
+        raise wrapped.exceptions[0] from None
 
 
 async def _tick(terminal: Terminal, label: str) -> None:
