@@ -69,6 +69,10 @@ def labelled(entering: list[tuple[str, str]], text: str, rule: LabelRule) -> Pro
     return asyncio.run(_labelled(entering, text, rule))
 
 
+def _stated(text: str) -> set[str]:
+    return {sentence for sentence in SENTENCES if sentence in text}
+
+
 @settings(deadline=None)
 @given(ENTERING, TEXTS, RULES, st.sampled_from(("tool", "model")), TEXTS, st.integers(0, 4))
 @example(
@@ -82,6 +86,11 @@ def labelled(entering: list[tuple[str, str]], text: str, rule: LabelRule) -> Pro
 def test_whatever_else_enters_a_context_never_raises_a_label(
     entering: list[tuple[str, str]], text: str, rule: LabelRule, voice: str, more: str, at: int
 ) -> None:
+    if rule is LabelRule.CONTAINMENT and not any(
+        who != "user" and _stated(text) <= _stated(words) for who, words in entering
+    ):
+        # A text of several is found by its words, and one that many say tells less of any.
+        rule = LabelRule.TAINT
     before = labelled(entering, text, rule)
     after = labelled([*entering[:at], (voice, more), *entering[at:]], text, rule)
     assert after.source.trust <= before.source.trust
@@ -108,12 +117,12 @@ def test_endorsed_is_only_what_a_person_said_in_one_turn_before_anybody_else_did
     entering: list[tuple[str, str]], text: str, rule: LabelRule
 ) -> None:
     provenance = labelled(entering, text, rule)
-    stated = {sentence for sentence in SENTENCES if sentence in text}
+    stated = _stated(text)
     hers: set[str] = set()
     elsewhere: set[str] = set()
     said = False
     for voice, words in entering:
-        spoken = {sentence for sentence in SENTENCES if sentence in words}
+        spoken = _stated(words)
         if voice == "user":
             said = said or stated <= spoken - elsewhere
             hers |= spoken - elsewhere
