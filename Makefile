@@ -57,13 +57,17 @@ install-minilm: $(VENV)/.installed-minilm
 run: install
 	@exec $(BIN)/mnemogate run $(ARGS)
 
+# In the order of the folders, which ends with the many small files: those with few tests and long
+# ones last, as pytest-xdist would have it, leave one of two workers with nothing to do.
+PYTEST = $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
 test: install-dev
-	$(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # Clients and collectors (mem0ai, Phoenix) get environments of their own, made by the tests that
 # need them, below $$MNEMOGATE_CACHE or ~/.cache/mnemogate.
 test-full: install-dev install-minilm
-	MNEMOGATE_HEAVY=1 $(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
+	MNEMOGATE_HEAVY=1 $(PYTEST) $(ARGS)
 
 bench: install-dev
 	$(BIN)/python -P -m tests.benchmarks $(ARGS)
