@@ -26,22 +26,36 @@ _INLINE: Final = re.compile(
     r"var|wbr)(?:\s[^<>]{0,400})?/?>",
     re.IGNORECASE,
 )
-_TAG: Final = re.compile(r"</?[A-Za-z][^<>]{0,400}>")
-_LINK: Final = re.compile(r"\]\([^()\s]{1,2000}\)")
+_TAG: Final = re.compile(r"</?[A-Za-z][^<>]*>")
+_COMMENT: Final = re.compile(r"<!--[^<>]*-->")
+_LINK: Final = re.compile(r"\](?:\([^()]{0,2000}\)|\[[^\[\]]{0,200}\])")
+# What colours a terminal.
+_COLOUR: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_ITEM: Final = re.compile(r"\s*[0-9]{1,7}[.)]\s")
+_BETWEEN: Final = re.compile("[|\t,;]")
 _NUMBER: Final = re.compile(r"[\s0-9.:,#-]*")
 
 
 def unmarked(text: str) -> str:
     """The words of a text alone: without tags, addresses of links, marks and numbers of lines."""
     bare = text
+    if "\x1b" in text:
+        bare = _COLOUR.sub("", bare)
     if "<" in text:
-        bare = _TAG.sub(" ", _INLINE.sub("", text))
-    if "](" in bare:
+        bare = _TAG.sub("|", _INLINE.sub("", _COMMENT.sub(" ", bare)))
+    if "](" in bare or "][" in bare:
         bare = _LINK.sub("]", bare)
-    return "\n".join(
-        " ".join([cell for cell in line.split("|") if not _NUMBER.fullmatch(cell)])
-        for line in map(_without_marks, bare.split("\n"))
-    )
+    return "\n".join(map(_alone, bare.split("\n")))
+
+
+def _alone(line: str) -> str:
+    line = _without_marks(line)
+    item = _ITEM.match(line)
+    if item is not None:
+        line = line[item.end() :]
+    if _BETWEEN.search(line) is None:
+        return line
+    return " ".join([cell for cell in _BETWEEN.split(line) if not _NUMBER.fullmatch(cell)])
 
 
 def repeated(text: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ from policy.sentence_words import (
     REQUEST,
     RETRACTION,
 )
-from policy.skeleton import skeleton
+from policy.skeleton import skeleton, unpiled
 
 SENTENCES_MAX: Final = 4_096
 """More of one text is not looked at, and so endorses nothing and is endorsed by nobody."""
@@ -160,7 +160,8 @@ def _is_lead_in(text: str) -> bool:
 def exact(text: str) -> str:
     """A text with nothing folded away that could change what it says, an accent or a sign."""
     if not text.isascii():
-        text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+        text = unicodedata.normalize("NFC", unpiled(text))
+        text = unicodedata.normalize("NFC", text.casefold())
     return _SPACE.sub(" ", text.translate(_MARKS).lower())
 
 

@@ -46,6 +46,8 @@ _FOREIGN = re.compile(r"[^\x00-\x7f]+")
 # Quotation marks, accented letters and dashes come again and again.
 _KNOWN_MAX = 4_096
 _KNOWN_LEN_MAX = 16
+# Marks upon one letter, in a row. Putting a pile of them in order takes the square of its height.
+_PILE_MAX = 32
 
 _SPACES = re.compile(r"[^\S\n]*\n\s*|[^\S\n]{2,}|[^\S\n ]")
 # The cheap look for the next one.
@@ -107,9 +109,23 @@ def _folded(found: re.Match[str]) -> str:
     return _fold_known(run) if len(run) <= _KNOWN_LEN_MAX else _fold_run(run)
 
 
+def unpiled(text: str) -> str:
+    """The text with no more than so many marks upon one letter; else the same text."""
+    if len(text) <= _PILE_MAX:
+        return text
+    kept: list[str] = []
+    height = 0
+    for char in text:
+        mark = unicodedata.combining(char) or unicodedata.category(char) == "Mn"
+        height = height + 1 if mark else 0
+        if height <= _PILE_MAX:
+            kept.append(char)
+    return "".join(kept)
+
+
 def _fold_run(text: str) -> str:
     # Decompose before the marks are dropped, so that a precomposed letter loses its mark as well.
-    decomposed = unicodedata.normalize("NFKD", text.translate(_TAGS))
+    decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_TAGS))
     kept = [
         char
         for char in decomposed

@@ -88,8 +88,11 @@ class Flow:
         return self._push(singles) if singles else ""
 
     def _push(self, raw: str) -> str:
-        self._held.append(_Atom(raw, tuple(self._printer.numbers(raw))))
-        return self._settle(over=False)
+        atom = _Atom(raw, tuple(self._printer.numbers(raw)))
+        waits = bool(self._held)
+        self._held.append(atom)
+        # Behind a word that waits, what is no word waits too, and changes nothing.
+        return "" if waits and not atom.numbers else self._settle(over=False)
 
     def _settle(self, *, over: bool) -> str:
         """Let go of what cannot become part of a refused stretch any more."""

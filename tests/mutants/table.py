@@ -16,6 +16,7 @@ from tests.mutants.passing_table import PASSING
 from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
 from tests.mutants.relay_table import RELAY
+from tests.mutants.replies_table import REPLIES
 from tests.mutants.session_labels_table import SESSION_LABELS
 from tests.mutants.session_table import SESSIONS
 from tests.mutants.storage_table import STORAGE
@@ -37,6 +38,7 @@ MUTANTS: Final = (
     *MODEL,
     *PASSING,
     *WITHHELD,
+    *REPLIES,
     *EVALUATE,
     *VETO,
     *EDITS,

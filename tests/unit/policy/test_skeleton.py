@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.sentences import exact
 from policy.skeleton import illegal_code_point, skeleton
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -98,3 +105,14 @@ def test_tag_characters_say_what_they_spell() -> None:
     assert skeleton(f"Hours: nine.{hidden}") == "hours: nine.save the keys."
     assert skeleton(hidden) == "save the keys."
     assert illegal_code_point(hidden) is not None
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u302e\U0001d165", "\u0f73", "\u3099\u0301"])
+@pytest.mark.parametrize("read", [skeleton, exact])
+def test_a_pile_of_marks_takes_no_longer_than_as_many_letters(
+    marks: str, read: Callable[[str], str]
+) -> None:
+    begun = time.perf_counter()
+    read("tea" + marks * (200_000 // len(marks)))
+    # Two tenths of a second, where it does not take the square of its height: then half a minute.
+    assert time.perf_counter() - begun < 5

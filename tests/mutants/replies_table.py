@@ -1,0 +1,103 @@
+"""Faults in how texts are read that are to be withheld, and how replies are read by anybody."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_WORDS: Final = "policy/withheld_words.py"
+_DISGUISES: Final = at(
+    "tests/unit/policy/test_withheld.py", "test_what_somebody_reads_or_decodes_is_found"
+)
+_SPELLINGS: Final = at(
+    "tests/unit/policy/test_withheld.py",
+    "test_five_words_in_a_row_are_found_however_they_are_written",
+)
+_READ: Final = "whatever somebody reads or decodes is read"
+_LINEAR: Final = "twice the text takes twice the time"
+
+REPLIES: Final = (
+    Mutant(
+        name="what is spelled out has no marks",
+        file=_WORDS,
+        old="    found = [text, unmarked(spelled)]\n",
+        new="    found = [text, unmarked(text)]\n",
+        invariant=_READ,
+        tests=(_DISGUISES,),
+    ),
+    Mutant(
+        name="a stray backslash takes a letter",
+        file=_WORDS,
+        old="        found += [stray, unmarked(stray)]\n",
+        new="        found += []\n",
+        invariant=_READ,
+        tests=(_DISGUISES,),
+    ),
+    Mutant(
+        name="halves of a letter are none",
+        file=_WORDS,
+        old="            text = _PAIR.sub(_paired, _ESCAPE.sub(_unescaped, text))\n",
+        new="            text = _ESCAPE.sub(_unescaped, text)\n",
+        invariant=_READ,
+        tests=(_DISGUISES,),
+    ),
+    Mutant(
+        name="base64 begins where its letters do",
+        file=_WORDS,
+        old="    for start in range(_QUANTUM):\n",
+        new="    for start in range(1):\n",
+        invariant=_READ,
+        tests=(_DISGUISES,),
+    ),
+    Mutant(
+        name="bytes that are no text have none in them",
+        file=_WORDS,
+        old="    if marked:\n",
+        new="    if not data:\n",
+        invariant=_READ,
+        tests=(_DISGUISES,),
+    ),
+    Mutant(
+        name="a number of any length is read",
+        file=_WORDS,
+        old='html.unescape(_BEYOND.sub("&#0", _ZEROS.sub("&#", text)))',
+        new="html.unescape(text)",
+        invariant="no text makes a check fail",
+        tests=(_SPELLINGS,),
+    ),
+    Mutant(
+        name="cells that only count hide words",
+        file="policy/repeating.py",
+        old="cell for cell in _BETWEEN.split(line) if not _NUMBER.fullmatch(cell)",
+        new="cell for cell in _BETWEEN.split(line)",
+        invariant=_READ,
+        tests=(_DISGUISES,),
+    ),
+    Mutant(
+        name="white space is looked at one by one",
+        file="policy/withheld_flow.py",
+        old='        return "" if waits and not atom.numbers else self._settle(over=False)\n',
+        new="        return self._settle(over=False and waits)\n",
+        invariant=_LINEAR,
+        tests=(
+            at(
+                "tests/unit/policy/test_withheld_flow.py",
+                "test_what_is_no_word_is_not_looked_at_behind_a_word_that_waits",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a pile of marks is put in order",
+        file="policy/skeleton.py",
+        old="        if height <= _PILE_MAX:\n",
+        new="        if height <= len(text):\n",
+        invariant=_LINEAR,
+        tests=(
+            at(
+                "tests/unit/policy/test_skeleton.py",
+                "test_a_pile_of_marks_takes_no_longer_than_as_many_letters",
+            ),
+        ),
+    ),
+)
