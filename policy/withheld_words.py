@@ -11,10 +11,8 @@ import html
 import re
 from array import array
 from base64 import b64decode
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from hashlib import blake2b
 from heapq import nlargest
-from sys import maxunicode
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -66,6 +64,8 @@ _PAIRS_JOINED: Final = re.compile(r"0x|[\s:,]")
 # Of bytes that are no text as a whole, what somebody reads all the same.
 _PRINTABLE: Final = re.compile(rb"[\t\n\r -~]{16,}")
 _QUANTUM: Final = 4
+_WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # how a text in UTF-16 begins
+_LAST_CODE_POINT: Final = 0x10FFFF
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 BLOBS_MAX: Final = 4_096
 _KNOWN_WORDS_MAX: Final = 200_000
@@ -133,7 +133,7 @@ def _decoded(blob: str) -> Iterator[str]:
 
 
 def _text_of(data: bytes) -> Iterator[str]:
-    marked = data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE}
+    marked = data[:2] in _WIDE
     wide = data[1:2] == b"\0" or data[:1] == b"\0"
     name = ("utf-16-le" if data[1:2] == b"\0" else "utf-16-be") if wide else "utf-8"
     try:
@@ -170,7 +170,7 @@ def _unescaped(found: re.Match[str]) -> str:
     digits = found[1] or found[2] or found[3] or found[4]
     if digits:
         code = int(digits, 16)
-        return chr(code) if code <= maxunicode else " "
+        return chr(code) if code <= _LAST_CODE_POINT else " "
     if found[5]:
         return chr(int(found[5], 8))
     return _BLANKS.get(found[6], found[6])
