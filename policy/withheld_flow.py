@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.skeleton import skeleton
-from policy.withheld_words import UNSPACED
+from policy.withheld_words import RUN_MAX, UNSPACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,10 @@ class _Atom(NamedTuple):
 
 
 class Flow:
-    """One text. `instead` gives what stands in the place of a stretch, by its key."""
+    """One text. `instead` gives what stands in the place of a stretch, by its key.
+
+    It may go on after its end: what was shown by then may be the beginning of a refused stretch.
+    """
 
     def __init__(self, printer: Printer, withheld: Withheld, instead: Callable[[int], str]) -> None:
         self._printer = printer
@@ -48,11 +51,12 @@ class Flow:
         self._held: list[_Atom] = []
         # The first words of what is held that were left out already, as the end of a stretch.
         self._gone = 0
+        self._shown: list[int] = []  # the last words that went out, none of them left out
 
     @property
     def holds(self) -> bool:
         """Whether something of what came waits."""
-        return bool(self._rest or self._singles or self._held)
+        return bool(self._rest or self._singles or any(atom.raw for atom in self._held))
 
     def feed(self, text: str) -> str:
         """What may go out now."""
@@ -71,7 +75,10 @@ class Flow:
         """What is left to go out, at the end of the text."""
         rest, self._rest = self._rest, ""
         out = self._take(rest) if rest else ""
-        return out + self._spell() + self._settle(over=True)
+        out += self._spell() + self._settle(over=True)
+        self._held = [_Atom("", (number,)) for number in self._shown]
+        self._shown, self._gone = [], 0
+        return out
 
     def _take(self, raw: str) -> str:
         if (
@@ -131,6 +138,8 @@ class Flow:
                     out.append(f"{self._instead(span.key)} ")
             elif at >= gone:
                 out.append(atom.raw)
+            left = span is not None or at < gone
+            self._shown = [] if left else [*self._shown, *atom.numbers][1 - RUN_MAX :]
             at = end
             count += 1
         del self._held[:count]

@@ -354,7 +354,8 @@ class Withholding:
 
         Asked after the call was judged: a write that is admitted is refused no longer.
         """
-        return self._asked(principal_id).of(f"{call.name}\n{written(call.arguments)}")
+        given = call.unread if call.arguments is None else written(call.arguments)
+        return self._asked(principal_id).of(f"{call.server or ''}\n{call.name}\n{given}")
 
     def sieved(self, principal_id: PrincipalId, value: Json) -> Json:
         """JSON that is no conversation, without what was refused."""

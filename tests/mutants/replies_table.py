@@ -14,6 +14,12 @@ _SPELLINGS: Final = at(
     "tests/unit/policy/test_withheld.py",
     "test_five_words_in_a_row_are_found_however_they_are_written",
 )
+_FILTER: Final = "proxy/dialects/model/withheld_reply.py"
+_PLACES: Final = "tests/unit/proxy/dialects/model/test_withheld_reply_between.py"
+_BETWEEN: Final = at(_PLACES, "test_what_comes_between_the_words_of_a_text_ends_nothing")
+_BESIDE: Final = at(_PLACES, "test_nothing_stands_beside_a_call_or_under_a_seal")
+_SWEPT: Final = "tests/unit/proxy/test_withholding_swept.py"
+_BETWEEN_WORDS: Final = "a reply's text is read as its agent puts it together"
 _READ: Final = "whatever somebody reads or decodes is read"
 _LINEAR: Final = "twice the text takes twice the time"
 
@@ -99,5 +105,56 @@ REPLIES: Final = (
                 "test_a_pile_of_marks_takes_no_longer_than_as_many_letters",
             ),
         ),
+    ),
+    Mutant(
+        name="a comment ends the text around it",
+        file=_FILTER,
+        old="            return [*(self._flush(()) if event.data == _DONE else ()), ",
+        new="            return [*self._flush(()), ",
+        invariant=_BETWEEN_WORDS,
+        tests=(at(_PLACES, "test_what_comes_between_the_letters_of_a_word_ends_no_word"),),
+    ),
+    Mutant(
+        name="a text that ended is forgotten",
+        file="policy/withheld_flow.py",
+        old="(number,)) for number in self._shown]\n",
+        new="(number,)) for number in self._shown[:0]]\n",
+        invariant=_BETWEEN_WORDS,
+        tests=(_BETWEEN,),
+    ),
+    Mutant(
+        name="what is named like a call is left to nobody",
+        file=_FILTER,
+        old='        called = text_of(value.get("type")) in _CALLS and self._decides(at)\n',
+        new='        called = text_of(value.get("type")) in _CALLS and bool(at)\n',
+        invariant="what nobody decides about is cut",
+        tests=(_BESIDE,),
+    ),
+    Mutant(
+        name="fields beside a chat's call pass",
+        file=_FILTER,
+        old='                    said[field] = self._called(given, (at, "delta", field))\n',
+        new="                    said[field] = given\n",
+        invariant="what nobody decides about is cut",
+        tests=(_BESIDE,),
+    ),
+    Mutant(
+        name="any text under a seal passes",
+        file="proxy/dialects/model/withheld.py",
+        old="        and _ADDRESS not in value\n        and _SPACE.search(value) is None\n",
+        new="",
+        invariant="a seal is no place for a text",
+        tests=(
+            _BESIDE,
+            at(_SWEPT, "test_a_whole_reply_has_no_text_where_a_seal_should_be"),
+        ),
+    ),
+    Mutant(
+        name="arguments that are no object are not looked at",
+        file="proxy/withholding.py",
+        old="        given = call.unread if call.arguments is None else written(call.arguments)\n",
+        new="        given = written(call.arguments)\n",
+        invariant="no call brings what was refused",
+        tests=(at(_SWEPT, "test_a_call_is_refused_for_what_its_agent_may_read"),),
     ),
 )

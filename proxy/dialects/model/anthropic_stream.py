@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.anthropic import read_reply
-from proxy.dialects.model.reading import arguments_of, list_of, object_of, text_of
+from proxy.dialects.model.reading import arguments_of, call_of, list_of, object_of, text_of
 from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
-from proxy.dialects.model.transcript import ModelCall
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
@@ -55,19 +54,18 @@ class _Block:
 
     def arguments(self) -> dict[str, Json] | None:
         """The input of a call; None where its pieces make no JSON object."""
-        text = "".join(self.added.get("partial_json", ()))
-        return arguments_of(text) if text else object_of(self.start.get("input"))
+        given = self.given()
+        return arguments_of({} if given is None else given)
+
+    def given(self) -> Json:
+        """The input of a call as it came: its pieces, or what it began with."""
+        return "".join(self.added.get("partial_json", ())) or self.start.get("input")
 
     def waiting(self, whole: dict[str, Json], key: int) -> Waiting:
         """The call that somebody must decide about."""
-        return Waiting(
-            key=key,
-            call=ModelCall(
-                call_id=text_of(whole.get("id")) or "",
-                name=text_of(whole.get("name")) or "",
-                arguments=self.arguments(),
-            ),
-        )
+        given = self.given()
+        call = call_of(whole.get("id"), whole.get("name"), {} if given is None else given)
+        return Waiting(key=key, call=call)
 
     def whole(self) -> dict[str, Json]:
         """The block as a reply that did not stream would hold it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.model.reading import call_of, list_of, object_of, text_of
+from proxy.dialects.model.reading import call_of, list_of, object_of, spelled, text_of
 from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
 from proxy.dialects.model.transcript import ModelReply
 
@@ -40,7 +40,8 @@ class _Call:
         self.kind = "custom" if custom else self.kind
         self.call_id = text_of(piece.get("id")) or self.call_id
         self.name += text_of((custom or function).get("name")) or ""
-        self.given.append(text_of(custom.get("input") or function.get("arguments")) or "")
+        given = custom.get("input") or function.get("arguments")
+        self.given.append("" if given is None else spelled(given))
 
     def whole(self) -> dict[str, Json]:
         field = "input" if self.kind == "custom" else "arguments"

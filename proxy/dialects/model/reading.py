@@ -185,9 +185,16 @@ _UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)
 
 def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> ModelCall:
     """A call, with what is missing left empty: it stays a call."""
+    read = arguments_of(arguments)
     return ModelCall(
         call_id=text_of(call_id) or "",
         name=text_of(name) or "",
         server=text_of(server),
-        arguments=arguments_of(arguments),
+        arguments=read,
+        unread="" if read is not None or arguments is None else spelled(arguments),
     )
+
+
+def spelled(arguments: Json) -> str:
+    """A call's arguments as the text they are, or would be."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

@@ -40,6 +40,8 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     server: str | None = None  # the namespace a host groups MCP tools under
     arguments: dict[str, Json] | None
+    # What was sent as arguments and is no object: nobody judges it, and its agent may read it.
+    unread: str = ""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, weakref=True):

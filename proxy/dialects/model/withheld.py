@@ -56,11 +56,12 @@ _SENTENCE_END: Final = re.compile(
     r"(\n+|(?<=[.!?\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f]))"
 )
 _SPACE: Final = re.compile(r"\s")
+_ADDRESS: Final = "://"
 _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
 _BASE64: Final = ";base64,"
 # Blocks that their provider signed, and what of them others decide about.
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
-_SIGNED: Final = frozenset({"thinking", "data", "summary", "content", "text"})
+SIGNED: Final = frozenset({"thinking", "data", "summary", "content", "text"})
 _INSTEAD_KEY: Final = "withheld"
 # Stands where a text was left alone, so that what was before it and after it do not meet.
 _APART: Final = "\n\u2014mnemogate0apart\u2014\n"
@@ -166,11 +167,21 @@ def changed(
         if said is not None:
             return {_INSTEAD_KEY: said}
         made = {
-            key: part if key in SEALED or names(key, part) else changed(part, change, instead)
+            key: part if seals(key, part) or names(key, part) else changed(part, change, instead)
             for key, part in value.items()
         }
         return value if all(made[key] is part for key, part in value.items()) else made
     return value
+
+
+def seals(key: str, value: Json) -> bool:
+    """Whether a value is what a provider sealed, or a picture: anything else there is a text."""
+    return (
+        key in SEALED
+        and isinstance(value, str)
+        and _ADDRESS not in value
+        and _SPACE.search(value) is None
+    )
 
 
 def names(key: str, value: Json) -> bool:
@@ -198,7 +209,7 @@ def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
         new = [swept(part, (*where, at), leave, asks) for at, part in enumerate(value)]
         return value if all(a is b for a, b in zip(new, value, strict=True)) else new
     if isinstance(value, dict):
-        signed = _SIGNED if text_of(value.get("type")) in THOUGHTS else frozenset[str]()
+        signed = SIGNED if text_of(value.get("type")) in THOUGHTS else frozenset[str]()
         made = {
             key: part if key in signed else swept(part, (*where, key), leave, asks)
             for key, part in value.items()
@@ -211,7 +222,7 @@ def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 
 def _unsealed(text: str, asks: Asks) -> str:
     """An address or a file in a string, or what a provider made, which has no white space."""
-    if "://" in text or _SPACE.search(text) is not None:
+    if _ADDRESS in text or _SPACE.search(text) is not None:
         return asks.of(text) or text
     head, mark, data = text.rpartition(_BASE64)
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
 from proxy.dialects.model.withheld import (
+    SIGNED,
     Asks,
     Leave,
     apart,
@@ -43,7 +44,7 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
     before = asks.fresh_count
     made: dict[str, Json] = {
         key: value
-        if key == _TURNS
+        if key == _TURNS and isinstance(value, list)
         else swept(beside(value, (key,), leave, asks), (key,), leave, asks)
         for key, value in body.items()
         if passes(key, asks)
@@ -65,9 +66,10 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
         loosened = loosened or asks.fresh_count != before
         turn = _without_thinking(turn, asks, loosened=loosened and binds, binds=binds)
         turns.append(turn)
-    if isinstance(body.get(_TURNS), list):
+    read = {_TURNS} if isinstance(body.get(_TURNS), list) else set[str]()
+    same = all(made.get(key) is value for key, value in body.items() if key not in read)
+    if read:
         made[_TURNS] = turns
-    same = all(made.get(key) is value for key, value in body.items() if key != _TURNS)
     if same and all(new is old for new, old in zip(turns, given, strict=True)):
         return body
     return made if binds or _may_go_on(given, turns) else _thoughtless(made)
@@ -177,7 +179,7 @@ def _without_thinking(
             loosened = loosened or (binds and asks.bears(text_of(block.get("text")) or ""))
             continue
         name = written(block)
-        thought = text_of(block.get("thinking")) or ""
+        thought = joined({key: block.get(key) for key in sorted(SIGNED - {"data"})})
         heard = asks.of(thought)
         # What was taken out of it on its way to the agent is missing under the signature.
         if heard is not None or asks.bears(thought) or (loosened and not asks.unbinds(name)):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
 from proxy.dialects.model.withheld import (
+    SIGNED,
     Asks,
     Leave,
     apart,
@@ -80,7 +81,7 @@ def _thinks_aloud(item: dict[str, Json], asks: Asks) -> bool:
     name = written(item)
     if asks.unbinds(name):
         return True
-    if asks.of(joined([item.get("summary"), item.get("content")])) is None:
+    if asks.of(joined([item.get(key) for key in sorted(SIGNED)])) is None:
         return False
     asks.unbind(name)
     return True

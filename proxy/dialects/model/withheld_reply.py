@@ -9,12 +9,13 @@ From then on that something is withheld every event is written anew: nothing sta
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.dialects.model.reading import list_of, object_of, text_of
 from proxy.dialects.model.sse import Event, event_bytes
 from proxy.dialects.model.stream import event_of, payload
-from proxy.dialects.model.withheld import SEALED, names
+from proxy.dialects.model.withheld import names, seals
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
@@ -37,6 +38,15 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
 # The words of JSON in pieces; its marks stay, or nobody could read the rest.
 _JSON_WORDS: Final = re.compile(r"\\.|\w")
 _TRAIL_LEN: Final = 512
+_ENDED_MAX: Final = 64
+_DONE: Final = "[DONE]"
+_ENDS: Final = frozenset({"message_delta", "message_stop", "error"})
+# Where calls stand that somebody decides about: behind the kind of an event and its indexes.
+_PLACES: Final = {
+    "anthropic": frozenset({("content_block_start", "content_block")}),
+    "responses": frozenset({("item",), ("response", "output")}),
+}
+_HOLD_CALLS: Final = frozenset({"function", "custom"})
 
 
 class Flows(Protocol):
@@ -97,6 +107,9 @@ class ReplyFilter:
             "completions": self._chat,
             "responses": self._responses,
         }.get(api, self._other)
+        self._places = _PLACES.get(api, frozenset[tuple[str, ...]]())
+        # Texts that ended, the last of them: who reads on puts more to them all the same.
+        self._ended: OrderedDict[_Key, Flows] = OrderedDict()
         self._next: int | None = None  # number of the next event, once one went or came
         self._trails: dict[_Key, str] = {}  # the last words that were shown, by their place
         self._calls: set[int] = set()  # places of calls, which somebody decides about
@@ -108,7 +121,8 @@ class ReplyFilter:
             return [event]
         body = payload(event)
         if body is None:
-            return [*self._flush(()), self._bare(event)]
+            # A comment ends no text.
+            return [*(self._flush(()) if event.data == _DONE else ()), self._bare(event)]
         return self._feed(event, body)
 
     def end(self) -> list[Event]:
@@ -133,7 +147,8 @@ class ReplyFilter:
     def _told(self, key: _Key, text: str, event: Event, body: dict[str, Json]) -> str:
         known = self._texts.get(key)
         if known is None:
-            known = self._texts[key] = _Text(self._withholds.flow(), event, body)
+            flow = self._ended.pop(key, None) or self._withholds.flow()
+            known = self._texts[key] = _Text(flow, event, body)
         known.event, known.body = event, body
         return known.flow.feed(text)
 
@@ -143,6 +158,9 @@ class ReplyFilter:
         for key in [key for key in self._texts if key[: len(prefix)] == prefix]:
             text = self._texts.pop(key)
             rest = text.flow.end()
+            self._ended[key] = text.flow
+            if len(self._ended) > _ENDED_MAX:
+                self._ended.popitem(last=False)
             if rest:
                 out += self._numbered(text.event, _with_text(key, text.body, rest))
         return out
@@ -180,14 +198,35 @@ class ReplyFilter:
             return [self._cleaned(part, (*at, index)) for index, part in enumerate(value)]
         if not isinstance(value, dict):
             return value
-        left = _DECIDED if text_of(value.get("type")) in _CALLS else frozenset[str]()
+        called = text_of(value.get("type")) in _CALLS and self._decides(at)
+        return self._fields(value, at, _DECIDED if called else frozenset())
+
+    def _fields(self, value: dict[str, Json], at: _Key, left: frozenset[str]) -> dict[str, Json]:
         return {
             name: part
-            if name in left or name in SEALED or names(name, part)
+            if name in left or seals(name, part) or names(name, part)
             else self._cleaned(part, (*at, name))
             for name, part in value.items()
             if name != _BESIDE and (_KEY.fullmatch(name) or not self._withholds.carries(name))
         }
+
+    def _decides(self, at: _Key) -> bool:
+        named = tuple(part for part in at if isinstance(part, str))
+        return named in self._places or named[1:] in self._places
+
+    def _called(self, value: Json, at: _Key) -> Json:
+        """Calls of a chat: what somebody decides about stays, and nothing beside it."""
+        if isinstance(value, list):
+            return [self._called(part, (*at, index)) for index, part in enumerate(value)]
+        if not isinstance(value, dict):
+            return self._cleaned(value, at)
+        inside: dict[str, Json] = {
+            name: self._fields(object_of(value[name]), (*at, name), _DECIDED)
+            for name in _HOLD_CALLS
+            if isinstance(value.get(name), dict)
+        }
+        left = _DECIDED if at[-1] == "function_call" else frozenset[str]()
+        return {**self._fields(value, at, _HOLD_CALLS | left), **inside}
 
     def _in_json(self, at: _Key, piece: str) -> str:
         """A piece of a call that nobody decides about: it stays JSON."""
@@ -199,16 +238,17 @@ class ReplyFilter:
         kind = body.get("type")
         if kind == "content_block_delta":
             return self._anthropic_delta(event, body)
-        made = _made(event, self._whole(body, (str(kind), _place(body.get("index")))))
-        if kind == "ping":
-            return [made]
+        index = _place(body.get("index"))
+        made = _made(event, self._whole(body, (str(kind), index)))
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
             change = (
                 self._calls.add if text_of(start.get("type")) in _CALLS else self._calls.discard
             )
-            change(_place(body.get("index")))
-        return [*self._flush(()), made]
+            change(index)
+        if kind == "content_block_stop":
+            return [*self._flush((index,)), made]
+        return [*(self._flush(()) if kind in _ENDS else ()), made]
 
     def _anthropic_delta(self, event: Event, body: dict[str, Json]) -> list[Event]:
         index = _place(body.get("index"))
@@ -247,10 +287,10 @@ class ReplyFilter:
                 if field in _CHAT_TEXTS and isinstance(given, str) and given:
                     said[field] = self._told((at, "delta", field), given, event, lean)
                 elif field in _CHAT_CALLS:
-                    said[field] = given
+                    said[field] = self._called(given, (at, "delta", field))
                 else:
                     said |= self._whole({field: given}, (at, "delta"))
-            if choice.get("finish_reason") is not None or list_of(delta.get("tool_calls")):
+            if choice.get("finish_reason") is not None:
                 # Inside the same chunk the rest would come after the end.
                 out += self._flush((at,))
             rest = self._whole(choice, (at, "choice"))
@@ -276,15 +316,19 @@ class ReplyFilter:
                 return [*self._flush(key), *self._beside(event, body, (kind, *place))]
         if text_of(object_of(body.get("item")).get("type")) in _CALLS:
             self._calls.add(place[0])
-        ends = kind.endswith((".done", ".completed", ".incomplete", ".failed", ".added"))
-        out = self._flush(()) if ends else []
+        out: list[Event] = []
+        if kind.endswith((".completed", ".incomplete", ".failed")):
+            out = self._flush(())
+        elif kind.endswith((".done", ".added")):
+            out = self._flush(place[:1])
         return [*out, *self._beside(event, body, (kind, *place))]
 
     def _beside(self, event: Event, body: dict[str, Json], at: _Key) -> list[Event]:
         """An event that repeats a text, or all of them, or that nobody here knows."""
         kind, index = str(at[0]), at[1]
         if kind.startswith(_CALL_DELTAS) and index in self._calls:
-            return self._numbered(event, body)
+            lean = self._fields(body, at, frozenset({"delta", "arguments", "input"}))
+            return self._numbered(event, lean)
         piece = body.get("delta")
         if kind.endswith(("arguments.delta", "input.delta")) and isinstance(piece, str):
             return self._numbered(event, {**body, "delta": self._in_json(at, piece)})

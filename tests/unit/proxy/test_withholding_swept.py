@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.withheld_words import blobs_in
-from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.reading import call_of, list_of
 from proxy.dialects.model.withheld import Leave
 from tests.unit.proxy.test_withholding import leaks
 from tests.unit.proxy.withheld import POISON, REQUESTS, Rig, rig
@@ -128,3 +128,52 @@ async def test_a_tool_is_not_taken_away_by_proposing_to_remember_its_name(
     tools: list[Json] = [{"name": "fetch_page_of_the_museum", "description": "fine"}]
     body: dict[str, Json] = {**fine_request(api), "tools": tools}
     assert await one.withholding.apply(AGENT, api, body, Leave) is body
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        f'{{"text": "{POISON}"',
+        f'{{"text": "{POISON}", "a": 1, "a": 2}}',
+        f'["{POISON}"]',
+        json.dumps({"text": POISON}),
+        [POISON],
+    ],
+)
+async def test_a_call_is_refused_for_what_its_agent_may_read(one: Rig, given: Json) -> None:
+    call = call_of("call_1", "fetch", given)
+    assert one.withholding.refusal(AGENT.principal_id, call) is None, "control"
+    item = await one.write(POISON)
+    assert one.withholding.refusal(AGENT.principal_id, call) == item.observation
+    assert one.withholding.refusal(AGENT.principal_id, call_of("c", "fetch", "{")) is None
+
+
+@pytest.mark.parametrize("field", ["signature", "image_url", "file_data", "encrypted_content"])
+async def test_a_whole_reply_has_no_text_where_a_seal_should_be(one: Rig, field: str) -> None:
+    note: Json = {"note": POISON}
+    for said in (POISON, note, ADDRESS):
+        body: Json = {"a": {field: said}}
+        assert brings(body), "control"
+        await one.write(POISON)
+        assert not brings(one.withholding.sieved(AGENT.principal_id, body))
+    seal: Json = {field: "c2lnbmVk"}
+    assert one.withholding.sieved(AGENT.principal_id, seal) == seal
+
+
+SAID = json.dumps(POISON)
+THOUGHT = '{"messages": [{"role": "assistant", "content": [{"type": "thinking", "%s": %s}]}]}'
+THOUGHTS = [
+    ("anthropic", f'{{"messages": {SAID}}}'),
+    ("anthropic", f'{{"messages": {{"a": {SAID}}}}}'),
+    *(("anthropic", THOUGHT % (field, SAID)) for field in ("text", "summary", "content")),
+    ("responses", f'{{"input": [{{"type": "reasoning", "text": {SAID}}}]}}'),
+    ("responses", f'{{"input": [{{"type": "reasoning", "data": {SAID}}}]}}'),
+]
+
+
+@pytest.mark.parametrize(("api", "raw"), THOUGHTS)
+async def test_a_thought_is_all_that_it_says(one: Rig, api: str, raw: str) -> None:
+    body: dict[str, Json] = json.loads(raw)
+    assert brings(await one.withholding.apply(AGENT, api, body, Leave)), "control"
+    assert (await one.write(POISON)).decision == "reject"
+    assert not brings(await one.withholding.apply(AGENT, api, body, Leave))
