@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
-from proxy.cli.entry import main
+
+def main() -> int:
+    """Run the command that `sys.argv` names; the exit code."""
+    # While only modules are loaded, Ctrl-C has nothing to undo, and needs no traceback.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from proxy.cli.entry import main as entered  # noqa: PLC0415 - see above
+
+    return entered()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -104,6 +104,7 @@ def load_secrets(directory: Path) -> Secrets:
     """
     found: list[bytes] = []
     for name in SECRET_NAMES:
+        _refuse_odd(directory / name)
         try:
             value = (directory / name).read_bytes()
         except OSError as error:
@@ -203,6 +204,16 @@ def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
     )
 
 
+def _refuse_odd(path: Path) -> None:
+    """Refuse what is there and no file, before it is opened: a pipe is opened for ever.
+
+    Raises:
+        BadBackup: It is something else.
+    """
+    if path.exists() and not path.is_file():
+        raise BadBackup(f"{path} is no file")
+
+
 def _files(directory: Path) -> list[Path]:
     """Every file of a backup but its manifest.
 
@@ -234,6 +245,7 @@ def read_manifest(directory: Path) -> tuple[Manifest, bytes]:
     Raises:
         BadBackup: There is none, or it is not one of this version's.
     """
+    _refuse_odd(directory / MANIFEST)
     try:
         with (directory / MANIFEST).open("rb") as file:
             data = file.read(_MANIFEST_LEN_MAX)
@@ -259,6 +271,7 @@ def verify(directory: Path, secrets: Secrets) -> Manifest:
     """
     manifest, data = read_manifest(directory)
     key = Ed25519PrivateKey.from_private_bytes(secrets.log_key).public_key()
+    _refuse_odd(directory / SIGNATURE)
     try:
         key.verify((directory / SIGNATURE).read_bytes(), _SIGNED_AS + data)
     except InvalidSignature as error:

@@ -13,6 +13,7 @@ from proxy.admin_wire import CheckpointView, LeafPage, LeafView, ProofView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.failures import reason
 from proxy.cli.proofs import PROOF_LEN_MAX, Proof, check_proof
 from proxy.cli.terminal import inert
 from proxy.cli.verification import Outside, Verification, Verifier
@@ -57,10 +58,10 @@ def _verify(context: Context) -> Exit:
         outside = _outside(settings, pinned)
         with read_only(settings.state / "store") as view:
             report = Verifier(view, outside, context.terminal.progress("verifying")).run()
-    except (StorageError, PermissionError) as error:
+    except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
-            f"{settings.state} cannot be verified: {error}",
+            f"{settings.state} cannot be verified: {reason(error)}",
             then="name the state directory with --state, and run as its owner or root",
         ) from error
     _show(context.terminal, settings, report)

@@ -16,7 +16,7 @@ from policy.model import PrincipalId
 from proxy.cli.command import Command
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import opening
+from proxy.cli.failures import opening, reason
 from proxy.cli.terminal import iso
 from proxy.cli.verification import Outside, Verifier
 from proxy.rules import parse_rules
@@ -91,10 +91,10 @@ def _back_up(context: Context) -> Exit:
         manifest = take(settings.state, target, wanted, _now_ms())
     except BadBackup as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
-    except (StorageError, PermissionError) as error:
+    except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
-            f"no backup: {error}",
+            f"no backup: {reason(error)}",
             then="name the state directory with --state, and run as its owner or root",
         ) from error
     terminal = context.terminal
@@ -140,6 +140,12 @@ def _restore(context: Context) -> Exit:
         manifest, secrets = _verified(context, backup, asked.secrets)
     except BadBackup as error:
         raise CommandFailed(Exit.FAILED, str(error), then="take another backup") from error
+    except (StorageError, OSError) as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"{backup} cannot be verified: {reason(error)}",
+            then="run as who may read all of it",
+        ) from error
     if asked.verify_only:
         return _say_verified(context, backup, manifest)
     return _bring_back(context, settings, asked, (backup, manifest, secrets))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -12,7 +13,7 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
 _Form = TypeVar("_Form")
 
@@ -63,7 +64,8 @@ class Operator:
             CommandFailed: It could not be reached, refused, or answered something else.
         """
         given = {name: value for name, value in query.items() if value is not None}
-        asked = path + (f"?{urlencode(given)}" if given else "")
+        with as_text():
+            asked = path + (f"?{urlencode(given)}" if given else "")
         return await self._call("GET", asked, form, timeout_s=timeout_s)
 
     async def post(
@@ -74,7 +76,8 @@ class Operator:
         Raises:
             CommandFailed: It could not be reached, refused, or answered something else.
         """
-        data = b"{}" if body is None else msgspec.json.encode(body)
+        with as_text():
+            data = b"{}" if body is None else msgspec.json.encode(body)
         return await self._call("POST", path, form, data, timeout_s)
 
     async def _call(
@@ -116,8 +119,28 @@ class Operator:
 
 
 def part(name: str) -> str:
-    """A name as one part of a path, whatever is in it."""
-    return quote(name, safe="")
+    """A name as one part of a path, whatever is in it.
+
+    Raises:
+        CommandFailed: It is no text.
+    """
+    with as_text():
+        return quote(name, safe="")
+
+
+@contextmanager
+def as_text() -> Generator[None]:
+    """Say so where an argument is no text: a command line is bytes.
+
+    Raises:
+        CommandFailed: What is encoded in the block is not UTF-8; nothing has such a name.
+    """
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise CommandFailed(
+            Exit.USAGE, "an argument is not UTF-8", then="no name, id or text has such bytes"
+        ) from error
 
 
 def _refusal(status: int, body: bytes) -> CommandFailed:

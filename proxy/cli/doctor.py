@@ -35,7 +35,7 @@ _NOT_COVERED: Final = (
 
 class _Doctor(msgspec.Struct, frozen=True, kw_only=True):
     data: str | None = None
-    pid: Annotated[int, Meta(ge=1)] | None = None
+    pid: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     agent_key_file: str | None = None
 
 

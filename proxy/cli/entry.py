@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from policy.verdict import InvariantBroken
 from proxy.cli.command import Context
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.parser import build_parser
-from proxy.cli.terminal import Terminal, inert
+from proxy.cli.terminal import Terminal, inert, silence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. Never raises for what a person or the system did wrong."""
-    known, unknown = build_parser().parse_known_args(argv)
+    _open_streams()
+    try:
+        known, unknown = build_parser().parse_known_args(argv)
+    except SystemExit:
+        _end()
+        raise
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     asked = vars(known)
     command: Command = asked.pop("command")
     terminal = Terminal(
@@ -45,9 +53,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough (`| head`). Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has enough (`| head`).
         return Exit.OK
+    finally:
+        _end()
+
+
+def _open_streams() -> None:
+    """Give a stream that is closed to nobody.
+
+    Else the next file that is opened takes its number, and what a library says on stderr is
+    written into it: into the store, for one.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Takes the least number that is free: this one.
+            os.open(os.devnull, os.O_RDWR)
+    # Python had none to speak through; the types deny that this can be.
+    streams: tuple[object, ...] = (sys.stdin, sys.stdout, sys.stderr)
+    if streams[0] is None:
+        sys.stdin = os.fdopen(0, closefd=False)
+    if streams[1] is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if streams[2] is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def _end() -> None:
+    """Leave nothing for Python to write at its end, where it could not be said what went wrong."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            silence(stream)
 
 
 def _refuse(command: Command, unknown: Sequence[str]) -> None:
@@ -60,8 +100,17 @@ def _refuse(command: Command, unknown: Sequence[str]) -> None:
 
 
 def _done(command: Command, context: Context) -> int:
-    done = command.act(context)
-    return done if isinstance(done, Exit) else asyncio.run(done)
+    try:
+        done = command.act(context)
+        return done if isinstance(done, Exit) else asyncio.run(done)
+    except ExceptionGroup as wrapped:
+        raise _leaf(wrapped) from wrapped
+
+
+def _leaf(error: Exception) -> Exception:
+    """What went wrong, out of the task groups that it went through."""
+    inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
+    return _leaf(inner[0]) if len(inner) == 1 else error
 
 
 def _explain(terminal: Terminal, failure: CommandFailed) -> None:

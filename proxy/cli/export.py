@@ -13,6 +13,8 @@ from msgspec import Meta
 from proxy.cli.command import Command
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.failures import reason
+from proxy.cli.terminal import answering
 from proxy.siem import record_of
 from storage.audit import InterceptedLeaf, decode_leaf
 from storage.codec import ordinal_key
@@ -90,17 +92,21 @@ def _export(context: Context) -> Exit:
         while True:
             for until, records in exported(store, at):
                 for record in records:
-                    sys.stdout.buffer.write(msgspec.json.encode(record) + b"\n")
-                sys.stdout.buffer.flush()
+                    with answering():
+                        sys.stdout.buffer.write(msgspec.json.encode(record) + b"\n")
+                with answering():
+                    sys.stdout.buffer.flush()
                 at = until
                 if stop.is_set():
                     return Exit.OK
             if not asked.follow or stop.wait(FOLLOW_S):
                 return Exit.OK
-    except (StorageError, PermissionError) as error:
+    except BrokenPipeError:
+        raise  # whoever read it has enough
+    except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
-            f"stopped before leaf {at}: {error}",
+            f"stopped before leaf {at}: {reason(error)}",
             then=f"run as the sidecar's user or root; go on with --since {at}",
         ) from error
 

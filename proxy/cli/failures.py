@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def reason(error: Exception) -> str:
+    """What went wrong in words; of a system call with the file it was about."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
 @contextmanager
 def opening(state: Path) -> Generator[None]:
     """Turn failures of composing a sidecar into a `CommandFailed`."""

@@ -12,12 +12,15 @@ from policy.gate import GATE
 from policy.model import TEXT_LEN_MAX, Channel, Claims, MemoryClass, SourceKind
 from policy.ruleset import RulesetError, parse_ruleset
 from proxy.admin_wire import DEFAULT_TENANT, PolicyView
+from proxy.cli.client import as_text
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import block, inert
+from proxy.dialects.operation import MalformedRequest
 from proxy.explain import Explainer
 from proxy.explain_wire import ExplainRequest, ExplainView
+from proxy.strict_json import decode_as
 from proxy.upkeep_wire import PolicyReloadRequest, PolicyReloadView
 
 if TYPE_CHECKING:
@@ -138,9 +141,23 @@ async def _explain(context: Context) -> Exit:
             raise CommandFailed(
                 Exit.FAILED, str(error), then="`mnemogate policy check` shows where"
             ) from error
-        view = Explainer(gate=GATE, probe=_no_anchors).explain(request, rules, 0)
+        view = Explainer(gate=GATE, probe=_no_anchors).explain(_received(request), rules, 0)
     _show(context.terminal, view)
     return Exit.OK
+
+
+def _received(request: ExplainRequest) -> ExplainRequest:
+    """What a sidecar would have got; it judges no text that it refuses to read.
+
+    Raises:
+        CommandFailed: It would refuse to.
+    """
+    with as_text():
+        sent = msgspec.json.encode(request)
+    try:
+        return decode_as(sent, ExplainRequest)
+    except MalformedRequest as error:
+        raise CommandFailed(Exit.USAGE, str(error)) from error
 
 
 async def _show_active(context: Context) -> Exit:

@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -97,7 +97,8 @@ async def _run(context: Context) -> Exit:
         loop.add_signal_handler(
             signal.SIGHUP, lambda: reloads.create_task(sidecar.rules.reload_by_signal())
         )
-        _announce(context.terminal, settings, sidecar, shielding)
+        with suppress(BrokenPipeError):  # `| head`: who has read enough of this still wants a gate
+            _announce(context.terminal, settings, sidecar, shielding)
         await _first(asked_to_stop, sidecar.halted)
         for number in (signal.SIGTERM, signal.SIGINT):
             # A second signal ends the process at once: nothing admitted is lost by that.

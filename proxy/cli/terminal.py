@@ -7,17 +7,21 @@ release what he never saw. Everything that reaches a terminal goes through `iner
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 import unicodedata
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proxy.cli.exits import CommandFailed, Exit
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from typing import TextIO
 
 # Categories that print as nothing, or as something else than themselves: controls, format
@@ -89,7 +93,7 @@ class Terminal:
 
     def fault(self, value: object) -> None:
         """One JSON line on stderr: why a command in JSON mode failed."""
-        self._write(self._err, _json_line(value))
+        self._whisper(_json_line(value))
 
     def say(self, text: str = "") -> None:
         """Text for a person on stdout: ours, or already inert. Silent in JSON mode."""
@@ -98,7 +102,7 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """Text for a person on stderr, in both modes."""
-        self._write(self._err, text + "\n")
+        self._whisper(text + "\n")
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Columns padded to fit, every cell made inert. The widest are cut to fit a terminal."""
@@ -136,16 +140,51 @@ class Terminal:
             share = 100 if total == 0 else done * 100 // total
             line = f"{label}: {done}/{total} ({share}%)"
             ending = "\n" if finished or not tty else ""
-            self._write(self._err, f"\r{line}{ending}" if tty else f"{line}\n")
+            self._whisper(f"\r{line}{ending}" if tty else f"{line}\n")
 
         return draw
 
-    @staticmethod
-    def _write(stream: TextIO, text: str) -> None:
+    def _write(self, stream: TextIO, text: str) -> None:
         # A terminal that cannot show a letter gets its escape, not a traceback.
         encoding = stream.encoding or "utf-8"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        stream.flush()
+        with answering():
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            stream.flush()
+
+    def _whisper(self, text: str) -> None:
+        """On stderr, where nobody may hear it: no reason to stop."""
+        try:
+            self._write(self._err, text)
+        except (CommandFailed, BrokenPipeError):
+            silence(self._err)
+
+
+@contextmanager
+def answering() -> Generator[None]:
+    """What a command prints is what it is for: say so where it cannot be printed.
+
+    Raises:
+        CommandFailed: The disk behind stdout is full, or the like.
+        BrokenPipeError: Whoever read it has enough.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"the answer cannot be written: {error.strerror or type(error).__name__}",
+            then="what was asked for may be done: look before asking again",
+        ) from error
+
+
+def silence(stream: TextIO) -> None:
+    """Let what is still buffered go nowhere: Python would complain of it once more at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        number = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(number, stream.fileno())
+        os.close(number)
 
 
 def _json_line(value: object) -> str:

@@ -154,4 +154,25 @@ OPERATE: Final = (
         invariant="answers that nobody reads do not fill the memory",
         tests=(at(_BOUNDED, "test_answers_that_nobody_reads_end_at_a_limit_and_writes_go_on"),),
     ),
+    Mutant(
+        name="a closed stream leaves its number to the next file",
+        file="proxy/cli/entry.py",
+        old="            os.open(os.devnull, os.O_RDWR)\n",
+        new="            pass\n",
+        invariant="nothing that is said on a stream is written into the store",
+        tests=(
+            at(
+                "tests/integration/test_cli_streams.py",
+                "test_who_has_read_enough_or_closed_a_stream_gets_no_complaint",
+            ),
+        ),
+    ),
+    Mutant(
+        name="an offline explanation reads what no sidecar would",
+        file="proxy/cli/policy.py",
+        old=".explain(_received(request), rules, 0)",
+        new=".explain(request, rules, 0)",
+        invariant="what is explained offline is what a sidecar would judge",
+        tests=(at("tests/integration/test_cli_streams.py", "test_odd_arguments_are_one_line"),),
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
 import subprocess
@@ -98,6 +99,19 @@ def test_a_backup_that_was_touched_is_refused(bench: Bench, harm: str) -> None:
             manifest.unlink()
     with pytest.raises(BadBackup):
         verify(directory, secrets)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.sig", "secrets/log.key"])
+def test_a_pipe_in_a_backup_is_refused_and_not_waited_for(bench: Bench, name: str) -> None:
+    directory = taken(bench, Wanted(secrets=True))
+    secrets = load_secrets(directory / "secrets")
+    (directory / name).unlink()
+    os.mkfifo(directory / name)
+    with pytest.raises(BadBackup, match=r"no file|neither a file"):
+        verify(directory, secrets)
+    if name.startswith("secrets"):
+        with pytest.raises(BadBackup, match="no file"):
+            load_secrets(directory / "secrets")
 
 
 def test_each_restore_begins_a_life_that_takes_no_nonce_of_another(

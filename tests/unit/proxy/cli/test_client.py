@@ -72,3 +72,16 @@ async def test_a_name_cannot_leave_its_part_of_the_path() -> None:
         await client.get(f"/review/{part('../keys?x=1#y')}", ReviewList, tenant="a&b", limit=None)
 
     assert asked == ["GET /api/v1/review/..%2Fkeys%3Fx=1%23y?tenant=a%26b"]
+
+
+async def test_what_is_no_text_is_refused_before_anything_is_asked() -> None:
+    no_text = "\udcff"
+    async with _answering(200, b"{}") as (api, asked):
+        with pytest.raises(CommandFailed, match="not UTF-8") as in_a_query:
+            await api.get("/reviews", ReviewList, tenant=no_text)
+        with pytest.raises(CommandFailed, match="not UTF-8"):
+            await api.post("/keys", ReviewList, {"name": no_text})
+        with pytest.raises(CommandFailed, match="not UTF-8"):
+            part(no_text)
+        assert in_a_query.value.code is Exit.USAGE
+        assert asked == []
