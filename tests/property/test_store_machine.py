@@ -51,7 +51,8 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self._root = Path(tempfile.mkdtemp(prefix="mnemogate-machine-"))
         self._lives = 0
-        self._fault: str | None = None
+        self._fault: str | None = None  # of the next batch
+        self._armed: str | None = None  # of the batch under way
         self._bench = Bench(self._root / "life-0")
         self._store = self._bench.open(self._failpoint)
         self._live: dict[MemoryId, tuple[str, str]] = {}  # id -> (user, text)
@@ -62,8 +63,12 @@ class StoreMachine(RuleBasedStateMachine):
         self._violations = 0
 
     def _failpoint(self, name: str) -> None:
-        if name == self._fault:
-            self._fault = None
+        # The commit of a batch, and not one with which the writer finds out by itself, once a
+        # second, whether the disk takes writes again.
+        if name == "before_transaction":
+            self._armed, self._fault = self._fault, None
+        if name == self._armed:
+            self._armed = None
             raise lmdb.Error("Input/output error")
 
     def _write(self, candidate: Candidate, principal: object = OPERATOR) -> Outcome:
