@@ -80,6 +80,7 @@ class Entering:
         if session.conversations.get(history.root) is not most:
             self._core.do(Conversed(session.session, history.root, most))
         self._name(book, session, names, history)
+        inherited = self._inherited(book, session, moment.now_ms)
         above = Turn(said=request.system)
         ground = Ground(
             book=book,
@@ -90,7 +91,7 @@ class Entering:
             now_ms=moment.now_ms,
             most=most,
             lost=False,
-            inherited=SourceKind.UNKNOWN,
+            inherited=inherited,
         )
         system = self._turn(above, ground) if request.system else TurnRead(SourceKind.OPERATOR, ())
         changed = self._catalogue(principal, request, ground, moment.distrusted_tools)
@@ -149,19 +150,28 @@ class Entering:
                     lost_before = at
             begins = _begins(request)
             for at in fresh:
-                inherited = session.taint if session.falls else self._other(ground)
                 here = ground._replace(
                     digest=history.digests[at],
                     lost=at < lost_before,
-                    inherited=SourceKind.UNKNOWN if inherited is None else inherited,
+                    inherited=meet(ground.inherited, session.taint or ground.inherited),
                     begun=at > begins,
                 )
                 reads[at] = self._turn(request.turns[at], here)
         return tuple([read for read in reads if read is not None])
 
-    def _other(self, ground: Ground) -> SourceKind | None:
-        """What a summary at the very beginning of a session can be of: another session."""
-        return lowest_live(ground.book, ground.now_ms, ground.session.session)
+    @staticmethod
+    def _inherited(book: Book, session: SessionState, now_ms: int) -> SourceKind:
+        """What a summary in this session can be of: it, or one that went by another name.
+
+        A session that has read nothing as yet has nothing to sum up, whatever its agent's program
+        or its person said in it already.
+        """
+        own = session.taint if session.falls else None
+        if own is not None and own.trust < SourceKind.MODEL_INFERENCE.trust:
+            return own
+        other = lowest_live(book, now_ms, session.session)
+        found = [one for one in (own, other) if one is not None]
+        return meet(*found) if len(found) > 1 else found[0] if found else SourceKind.UNKNOWN
 
     def _turn(self, turn: Turn, ground: Ground) -> TurnRead:
         name = (ground.session.session, ground.digest)

@@ -213,7 +213,8 @@ def most_of(
     """The most that a user turn of this conversation can be labelled.
 
     A conversation that begins while a call is under way may be a part of that call: then its user
-    turns are the model's words (sub-agents).
+    turns are the model's words (sub-agents). One that begins with turns of a model that nobody saw
+    begins as well.
     """
     there = session.conversations.get(history.root)
     if there is not None:
@@ -223,12 +224,11 @@ def most_of(
         for kind in session.conversations.values():
             most = meet(most, kind)
         return most
-    if history.models:
-        for at in history.models:
-            label, root = session.labels.get(history.digests[at], (None, 0))
-            if label is not None:
-                # What is not known of a conversation any more may have been a sub-agent's.
-                most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
+    known = [one for at in history.models if (one := session.labels.get(history.digests[at]))]
+    if known:
+        for _, root in known:
+            # What is not known of a conversation any more may have been a sub-agent's.
+            most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
         return most
     for call in book.calls.values():
         key = call.row.key

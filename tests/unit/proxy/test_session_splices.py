@@ -9,6 +9,7 @@ import pytest
 from proxy.session_splices import Inside, pieces_of, shipped_rules
 from tests.unit.proxy.ledgers import (
     HOST,
+    MODEL,
     TOOL,
     UNKNOWN,
     USER,
@@ -226,6 +227,30 @@ async def test_a_summary_inherits_the_taint_of_what_it_sums_up() -> None:
     assert entered.turns[0].label is TOOL
     elsewhere = await ledger.ask(user(summary), names=("s2",))
     assert elsewhere.turns[0].label is TOOL, "of the lowest of the live sessions"
+
+
+@pytest.mark.parametrize("before", [(), ("quota",)])
+async def test_a_summary_under_another_name_is_not_washed_by_the_system_prompt(
+    before: tuple[str, ...],
+) -> None:
+    """What an agent's program says, or a person, before a summary is not what it sums up."""
+    ledger, system = Ledger(), "You are an agent."
+    first = await ledger.ask(user("Read it."), names=("s1",), system=system)
+    assert first.taint is HOST
+    fetch = call("f1", "fetch")
+    await ledger.answer(first, reply("", fetch))
+    read = user("Read it."), assistant("", fetch), result("f1", "A page.")
+    await ledger.ask(*read, names=("s1",), system=system)
+    summary = "This session is being continued from a previous conversation. It is about tea."
+    for text in before:
+        await ledger.ask(user(text), names=("s2",), system=system)
+    entered = await ledger.ask(user(summary), names=("s2",), system=system)
+    assert (entered.turns[0].label, entered.taint) == (TOOL, TOOL)
+    # Where nothing was read anywhere there is nothing to inherit.
+    clean = Ledger()
+    await clean.ask(user("Good morning."), names=("s1",), system=system)
+    entered = await clean.ask(user(summary), names=("s2",), system=system)
+    assert (entered.turns[0].label, entered.taint) == (MODEL, HOST)
 
 
 async def test_what_a_tool_wrote_into_the_agents_own_instructions_stays_its_words() -> None:
