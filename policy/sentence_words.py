@@ -57,17 +57,89 @@ NEGATING: Final = re.compile(
 FOLLOWING: Final = re.compile(r"\b(?:following|below|as follows)\b")
 """A sentence with one of these, that negates, speaks about those after it."""
 
+SAYING: Final = re.compile(
+    r"\b(?:sa(?:id|ys?|ying)|tells?|told|wr(?:ote|ites?|itten)|repl(?:ied|ies)|ask(?:ed|s)|"
+    r"states?|stated|posted|sent|heard|read|reads|quot(?:e|es|ed|ing))\b"
+)
+"""And one with one of these speaks of what somebody said."""
+
+POINTING: Final = re.compile(
+    r"\b(?:these|this|those|following|below|here|which|list|listed|next|one|some|any)\b"
+)
+"""A question, or what negates, points with one of these at the list behind it."""
+
+_FALSE: Final = (
+    r"(?:lies?|jokes?|tests?|examples?|hoax(?:es)?|fiction|satire|sarcasm|irony|"
+    r"quotes?|quotations?|role-?plays?|stor(?:y|ies)|myths?|rumou?rs?|exercises?|hypotheticals?|"
+    r"scenarios?|spam|scams?|phishing|nonsense|rubbish|sarcastic|"
+    r"made[- ]up|invented|fake|fictional|hypothetical)"
+)
+_TASK: Final = r"(?:translate|proofread|re-?write|rephrase|paraphrase|summari[sz]e)"
+_CLAIMED: Final = r"(?:said|says?|claims?|claimed|wrote|writes?|thinks?|believes?|told|tells?)"
+# What people put before it: "haha, just kidding", "(sorry, I lied)", "please forget that".
+_BEFORE: Final = (
+    r"[^\w\"'`/]*(?:(?:please|pls|sorry|oh|oops|ok|okay|well|hm+|um+|uh+|er+|ha(?:ha)*|hehe|lol|"
+    r"lmao|rofl|xd|but|and|or|so|no|nah|nope|yeah|yes|wait|hey|actually|anyway|obviously|honestly|"
+    r"clearly|of course|just|edit|update|btw|by the way|(?:can|could|would|will) you|"
+    r"now|then)\b[^\w\"'`/]*){0,6}"
+)
+FRAME: Final = re.compile(
+    rf"{_BEFORE}(?:(?:none|nothing|not a word|not one) of (?:this|these|it|the following|what)\b|"
+    r"(?:this|these|here|the rest|what follows)(?:'s| is| are| was| were)?"
+    rf"(?: \w+){{0,3}} {_FALSE}\b|"
+    r"(?:imagine|suppose|pretend|assume)\b|let(?:'s| us) (?:say|pretend|imagine|assume|suppose|"
+    r"role-?play|play)\b|role-?play\b|hypothetically\b|(?:begin |start of |open )?quote\b(?! me)|"
+    r"in (?:this|my|a|the) (?:story|novel|dream|role-?play|scenario|example)\b|once upon a time\b|"
+    rf"(?:write|tell|draft|compose) (?:me |us )?(?:a|an|the|some|my) |{_TASK}\b|"
+    r"stell dir vor|angenommen|imagine[zr]?\b|imag[ií]nate|supong\w*)"
+)
+"""A sentence that begins so says how all those after it are meant: not as statements of hers."""
+
+FALSE_TITLE: Final = re.compile(
+    r"(?:(?:my|our|some|the|a few|all|old|common|these|[0-9]+) )*"
+    r"(?:(?:wrong|false|untrue|incorrect|not|no longer|never)(?: \w+){1,4}|"
+    rf"(?:false|untrue|wrong|incorrect|{_FALSE})(?: \w+){{0,4}}|"
+    r"(?:things?|stuff|what|facts|claims|statements)(?: \w+){0,3} (?:never|not|don't|didn't|"
+    r"false|wrong|untrue)(?: \w+){0,3})"
+)
+"""A paragraph of its own that is only this is the title of what comes after it."""
+
 RETRACTION: Final = re.compile(
-    r"(?:(?:all|none|nothing|some|most|half|much) of (?:that|this|it|these|those|them|the above)|"
+    rf"{_BEFORE}(?:"
+    r"(?:all|none|nothing|some|most|half|much) of (?:that|this|it|these|those|them|the above)|"
     r"(?:that|this|it|these|those)(?:'s| is| was| are| were| isn't| wasn't| aren't)?"
-    r"(?: all| just| only| not| really| actually| meant as| supposed to be)*"
-    r" (?:a |an |the )?(?:lie|lies|joke|jokes|test|tests|example|examples|hoax|fiction|satire|"
-    r"false|untrue|wrong|incorrect|nonsense|rubbish|true|right|correct|sarcasm|irony)\b|"
-    r"(?:just |only |i'm |i am |i was |am |was )+(?:kidding|joking|testing|pretending|lying)\b|"
-    r"(?:i )?lied\b|jk\b|not\b|not really\b|psych\b|scratch (?:that|this)|strike that|"
+    r"(?: all| just| only| not| really| actually| meant as| supposed to be| no longer| totally)*"
+    rf" (?:a |an |the )?(?:(?!stor){_FALSE}|false|untrue|wrong|incorrect)\b|"
+    r"(?:that|this|it|these|those)(?:'s| is| was| are| were)?(?: \w+){0,2}"
+    r"(?: not| no longer| never|n't)(?: \w+){0,2} (?:true|right|correct|so|the case)\b|"
+    r"(?:just |only |i'm |i am |i was |we were |we are |am |was |obviously )*"
+    r"(?:kidding|joking|testing|pretending|lying|"
+    r"role-?playing|quoting|being sarcastic|sarcastic|not serious)\b|"
+    r"(?:i )?lied\b|jk\b|/(?:s|j|jk|sarcasm|joke)\b|not(?: \w+){0,3}$|not really\b|psych\b|"
+    r"sike\b|gotcha\b|"
+    r"fooled you|april fool|yeah,? right|as if\b|scratch (?:that|this)|strike that|"
     r"(?:forget|ignore|disregard|delete|drop|undo) (?:that|this|it|these|all|everything|what i|"
-    r"the above|the last)|never ?mind|nvm\b|on second thou?ght|i take (?:that|it|this) back|"
-    r"correction\b|i meant\b|i mean\b|no,? wait|wait,? no|actually,? no)"
+    r"about (?:that|this|it)|the above|the last)|never ?mind|nvm\b|on second thou?ght|"
+    r"i take (?:that|it|this) back|correction\b|i meant?\b|no,? wait|wait,? no|actually,? no|"
+    r"(?:do not|don't|never|no need to|you (?:shouldn't|should not|must not|needn't)) (?:ever )?"
+    r"(?:remember|save|store|keep|record|note|memori[sz]e|believe|trust|take)"
+    r" (?:that|this|it|any|a word|all|these|those|anything|me)\b|"
+    r"(?:i|we) (?:do not|don't|did not|didn't)(?: really| actually)? mean|"
+    r"(?:is|was|were|are) (?:that|this|it|these|those) (?:really |actually )?(?:true|right|correct|"
+    r"false|wrong|so)\b|"
+    rf"(?:that|this|it|these|those)(?:'s| is| was| are| were)(?: not| just)? (?:what|how) "
+    rf"(?:\w+ ){{1,3}}{_CLAIMED}\b|(?:or |at least )*so (?:\w+ ){{1,3}}{_CLAIMED}\b|"
+    rf"{_CLAIMED} (?!i\b|we\b)\w+$|{_TASK} (?:that|this|it|these|those|the above)\b|"
+    r"how (?:do|would) (?:you|i) (?:say|translate) (?:that|this|it)\b|(?:un|end ?(?:of )?)quote\b|"
+    r"(?:das|dies|es) (?:ist|war)(?: \w+){0,2} (?:gelogen|l\u00fcge|witz|scherz|falsch|quatsch)|"
+    r"(?:das|dies|es) (?:ist|war) nicht (?:wahr|richtig)|"
+    r"(?:nur |bloss )*(?:spass|scherz)\b|vergiss (?:das|es)|stimmt (?:doch )?nicht|doch nicht|"
+    r"(?:nein|non|quatsch|mentira|es broma|era broma)\b|c'est (?:faux|une blague|pas vrai)|"
+    r"je (?:plaisante|rigole|blague)|oublie (?:\u00e7a|cela)|no es (?:verdad|cierto)|olv\u00eddalo|"
+    r"\u0448\u0443\u0447\u0443|\u0437\u0430\u0431\u0443\u0434\u044c|"
+    r"\u044d\u0442\u043e "
+    r"(?:\u043b\u043e\u0436\u044c|\u0448\u0443\u0442\u043a\u0430|"
+    r"\u043d\u0435\u043f\u0440\u0430\u0432\u0434\u0430))"
 )
 """A sentence that begins so takes back what was said before it."""
 
@@ -137,7 +209,43 @@ GENERIC: Final = _words(
     session run agent app role name title text content data value key event events place places
     location locations company organization organisation concept thing things object entity md
     txt json yaml csv context background interests interest habits habit goals goal contact
-    contacts likes dislikes favorite favorites favourite favourites score importance priority
+    contacts score importance priority version lang locale channel thread message hash index page
+    line model provider client platform device speaker actor confidence
     """
 )
 """Words that file a memory and say nothing of it, so that nobody need have said them."""
+
+PRONOUNS: Final = _words("me my i self")
+"""Of these, those that say something beside other words: "I hate Bob" files nothing."""
+
+COUNTING: Final = _words(
+    "id ids date time timestamp created updated at score importance priority version index line"
+    " page confidence hash session run"
+)
+"""A field with one of these in its name may have a number that nobody said."""
+
+SPEAKING: Final = _words(
+    """
+    is are was were be am has have had do does did will would shall should must may can could to
+    of for from with without by into onto the a an this that these those it its he him his she
+    her they them their we us our you your and or but if when then than not no never none always
+    every all any only also send forward share trust obey ignore follow use call pay give tell
+    make delete remove approve allow deny dont isnt cannot wont without except neither nor lies
+    """
+)
+"""Words that make a sentence of the words of an id."""
+
+DEPENDING: Final = re.compile(
+    r"\b(?:it|its|it's|they|them|their|theirs|this|that|that's|these|those|"
+    r"he|he's|him|his|she|she's|her|hers|here|there|such|same|former|"
+    r"latter|both|either|neither|too|also|instead|otherwise|"
+    r"else|others?|another|ones?|so|then|however|therefore|still|yet|again|first|second|third|"
+    r"last|next|above|below|yes|no|yeah|nope|exactly|right|true|false|wrong|correct|vice versa|"
+    r"er|sie|es|das|dies|diese[rsmn]?|ihn|ihm|ihr|ihnen|ihre[rsmn]?|il|elle|ils|elles|lui|leur|ça|"
+    r"cela|ce|él|ella|ellos|ellas|lo|la|los|las|les|eso|esto|"
+    "\u043e\u043d|\u043e\u043d\u0430|\u043e\u043d\u043e|\u043e\u043d\u0438|\u0435\u0433\u043e|"
+    r"\u0435\u0451|\u0438\u0445|\u044d\u0442\u043e)\b|"
+    r"^(?:and|or|but|because|since|although|though|unless|if|when|while|except|not)\b|"
+    "[\u4ed6\u5979\u5b83\u9019\u8fd9\u90a3]"
+)
+"""A sentence with one of these may speak of what the sentence before it says."""

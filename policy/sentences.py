@@ -13,26 +13,31 @@ from __future__ import annotations
 import re
 import unicodedata
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
+from policy.quoting import HELD, Held
 from policy.sentence_words import (
     ABBREVIATIONS,
+    FALSE_TITLE,
     FOLLOWING,
+    FRAME,
     HANGING,
     LEAD_INS,
     LEAD_OUTS,
     NEGATING,
     NO_STATEMENT,
+    POINTING,
     REQUEST,
     RETRACTION,
+    SAYING,
 )
 from policy.skeleton import skeleton, unpiled
 
 SENTENCES_MAX: Final = 4_096
 """More of one text is not looked at, and so endorses nothing and is endorsed by nobody."""
+_GOVERNING_MAX: Final = 64
 _LEAD_INS_MAX: Final = 3
 _WORD_LEN_MAX: Final = 32
-_TAGS_MAX: Final = 64
 
 _UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _ALIKE: Final = {
@@ -57,24 +62,17 @@ _TERMINAL: Final = re.compile(rf"[.!?]+(?=[\s\x00]|$)|(?<=[{_UNSPACED}])[.!?]+(?
 _LAST_WORD: Final = re.compile(r"[^\s(\"']+$")
 _INITIALS: Final = re.compile(r"[^\W\d_]{1,2}(?:\.[^\W\d_]{1,2})+")
 _WORD: Final = re.compile(r"\w")
-
-# Whoever quotes, asides or shows code says nothing with it that could stand alone.
-_PAIRS: Final = {"(": ")", "[": "]", "{": "}", "\u00ab": "\u00bb", "\u2039": "\u203a"}
-_PAIRS.update({"\u300c": "\u300d", "\u300e": "\u300f", "\u300a": "\u300b", '"': '"', "`": "`"})
-_OPENING: Final = re.compile(
-    r"```|~~~|<([a-z][\w.:-]*)(?:\s[^<>\n]*)?>|"
-    r"(?:^|(?<=\n)) ?(?:>|\|)[^\n]*(?:\n ?(?:>|\|)[^\n]*)*|"
-    r"(?<![:;=8x'\-])[(\[{](?![:;=])|[\u00ab\u2039\u300c\u300e\u300a`]|(?<!\d)\"|(?<!\w)'(?=\w)"
-)
-_CLOSING_QUOTE: Final = re.compile(r"(?<=\S)'(?!\w)")
-_HELD: Final = re.compile("\x00([0-9]+)\x00")
+# Marks alone say nothing; a symbol, a thumb down say something.
+_SILENT: Final = re.compile(r"[\s!-/:-@\[-`{-~]*")
 
 _ITEM: Final = re.compile(
-    r" ?(?:[-*\u2022\u00b7\u2023+]|\(?[0-9]{1,3}[.)]|\(?[a-z][.)])[ \n](?=\S)"
+    r" ?(?:[-*\u2022\u00b7\u2023+]|\(?([0-9]{1,3})[.)]|\(?([a-z])[.)])[ \n](?=\S)"
 )
 _HEADING: Final = re.compile(r" ?#{1,6} ")
+_UNDERLINE: Final = re.compile(r" ?(?:={2,}|-{3,}) ?")
+_BOLD_LINE: Final = re.compile(r" ?(\*\*|__)(?=\S)(?:(?!\1).)+[^.!?\s](\1) ?")
 _EMPHASIS: Final = "*_ "
-_COLON: Final = re.compile(r":(?=\s)")
+_COLON: Final = re.compile(r":(?=\s|[^\W\d])")
 _GOES_ON: Final = (",", ";", "-", "(", "/", "&")
 
 
@@ -105,23 +103,32 @@ def stated_in(text: str) -> tuple[str, ...] | None:
     None where there are too many to look at.
     """
     found = _Reader(exact(text)).sentences()
-    return None if len(found) > SENTENCES_MAX else tuple(found)
+    return None if found is None else tuple(one.whole for one in found)
 
 
-def spoken_in(text: str) -> tuple[str, ...]:
+class Utterance(NamedTuple):
+    """One sentence of a person: what it endorses, and its own words without what governs them."""
+
+    versions: tuple[str, ...]
+    said: str
+
+
+def utterances_in(text: str) -> tuple[Utterance, ...]:
     """The sentences that the words of a person endorse, with and without what leads into them.
 
     Nothing of what she takes back in the same breath, and nothing out of a text that is too long.
     """
-    found = _Reader(exact(text)).sentences()
-    if len(found) > SENTENCES_MAX:
-        return ()
-    spoken: list[str] = []
-    for sentence in found:
-        if RETRACTION.match(sentence):
+    spoken: list[Utterance] = []
+    for one in _Reader(exact(text)).sentences() or ():
+        if RETRACTION.match(one.said):
             spoken.clear()
-        spoken += _versions(sentence)
-    return tuple(dict.fromkeys(spoken))
+        spoken.append(Utterance(tuple(_versions(one.whole)), one.said))
+    return tuple(spoken)
+
+
+def spoken_in(text: str) -> tuple[str, ...]:
+    """All that `utterances_in` endorses, sentence by sentence."""
+    return tuple(dict.fromkeys(one for said in utterances_in(text) for one in said.versions))
 
 
 def _versions(sentence: str) -> list[str]:
@@ -201,22 +208,28 @@ def _is_end(text: str, start: int, mark: re.Match[str]) -> bool:
     return not (number or len(last) == 1 or last in ABBREVIATIONS or _INITIALS.fullmatch(last))
 
 
+class _Sentence(NamedTuple):
+    whole: str  # with all that stands over it
+    said: str
+
+
 class _Reader:
     """Reads one folded text, line by line, and keeps what governs what."""
 
     def __init__(self, text: str) -> None:
-        self._held: list[str] = []
-        self._tags = 0
-        self._quotes = True  # a single one may still be closed
-        self._lines = self._hold(text).split("\n")
-        self._found: list[str] = []
+        self._held = Held(text)
+        self._lines = self._held.text.split("\n")
+        self._found: list[_Sentence] = []
         self._open = ""  # the paragraph or item that is being read
+        self._open_lines = 0
         self._in_list = False
+        self._counted = 0  # the number of the last item that had one
         self._heading = ""
         self._governing: list[str] = []  # what stands over the block that is read
         self._unused = False  # whether any of both stands over nothing as yet
 
-    def sentences(self) -> list[str]:
+    def sentences(self) -> list[_Sentence] | None:
+        """All of them; None where there are too many, or too much stands over them."""
         empty = False
         for line in self._lines:
             if not line.strip():
@@ -224,32 +237,72 @@ class _Reader:
                 continue
             self._line(line, after_empty=empty)
             empty = False
+            if self._too_much():
+                return None
         self._close()
         if self._unused:
             # It leads to nothing, and is there all the same; as a statement nobody made it.
             over = " ".join([self._heading, *self._governing]).strip()
-            self._found.append(f"{over.rstrip(':')}:")
-        return [sentence for sentence in self._found if _WORD.search(sentence)]
+            self._found.append(_Sentence(f"{over.rstrip(':')}:", over))
+        found = [one for one in self._found if not _SILENT.fullmatch(one.whole)]
+        return None if self._too_much() else found
+
+    def _too_much(self) -> bool:
+        return len(self._found) > SENTENCES_MAX or len(self._governing) > _GOVERNING_MAX
 
     def _line(self, line: str, *, after_empty: bool) -> None:
-        if heading := _HEADING.match(line):
-            self._end_block()
-            over = f"{self._heading} " if self._unused else ""
-            self._heading = f"{over}{self._restored(line[heading.end() :])}".strip()
-            self._unused = True
-        elif _HELD.fullmatch(line.strip()):
+        title = self._title(line, after_empty=after_empty)
+        if title is not None:
+            self._head(title)
+        elif HELD.fullmatch(line.strip()):
             # Lines of code, or of somebody else's words: with what leads to them, and no further.
-            self._open = f"{self._open} {line}" if self._open else line
+            self._add(line)
             self._end_block()
-        elif item := _ITEM.match(line):
+        elif (item := _ITEM.match(line)) and self._counts(item):
             self._close(leads=not self._in_list)
             self._in_list = True
-            self._open = line[item.end() :]
+            self._add(line[item.end() :])
         elif after_empty and not self._hangs():
             self._end_block()
-            self._open = line
+            self._add(line)
         else:
-            self._open = f"{self._open} {line}" if self._open else line
+            self._add(line)
+
+    def _add(self, line: str) -> None:
+        self._open = f"{self._open} {line}" if self._open else line
+        self._open_lines += 1
+
+    def _title(self, line: str, *, after_empty: bool) -> str | None:
+        """What a line makes a heading of: itself, or the one line above it."""
+        if heading := _HEADING.match(line):
+            return line[heading.end() :]
+        if (after_empty or not self._open) and _BOLD_LINE.fullmatch(line):
+            return line if NEGATING.search(line) else None
+        if not self._open:
+            return None
+        alone = self._open_lines == 1 and not self._in_list
+        if not alone or self._open.rstrip(_EMPHASIS).endswith((".", "!", "?")):
+            return None
+        if not after_empty and _UNDERLINE.fullmatch(line):
+            title, self._open = self._open, ""
+            return title
+        return None
+
+    def _head(self, title: str) -> None:
+        self._end_block()
+        over = f"{self._heading} " if self._unused else ""
+        self._heading = f"{over}{self._held.restored(title)}".strip()
+        self._unused = True
+
+    def _counts(self, item: re.Match[str]) -> bool:
+        """Whether a number at the start of a line only counts: else it is said, "on / 3. May"."""
+        number = int(item[1]) if item[1] else ord(item[2]) - ord("a") + 1 if item[2] else None
+        if number is None:
+            return True
+        if number > 1 and number != self._counted + 1:
+            return False
+        self._counted = number
+        return True
 
     def _hangs(self) -> bool:
         text = self._open.rstrip(_EMPHASIS)
@@ -260,19 +313,23 @@ class _Reader:
 
     def _end_block(self) -> None:
         """A paragraph or a list is over, and with it what stood over it, unless that negates."""
-        led = self._close(leads=False)
+        over = FALSE_TITLE.fullmatch(_normal(self._open).strip(_EMPHASIS)) is not None
+        led = self._close(leads=over)
         self._in_list = False
         if not led and not self._unused:
-            self._governing = [one for one in self._governing if NEGATING.search(one)]
+            self._governing = [one for one in self._governing if _lasts(one)]
 
     def _close(self, *, leads: bool = False) -> bool:
         """Take what is open as sentences; True where its end stands over what comes next."""
         parts = _parts(self._open)
-        self._open = ""
+        self._open, self._open_lines = "", 0
         local: list[str] = []  # what stands over the rest of this paragraph
+        over: list[str] = []  # what of it points at the list that comes next
         led = False
         for at, part in enumerate(parts):
-            said = _normal(self._restored(part).strip())
+            if self._too_much():
+                break
+            said = _normal(self._held.restored(part).strip())
             bare = said.rstrip(_EMPHASIS)
             last = at == len(parts) - 1
             if bare.endswith(":") or (last and leads and not part.rstrip().endswith((".", "!"))):
@@ -281,66 +338,31 @@ class _Reader:
                     self._governing.append(bare)
                     self._unused = True
                 continue
-            self._found.append(" ".join([self._heading, *self._governing, *local, said]).strip())
+            whole = " ".join([self._heading, *self._governing, *local, said]).strip()
+            self._found.append(_Sentence(whole, said))
             self._unused = False
             for colon in _COLON.finditer(part):
-                leading = self._restored(part[: colon.end()]).strip()
+                leading = self._held.restored(part[: colon.end()]).strip()
                 if not _is_lead_in(leading):
                     local.append(leading)
                     break
-            if FOLLOWING.search(said) and NEGATING.search(said):
+            if _governs(said):
                 self._governing.append(said)
-        return led
-
-    # ---- what is quoted ------------------------------------------------------------------------
-
-    def _hold(self, text: str) -> str:
-        """The text with each quotation, bracket and piece of code behind a number."""
-        kept: list[str] = []
-        at = 0
-        while (opening := _OPENING.search(text, at)) is not None:
-            end = self._end_of(text, opening)
-            if end is None:
-                kept.append(text[at : opening.end()])
-                at = opening.end()
-                continue
-            kept.append(f"{text[at : opening.start()]}\x00{len(self._held)}\x00")
-            self._held.append(text[opening.start() : end])
-            at = end
-        kept.append(text[at:])
-        return "".join(kept)
-
-    def _end_of(self, text: str, opening: re.Match[str]) -> int | None:
-        """Where it closes; None where it opened nothing."""
-        mark, tag = opening[0], opening[1]
-        if tag is not None:
-            self._tags += 1
-            if self._tags > _TAGS_MAX:
-                return len(text)
-            closing = text.find(f"</{tag}>", opening.end())
-            return None if closing < 0 else closing + len(tag) + 3
-        if mark.lstrip(" ")[:1] in {">", "|"}:
-            return opening.end()
-        if mark == "'":
-            # Without an end it is an apostrophe: 'tis.
-            closed = _CLOSING_QUOTE.search(text, opening.end()) if self._quotes else None
-            self._quotes = closed is not None
-            return None if closed is None else closed.end()
-        return _closing(text, opening.end(), mark)
-
-    def _restored(self, text: str) -> str:
-        return _HELD.sub(lambda number: self._held[int(number[1])], text)
+            elif leads and POINTING.search(said) and (said.endswith("?") or NEGATING.search(said)):
+                over.append(said)
+        self._governing += over
+        return led or bool(over)
 
 
-def _closing(text: str, at: int, mark: str) -> int:
-    """Behind the mark that closes this one; the end of the text where none does."""
-    close = _PAIRS.get(mark, mark)
-    if mark == close:
-        found = text.find(close, at)
-        return len(text) if found < 0 else found + len(close)
-    depth = 1
-    for place in re.compile(f"[{re.escape(mark + close)}]").finditer(text, at):
-        depth += 1 if place[0] == mark else -1
-        if not depth:
-            return place.end()
-    return len(text)
+def _governs(said: str) -> bool:
+    """Whether a sentence says that those after it are not to be taken at their word."""
+    if FRAME.match(said):
+        return True
+    return FOLLOWING.search(said) is not None and (
+        NEGATING.search(said) is not None or SAYING.search(said) is not None
+    )
+
+
+def _lasts(over: str) -> bool:
+    """Whether what stands over one block stands over all that come after it."""
+    return NEGATING.search(over) is not None or FRAME.match(over) is not None

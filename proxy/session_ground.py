@@ -69,7 +69,6 @@ class Found:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.typed: list[str] = []
-        self.hers: list[str] = []  # of it, the paragraphs that nobody said before her
         self.others: set[int] = set()  # sentences of paragraphs that others wrote, or nearly so
         self.own: list[int] = []
         self.host: list[int] = []

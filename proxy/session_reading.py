@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.endorsement import said_by, wanted_by
+from policy.endorsement import said_in, wanted_by
 from policy.model import Origin, SourceKind, meet
 from policy.repeating import flowing, repeated
-from policy.sentences import fingerprint, spoken_in
+from policy.sentences import fingerprint, utterances_in
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.session_book import packed
 from proxy.session_ground import Found, Ground, Read, Span, Text, TurnRead
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from policy.endorsement import Asked
     from policy.endorsement import Said as Endorsing
+    from policy.sentences import Utterance
     from proxy.session_splices import Rules
 
 _LIST: Final = re.compile(r"[-*\u2022] ")
@@ -113,10 +114,12 @@ class Reader:
         if found.typed:
             # Together: what stands before a reminder may govern what stands behind it.
             whole = "\n\n".join(found.typed)
-            her = [one for one in spoken_in(whole) if not self._came_from(one, found, ground)]
-            sentences = packed(fingerprint(one, self._key) for one in her)
-            names = packed(said_by("\n\n".join(found.hers), self._key).names)
-            typed = (Typed(sentences, names, packed(self.parts(whole))),)
+            hers = [
+                None if self._came_from(one, found, ground) else one for one in utterances_in(whole)
+            ]
+            said = said_in(hers, self._key)
+            parts = packed(self.parts(whole))
+            typed = (Typed(packed(said.sentences), packed(said.pairs), parts),)
         entry = Entry(
             session=ground.session.session,
             digest=ground.digest,
@@ -132,10 +135,17 @@ class Reader:
         )
         return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
 
-    def _came_from(self, sentence: str, found: Found, ground: Ground) -> bool:
-        """Whether any part of a sentence was said elsewhere first, word by word or nearly so."""
+    def _came_from(self, said: Utterance, found: Found, ground: Ground) -> bool:
+        """Whether any part of a sentence was said elsewhere first, word by word or nearly so.
+
+        Alone as well as under what stands over it, with what leads into it and without.
+        """
         source = ground.book.sentences.source
-        return any(one in found.others or source(one) is not None for one in self.parts(sentence))
+        return any(
+            one in found.others or source(one) is not None
+            for version in (said.said, *said.versions)
+            for one in self.parts(version)
+        )
 
     # ---- tools -----------------------------------------------------------------------------------
 
@@ -272,7 +282,6 @@ class Reader:
                 why = why or ("lost" if ground.lost else "under_a_call")
             elif label is SourceKind.USER_INPUT:
                 found.own += parts
-                found.hers.append(part)
             else:
                 self._quoting(part, parts, why, ground, found)
             channel = "user" if label is SourceKind.USER_INPUT else "spliced"

@@ -77,7 +77,8 @@ class Typed(msgspec.Struct, frozen=True, array_like=True):
     """What a person typed in one turn: what it endorses, and how it is found again."""
 
     sentences: Prints
-    names: Prints
+    # Of two sentences together where the second depends on the first.
+    pairs: Prints
     parts: Prints
 
 

@@ -86,7 +86,7 @@ def _kept(session: SessionState) -> KeptSession:
         conversations=tuple(session.conversations.items()),
         labels=tuple((one, label, root) for one, (label, root) in session.labels.items()),
         typed=tuple(
-            Typed(packed(said.sentences), packed(said.names), packed(parts))
+            Typed(packed(said.sentences), packed(said.pairs), packed(parts))
             for said, parts in session.typed
         ),
         spoken=tuple((label, packed(ones)) for label, ones in spoken.items()),
@@ -117,7 +117,7 @@ def restored_session(kept: KeptSession) -> SessionState:
     session.conversations.update(kept.conversations)
     session.labels.update({one: (label, root) for one, label, root in kept.labels})
     for typed in kept.typed:
-        said = Said(frozenset(prints(typed.sentences)), frozenset(prints(typed.names)))
+        said = Said(frozenset(prints(typed.sentences)), frozenset(prints(typed.pairs)))
         session.typed.append((said, frozenset(prints(typed.parts))))
     for label, ones in kept.spoken:
         session.spoken.update(dict.fromkeys(prints(ones), label))

@@ -267,16 +267,16 @@ class State:
         into.rows += gone.rows
         into.used_ms = max(into.used_ms, gone.used_ms)
         into.keys |= gone.keys
-        into.labels |= gone.labels
+        for digest, (label, root) in gone.labels.items():
+            there, _ = into.labels.get(digest, (label, root))
+            into.labels[digest] = (meet(there, label), root)
         into.typed.extend(gone.typed)
         into.writes.extend(gone.writes)
-        into.unread |= gone.unread
         # Its texts are kept under a name that nobody asks for any more.
-        into.unread |= unread_of(gone)
-        for root, most in gone.conversations.items():
-            into.conversations[root] = meet(into.conversations.get(root, most), most)
-        for one, label in gone.spoken.items():
-            into.spoken[one] = meet(into.spoken.get(one, label), label)
+        for unread in (gone.unread, unread_of(gone)):
+            _lower(into.unread, unread)
+        _lower(into.conversations, gone.conversations)
+        _lower(into.spoken, gone.spoken)
         for key, session in book.keys.items():
             if session == gone.session:
                 book.keys[key] = into.session
@@ -317,6 +317,12 @@ class State:
             self.distrusted_until_ms = max(self.distrusted_until_ms, record.until_ms)
 
 
+def _lower(known: dict[int, SourceKind], more: dict[int, SourceKind]) -> None:
+    """Of two labels of one thing the lower counts."""
+    for one, label in more.items():
+        known[one] = meet(known.get(one, label), label)
+
+
 def unread_of(session: SessionState) -> dict[int, SourceKind]:
     """The turns that a text may be made of, as long as their texts are not there."""
     return {
@@ -341,7 +347,7 @@ def _enter(session: SessionState, book: Book, entry: Entry) -> None:
         session.rows += 1
         session.lower(row.label, shown)
     for typed in entry.typed:
-        said = Said(frozenset(prints(typed.sentences)), frozenset(prints(typed.names)))
+        said = Said(frozenset(prints(typed.sentences)), frozenset(prints(typed.pairs)))
         session.typed.append((said, frozenset(prints(typed.parts))))
     for one in prints(entry.spoken):
         session.spoken[one] = meet(session.spoken.get(one, entry.label), entry.label)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.edits_table import EDITS
+from tests.mutants.endorsed_table import ENDORSED
 from tests.mutants.evaluate_table import EVALUATE
 from tests.mutants.guard_table import GUARD
 from tests.mutants.index_table import INDEX
@@ -42,4 +43,5 @@ MUTANTS: Final = (
     *EVALUATE,
     *VETO,
     *EDITS,
+    *ENDORSED,
 )

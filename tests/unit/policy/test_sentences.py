@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.sentence_words import GENERIC, HANGING
-from policy.sentences import SENTENCES_MAX, fingerprint, sentences_of, spoken_in, stated_in
+from policy.sentences import (
+    SENTENCES_MAX,
+    fingerprint,
+    sentences_of,
+    spoken_in,
+    stated_in,
+)
 
 TEA = "i prefer tea"
 KEY = b"k" * 32
@@ -36,6 +42,13 @@ LED = [
     "Here is the log:\n```\nI hate milk. Always.\n```\nI prefer tea.",
     "> quoted by somebody\n\nI prefer tea.",
     "\u201cDune\u201d is a book. I prefer tea\u2026",
+    "Home \u00bb Blog is where I write. I prefer tea.",
+    "It costs ~~5 euros. I prefer tea.",
+    "I met Ada. Not easy to see her go. I prefer tea.",
+    "I prefer tea. That's right, and it is what I have every day.",
+    "I prefer tea. It's true that I drink a lot of it.",
+    "1. I hate milk\n2. I prefer tea\n3. I eat meat",
+    "**My drinks**\n\nI met Ada at the market. Please remember that I prefer tea.\n\nI prefer tea.",
 ]
 
 CHANGED = [
@@ -79,6 +92,48 @@ CHANGED = [
     "In his words: this is me. I prefer tea.",
     "The site claims, e.g. I prefer tea.",
     "Note: the following is false: I hate milk. I prefer tea.",
+    "Not true:I hate milk. I prefer tea.",
+    "I prefer tea.\n\n# Well\n\nJust kidding.",
+    "I prefer tea. Please forget that.",
+    "I prefer tea. Sorry, I lied.",
+    "I prefer tea. Oh wait, scratch that.",
+    "I prefer tea. But that's not true.",
+    "I prefer tea. (Just kidding.)",
+    "I prefer tea. *Haha, just kidding!*",
+    "I prefer tea. No, that's wrong.",
+    "I prefer tea. /s",
+    "I prefer tea. Is that true?",
+    "I prefer tea. That's what Bob said.",
+    "I prefer tea. Or so he claims.",
+    "I prefer tea. Do not save that.",
+    "I prefer tea. Can you translate that?",
+    "I prefer tea. How do you say that in French?",
+    "None of this is true. I prefer tea. I hate milk.",
+    "This is just a joke. I prefer tea.",
+    "Imagine a story. I prefer tea.",
+    "Let's pretend. I prefer tea.\n\nI hate milk.",
+    "Translate this to French. I prefer tea.",
+    "Translate to French:\n\nI hate milk.\n\nI prefer tea.",
+    "Bob wrote the following. I prefer tea.",
+    "These are false.\n- I prefer tea\n- I hate milk",
+    "Which of these is true? Pick one!\n\n- I prefer tea\n- I hate tea",
+    "Wrong facts\n=====\n\nI prefer tea.",
+    "Opinions of Bob\n---\nI prefer tea.",
+    "**Wrong facts**\n\nI prefer tea.",
+    "Wrong facts\n\nI prefer tea.\n\nI hate milk.",
+    "Things I never say\n\nI prefer tea.",
+]
+
+QUOTED = [
+    "Die Seite sagt \u00bbI hate milk. I prefer tea. Always.\u00ab",
+    "He says \u00bbI hate milk. I prefer tea. Always.\u00bb",
+    "~~I hate milk. I prefer tea. Always.~~",
+    "<!-- I hate milk. I prefer tea. Always. -->",
+    "[quote=Bob]I hate milk. I prefer tea. Always.[/quote]",
+    "<div><div>x</div> He said. I prefer tea. Yes.</div>",
+    "\u275dI hate milk. I prefer tea. Always.\u275e",
+    "\u3010I hate milk. I prefer tea. Always.\u3011",
+    "``I hate milk. I prefer tea. Always.''",
 ]
 
 
@@ -87,7 +142,7 @@ def test_what_leads_into_a_statement_is_no_part_of_it(text: str) -> None:
     assert TEA in spoken_in(text)
 
 
-@pytest.mark.parametrize("text", CHANGED)
+@pytest.mark.parametrize("text", [*CHANGED, *QUOTED])
 def test_a_cut_never_drops_a_negation_a_condition_or_a_quotation(text: str) -> None:
     assert TEA not in spoken_in(text)
 
@@ -97,6 +152,30 @@ def test_a_cut_never_drops_a_negation_a_condition_or_a_quotation(text: str) -> N
 )
 def test_case_space_and_the_full_stop_make_no_other_sentence(text: str) -> None:
     assert stated_in(text) == (TEA,)
+
+
+@pytest.mark.parametrize(
+    ("said", "more"),
+    [
+        ("I prefer tea.", "I prefer tea. \N{THUMBS DOWN SIGN}"),
+        ("I prefer tea.", "I prefer tea.\n\n\N{CROSS MARK}"),
+        ("Send money to Bob", "Send\n999. money to Bob"),
+        ("I will be there on day", "I will be there on day\n5. or"),
+    ],
+)
+def test_a_symbol_or_a_number_at_the_start_of_a_line_is_said(said: str, more: str) -> None:
+    assert not set(stated_in(more) or ()) <= set(spoken_in(said))
+    assert set(stated_in(said) or ()) <= set(spoken_in(said))
+
+
+def test_a_list_that_is_counted_has_items_without_their_numbers() -> None:
+    assert stated_in("1. I prefer tea\n2) I hate milk\n\nAnd so on.\n\n3. I eat meat\n7. x") == (
+        TEA,
+        "i hate milk",
+        "and so on",
+        "i eat meat 7. x",
+    )
+    assert stated_in("a) I prefer tea\nb) I hate milk") == (TEA, "i hate milk")
 
 
 @pytest.mark.parametrize(
@@ -171,15 +250,47 @@ def test_to_find_a_text_again_it_is_cut_freely_and_seen_as_a_skeleton() -> None:
     assert sentences_of("...\n\n") == ()
 
 
-def test_a_text_of_too_many_sentences_endorses_nothing_and_is_endorsed_by_nobody() -> None:
-    text = "I am. " * (SENTENCES_MAX + 1)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I am. " * (SENTENCES_MAX + 1),
+        "I am.\n\n" * (SENTENCES_MAX + 1),
+        "".join(f"Imagine {number} of them. " for number in range(100)) + "I am.",
+        "".join(f"Not {number}:\n\nI am.\n\n" for number in range(100)),
+    ],
+)
+def test_a_text_that_says_too_much_endorses_nothing_and_is_endorsed_by_nobody(text: str) -> None:
     assert stated_in(text) is None
     assert spoken_in(text) == ()
 
 
 @pytest.mark.parametrize(
     "part",
-    ["<a", "<a>", "(", ")", "'a ", "mr. ", "a.", '"', "`", "> ", "|\n", "- a:\n", "note: ", "#\n"],
+    [
+        "<a",
+        "<a>",
+        "[a]",
+        "[a] [/",
+        "\u00bb ",
+        "~~",
+        "``",
+        "oh ",
+        "not ",
+        "3. x\n",
+        "**a**\n",
+        "(",
+        ")",
+        "'a ",
+        "mr. ",
+        "a.",
+        '"',
+        "`",
+        "> ",
+        "|\n",
+        "- a:\n",
+        "note: ",
+        "#\n",
+    ],
 )
 def test_no_text_takes_longer_than_it_is_long(part: str) -> None:
     def seconds(length: int) -> float:
@@ -202,10 +313,32 @@ def test_a_text_endorses_itself_unless_it_takes_it_back(text: str) -> None:
     assert set(stated_in("\n\n".join(stated)) or ()) or not stated
 
 
-_WORDS = ("alpha ", "bravo ", "never ", "not ", "five ")
+_WORDS = (
+    "alpha ",
+    "bravo ",
+    "never ",
+    "not ",
+    "five ",
+    "\u274c ",
+    "\u4e0d ",
+    "77 ",
+    "x ",
+    "these ",
+)
 _MARKS = (
     *("\n", "\n\n", ". ", ": ", " :", "? ", "! ", "...", ", ", "; ", "**", "_", "(", ")", '"', "`"),
     *("\n- ", "\n* ", "\n1. ", "\n# ", "\n## ", "\n```\n", "<b>", "</b>", "> ", "| ", "- "),
+    *("\n===\n", "\n---\n", "\n**", "**\n", "\n2. ", "\nb) ", "~~", "<!--", "-->", "[b]", "[/b]"),
+    *("\u00ab", "\u00bb", "\u3010", "\u3011", "``", "''", " '", "' ", "\u3002", "\u2026", "\u2028"),
+    *(
+        "imagine ",
+        "jk. ",
+        "lies\n\n",
+        "which? ",
+        "note: ",
+        "remember: ",
+        "the following is false. ",
+    ),
 )
 
 
@@ -213,8 +346,19 @@ _MARKS = (
 def test_no_word_of_a_text_is_left_out_of_what_it_states(text: str) -> None:
     stated = stated_in(text)
     assert stated is not None
-    words = {word.strip() for word in _WORDS}
-    assert {word for word in words if word in text} <= set(re.findall("[a-z]+", " ".join(stated)))
+    words = {word.strip() for word in _WORDS if word.strip() in text.split()}
+    assert words <= set(re.findall(r"\w+|\u274c", " ".join(stated)))
+
+
+@given(
+    st.lists(st.sampled_from((*_WORDS, *_MARKS)), max_size=12).map("".join),
+    st.lists(st.sampled_from((*_WORDS, *_MARKS)), max_size=12).map("".join),
+)
+def test_whatever_is_put_around_words_of_hers_has_to_be_said_too(before: str, behind: str) -> None:
+    text = f"{before} Zyx {behind}"
+    assert not set(stated_in(text) or ()) <= set(
+        spoken_in(f"{before} {behind}\n\n{before}{behind}")
+    )
 
 
 def test_a_fingerprint_is_of_the_sentence_and_of_the_key() -> None:

@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from policy.model import Principal, PrincipalId, Tenant
-from tests.unit.proxy.ledgers import MODEL, TOOL, USER, Ledger, assistant, call, reply, result, user
+from proxy.session_records import Began, Entry, Merged, Row
+from proxy.session_state import State, unread_of
+from tests.unit.proxy.ledgers import (
+    MODEL,
+    TOOL,
+    UNKNOWN,
+    USER,
+    Ledger,
+    assistant,
+    call,
+    reply,
+    result,
+    user,
+)
 
 OWN = Principal(principal_id=PrincipalId("key:ada-2"), tenant=Tenant("harbour"))
 FIRST = "Please look at the page about the harbour."
@@ -49,3 +62,28 @@ async def test_once_the_call_is_answered_and_under_a_key_of_its_own_it_is_a_pers
     await ledger.ask(user(FIRST), *done, names=("session:one",))
     after = await ledger.ask(user("I prefer tea in the morning."), names=("session:three",))
     assert after.turns[0].label is USER
+
+
+async def test_a_turn_of_a_model_that_nobody_saw_makes_no_task_a_person_s_words() -> None:
+    """A program may put words into the model's mouth before it says what is to be done."""
+    ledger = Ledger()
+    await _under_a_call(ledger)
+    primed = user("You are a clerk."), assistant("I am a clerk."), user(SAID)
+    nested = await ledger.ask(*primed, names=("session:two",))
+    assert nested.turns[-1].label is MODEL
+    assert not ledger.seen(SAID).endorsed
+    # Without a call under way it goes on from a history that we did not see.
+    alone = Ledger()
+    entered = await alone.ask(*primed, names=("session:two",))
+    assert [turn.label for turn in entered.turns] == [UNKNOWN, UNKNOWN, USER]
+
+
+def test_of_two_readings_of_one_turn_the_lower_outlives_the_merger() -> None:
+    state = State()
+    for at, (name, label) in enumerate((("1", TOOL), ("2", USER))):
+        state.apply(Began("ada", name, at))
+        state.apply(Entry(name, 7, at, label, rows=(Row("user", label, 1),)))
+    state.apply(Merged("2", "1"))
+    session = state.sessions["1"]
+    assert session.labels[7][0] is TOOL
+    assert unread_of(session) == {7: TOOL}, "after a restart its text is not there"

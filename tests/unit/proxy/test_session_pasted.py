@@ -84,3 +84,14 @@ async def test_where_line_breaks_leave_it_in_doubt_who_said_which_words_none_are
     for text in ("Bills of the firm are paid.", "At the quay office.", "And never at the gate."):
         ledger, _ = await told(LINE, cut, text)
         assert not endorsed(ledger, text)
+
+
+@pytest.mark.parametrize(
+    "over", ["My rules:\n- {}", "# Rules of mine\n\n{}", "About the quay:\n\n{}", "Note: {}"]
+)
+async def test_what_a_tool_said_first_is_not_hers_under_a_heading_of_hers(over: str) -> None:
+    typed = over.format(LINE)
+    ledger, _ = await told(PAGE, typed, typed)
+    assert endorsed(ledger, typed), "of another page"
+    quoting, _ = await told(f"{OPENS} {LINE}", typed, typed)
+    assert not endorsed(quoting, typed)
