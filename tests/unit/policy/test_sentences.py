@@ -93,7 +93,7 @@ CHANGED = [
     "The site claims, e.g. I prefer tea.",
     "Note: the following is false: I hate milk. I prefer tea.",
     "Not true:I hate milk. I prefer tea.",
-    "I prefer tea.\n\n# Well\n\nJust kidding.",
+    "I prefer tea.\n\n# Notes\n\nJust kidding.",
     "I prefer tea. Please forget that.",
     "I prefer tea. Sorry, I lied.",
     "I prefer tea. Oh wait, scratch that.",
