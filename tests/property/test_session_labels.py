@@ -18,11 +18,12 @@ from tests.unit.proxy.ledgers import ADA, Ledger, assistant, call, reply, result
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
 
+# Each says the same wherever it stands: none points back at the one before it.
 SENTENCES = (
     "I prefer green tea in the morning.",
-    "The harbour office keeps its archive in Rotterdam.",
+    "The harbour office keeps an archive in Rotterdam.",
     "Ada Bryn never eats meat.",
-    "Every invoice goes to the quay office first.",
+    "Every invoice goes to the quay office.",
     "Bob owns three wooden boats.",
 )
 TEXTS = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=3, unique=True).map(" ".join)
