@@ -68,8 +68,11 @@ def text(raw: Raw) -> str:
 
 def path(raw: Raw) -> Path:
     """A file or directory; `~` is the home directory."""
+    name = text(raw)
+    if "\0" in name:  # TOML can spell one, and no file has it
+        raise BadValue("a path")
     try:
-        return Path(text(raw)).expanduser()
+        return Path(name).expanduser()
     except RuntimeError as error:
         raise BadValue("a path; ~ and ~NAME only for a user who has a home directory") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -64,16 +65,29 @@ def _aim(context: Context) -> Aim:
         settings = load_settings(flags, check_places=False)
     except SettingsError as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
-    data_url = admin_url(asked.data) if asked.data else _url(settings, settings.listen)
+    data_url = _address("--data", asked.data) or _url(settings, settings.listen)
     return Aim(
         state=settings.state,
         checkpoint=settings.checkpoint,
         config=None if where.config is None else Path(where.config).absolute(),
         data_url=data_url,
-        admin_url=admin_url(where.admin) if where.admin else _url(settings, settings.admin),
+        admin_url=_address("--admin", where.admin) or _url(settings, settings.admin),
         agent_key=_agent_key(asked, settings),
         pids=running_sidecars(listening_uid(data_url)) if asked.pid is None else (asked.pid,),
     )
+
+
+def _address(option: str, given: str | None) -> str | None:
+    if not given:
+        return None
+    url = admin_url(given)
+    try:
+        known = urlsplit(url).port is None or urlsplit(url).hostname is not None
+    except ValueError:
+        known = False
+    if not known:
+        raise CommandFailed(Exit.USAGE, f"{option}: no URL", then="like http://127.0.0.1:7077")
+    return url
 
 
 def _url(settings: Settings, address: Address) -> str:

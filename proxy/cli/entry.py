@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from policy.verdict import InvariantBroken
 from proxy.cli.command import Context
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.failures import leaf_of
 from proxy.cli.parser import build_parser
 from proxy.cli.terminal import Terminal, inert, silence
 
@@ -104,13 +105,7 @@ def _done(command: Command, context: Context) -> int:
         done = command.act(context)
         return done if isinstance(done, Exit) else asyncio.run(done)
     except ExceptionGroup as wrapped:
-        raise _leaf(wrapped) from wrapped
-
-
-def _leaf(error: Exception) -> Exception:
-    """What went wrong, out of the task groups that it went through."""
-    inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
-    return _leaf(inner[0]) if len(inner) == 1 else error
+        raise leaf_of(wrapped) from wrapped
 
 
 def _explain(terminal: Terminal, failure: CommandFailed) -> None:

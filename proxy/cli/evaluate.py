@@ -6,7 +6,7 @@ Nothing of it touches a sidecar that runs, or its state.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack, chdir
+from contextlib import ExitStack, chdir, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from proxy.cli.command import Command
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.failures import leaf_of, reason
 from proxy.cli.progress import working
 from proxy.evaluate.names import LONG, SECTIONS
 from storage.errors import StorageError
@@ -40,20 +41,42 @@ def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
     if name is None:
         return None
     try:
-        return stack.enter_context(Path(name).open("wb"))
+        file = Path(name).open("wb")  # noqa: SIM115 - the stack closes it
     except OSError as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
             f"cannot write {name}: {error.strerror}",
             then="name a file that you may write",
         ) from error
+    stack.callback(_closed, file)
+    return file
+
+
+def _closed(file: BinaryIO) -> None:
+    with suppress(OSError):  # what it would write now was told of before
+        file.close()
+
+
+def _put(file: BinaryIO | None, data: bytes = b"") -> None:
+    """The last of what is written to a file.
+
+    Raises:
+        CommandFailed: The disk refuses.
+    """
+    if file is None:
+        return
+    try:
+        file.write(data)
+        file.flush()
+    except OSError as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE, f"cannot write {file.name}: {error.strerror}", then="make room"
+        ) from error
 
 
 def _failed(error: Exception, broken: type[Exception]) -> Exception:
     """What to say of it: what runs a sidecar wraps whatever ends it, in one group or more."""
-    leaf = error
-    while isinstance(leaf, ExceptionGroup) and len(leaf.exceptions) == 1:
-        leaf = leaf.exceptions[0]
+    leaf = leaf_of(error)
     if isinstance(leaf, broken):
         return CommandFailed(Exit.FAILED, f"the pipeline does not work: {leaf}")
     if isinstance(leaf, StorageError):
@@ -62,6 +85,10 @@ def _failed(error: Exception, broken: type[Exception]) -> Exception:
             Exit.UNREACHABLE,
             f"a store of the evaluation does not answer: {leaf}",
             then="mend that, or try when the machine is less busy",
+        )
+    if isinstance(leaf, OSError):
+        return CommandFailed(
+            Exit.UNREACHABLE, f"the evaluation cannot go on: {reason(leaf)}", then="mend that"
         )
     return error
 
@@ -89,16 +116,17 @@ async def _evaluate(context: Context) -> Exit:
         try:
             async with working(terminal, "evaluating"):
                 await evaluate(book, asked.only)
-        except (Broken, StorageError, ExceptionGroup) as error:
+        except (Broken, StorageError, OSError, ExceptionGroup) as error:
             raise _failed(error, Broken) from error
         finally:
             logging.disable(logging.NOTSET)
         found = document(book)
-        if into is not None:
-            into.write(as_json(found))
-        if page is not None:
-            page.write(report(found).encode())
-    show(terminal, book)
+        try:
+            _put(out)
+            _put(into, as_json(found))
+            _put(page, b"" if page is None else report(found).encode())
+        finally:
+            show(terminal, book)  # the work of minutes is told, whatever the disk says
     return Exit.OK if book.sound else Exit.FAILED
 
 

@@ -29,6 +29,12 @@ def reason(error: Exception) -> str:
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
+def leaf_of(error: Exception) -> Exception:
+    """What went wrong, out of the task groups that it went through."""
+    inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
+    return leaf_of(inner[0]) if len(inner) == 1 else error
+
+
 @contextmanager
 def opening(state: Path) -> Generator[None]:
     """Turn failures of composing a sidecar into a `CommandFailed`."""

@@ -102,6 +102,8 @@ def test_a_sidecar_serves_whoever_reads_its_banner_and_keeps_closed_streams_off_
         (("backup", "x" * 300), Exit.UNREACHABLE, "File name too long"),
         (("audit", "export", "--state", "x" * 300), Exit.UNREACHABLE, "File name too long"),
         (("doctor", "--pid", "9" * 20), Exit.USAGE, "pid"),
+        (("doctor", "--data", "http://[::1"), Exit.USAGE, "--data: no URL"),
+        (("doctor", "--admin", "127.0.0.1:99999"), Exit.USAGE, "--admin: no URL"),
         (
             ("policy", "explain", "--ruleset", RULES, "--text", NO_TEXT),
             Exit.USAGE,
@@ -130,6 +132,45 @@ def test_odd_arguments_are_one_line(
     heard = capsys.readouterr()
     assert said in heard.err
     assert (heard.out, len(heard.err.splitlines())) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "written", "code", "said"),
+    [
+        (("memory", "list", "--config"), 'state = "a\\u0000b"', Exit.USAGE, "state: "),
+        (("mcp", "--check", "--map"), "a = " + "9" * 5_000, Exit.USAGE, "not TOML"),
+        (("mcp", "--check", "--map"), "a = 2020-02-31", Exit.USAGE, "not TOML"),
+    ],
+)
+def test_odd_files_are_one_line(
+    words: tuple[str, ...],
+    written: str,
+    code: Exit,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "odd.toml"
+    file.write_text(written, "utf-8")
+    behind = ("--", "cat") if words[0] == "mcp" else ()
+
+    assert main([*words, str(file), *behind]) == code
+    heard = capsys.readouterr()
+    assert said in heard.err
+    assert (heard.out, len(heard.err.splitlines())) == ("", 1)
+
+
+def test_an_evaluation_that_cannot_be_written_is_shown_and_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir("/")
+    code = main(["evaluate", "--only", "roc", "--trials", "1", "--json", str(FULL)])
+    heard = capsys.readouterr()
+
+    assert code == Exit.UNREACHABLE
+    assert heard.err.startswith("mnemogate: cannot write /dev/full: No space left on device")
+    assert len(heard.err.splitlines()) == 1
+    assert heard.out
 
 
 def test_ctrl_c_while_modules_load_needs_no_traceback() -> None:

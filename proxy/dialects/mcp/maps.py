@@ -223,7 +223,7 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
         raise MapError(f"{where}: larger than {MAP_BYTES_MAX} bytes")
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a TOMLDecodeError, or a number or a date that Python has not
         raise MapError(f"{where}: not TOML: {error}") from None
     except RecursionError:
         raise MapError(f"{where}: nested too deeply") from None
