@@ -6,11 +6,14 @@ what they write comes from nobody known.
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES
 from proxy.dialects.model.body import read_json, write_body
-from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.one_reading import straight
+from proxy.dialects.model.reading import list_of, repeats
 from proxy.dialects.operation import MalformedRequest
 from proxy.model.deciding import Deciding
 from proxy.upstream import UpstreamError
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
 
 # No call is spelled without one of these, unless its letters are escaped.
 _MARKS: Final = (b"tool_", b"function_call", b"\\u00")
-_OBJECT: Final = (b'{"', b'[{"')
+_OBJECT: Final = re.compile(r'[\s\[\ufeff]*\{\s*"')
+_LENIENT: Final = json.JSONDecoder(strict=False)
+_NOT_JSON: Final = "the server behind sent a reply that is not JSON"
 
 
 class Fetched:
@@ -41,14 +46,16 @@ class Fetched:
 
     async def edited(self, raw: bytes) -> bytes:
         """The answer without calls that are refused; the same bytes where none is."""
-        if not any(mark in raw for mark in _MARKS):
+        if not any(mark in raw.replace(b"\0", b"") for mark in _MARKS):
             return raw
         try:
             value = read_json(raw)
-            made = await self._walked(value)
-            return raw if made is value else write_body(made)
         except MalformedRequest:
+            if _others_read(raw):
+                raise UpstreamError(_NOT_JSON) from None
             lines = raw.splitlines(keepends=True)
+        else:
+            return await self._whole(raw, value)
         return b"".join([await self._line(line) for line in lines])
 
     async def _line(self, line: bytes) -> bytes:
@@ -60,11 +67,20 @@ class Fetched:
         try:
             value = read_json(line)
         except MalformedRequest:
-            if line.lstrip().startswith(_OBJECT) and any(mark in line for mark in _MARKS):
-                raise UpstreamError("the server behind sent a reply that is not JSON") from None
+            text = line.decode("utf-8", "replace")
+            begins = any(_OBJECT.match(part) for part in text.splitlines())
+            if begins and any(mark in line for mark in _MARKS):
+                raise UpstreamError(_NOT_JSON) from None
             return line
-        made = await self._walked(value)
-        return line if made is value else write_body(made) + b"\n"
+        made = await self._whole(line, value)
+        return line if made is line else made + b"\n"
+
+    async def _whole(self, raw: bytes, value: Json) -> bytes:
+        """One JSON text; the same bytes where every reader finds the same in it."""
+        plain = straight(value)
+        made = await self._walked(plain)
+        same = made is value and not repeats(raw.decode("utf-8"), value)
+        return raw if same else write_body(made)
 
     async def _walked(self, value: Json) -> Json:
         if isinstance(value, list):
@@ -90,6 +106,15 @@ class Fetched:
         for one in await self._deciding.decide(prepared, waiting, reply.said()):
             reply.decide(one)
         return reply.edited()
+
+
+def _others_read(raw: bytes) -> bool:
+    """Whether it is JSON to readers that take more for it, in any encoding."""
+    try:
+        _LENIENT.decode(raw.decode(json.detect_encoding(raw), "replace").strip("\ufeff \t\r\n"))
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _api_of(value: dict[str, Json]) -> ModelApi | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from proxy.dialects.model.one_reading import straight_event
 from proxy.dialects.model.responses_stream import ResponsesEditor
 from proxy.dialects.model.sse import EventTooLarge, SseReader
 from proxy.dialects.model.stream import Unread
@@ -93,7 +94,7 @@ class StreamedReply:
 
 
 def _cleaned(event: Event | None, clean: Filter) -> list[Event]:
-    return clean.end() if event is None else clean.feed(event)
+    return clean.end() if event is None else clean.feed(straight_event(event))
 
 
 async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]:

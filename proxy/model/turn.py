@@ -10,7 +10,8 @@ import msgspec
 
 from proxy.dialects.model.api import ModelApi, continued
 from proxy.dialects.model.body import read_body, write_body
-from proxy.dialects.model.reading import text_of
+from proxy.dialects.model.one_reading import straight_object
+from proxy.dialects.model.reading import repeats, text_of
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.operation import HttpReply, MalformedRequest
 from proxy.model.clearing import Clearing
@@ -172,7 +173,8 @@ class Turn:
         """A reply that does not stream, edited."""
         reply = self.api.whole()
         while True:
-            body = _read(raw)
+            came = _read(raw)
+            body = straight_object(came)
             waiting = reply.feed(body)
             said = reply.said()
             decided = await self.deciding.decide(self.current, waiting, said)
@@ -190,8 +192,9 @@ class Turn:
         self.reply_id = text_of(edited.get("id")) or ""
         found = edited.get("output")
         self.output = tuple(found) if isinstance(found, list) else ()
-        # Where something is withheld, a key that was sent twice would bring the other value.
-        return raw if edited == body and not self.clearing.active else write_body(edited)
+        # A key that was sent twice would bring the other value.
+        same = edited == body and body is came and not repeats(raw.decode("utf-8"), came)
+        return raw if same and not self.clearing.active else write_body(edited)
 
     def filter(self) -> Filter:
         """For the events of one asking."""

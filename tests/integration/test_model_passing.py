@@ -200,7 +200,9 @@ async def test_no_answer_brings_a_refused_text_and_before_the_refusal_all_of_the
         for name, fault in ANSWERS.items():
             bench.model.faults.append(fault)
             answer = await bench.send("POST", path, b"{}")
-            assert (answer.status, answer.raw) == (fault.status, fault.body), name
+            # Of several lines of data one is made, whoever reads them.
+            came = fault.body.replace(b":\ndata:", b":")
+            assert (answer.status, answer.raw) == (fault.status, came), name
             assert carries(put_together(answer)) or name == "tokens", f"control: {name}"
         await refuse(bench)
         for name, fault in ANSWERS.items():

@@ -20,6 +20,9 @@ _BETWEEN: Final = at(_PLACES, "test_what_comes_between_the_words_of_a_text_ends_
 _BESIDE: Final = at(_PLACES, "test_nothing_stands_beside_a_call_or_under_a_seal")
 _SWEPT: Final = "tests/unit/proxy/test_withholding_swept.py"
 _BETWEEN_WORDS: Final = "a reply's text is read as its agent puts it together"
+_ONE_READING: Final = "tests/unit/proxy/dialects/model/test_one_reading.py"
+_FRAMES: Final = at(_ONE_READING, "test_no_frame_hides_a_call")
+_ONE: Final = "whoever reads a reply finds the calls that were judged"
 _READ: Final = "whatever somebody reads or decodes is read"
 _LINEAR: Final = "twice the text takes twice the time"
 
@@ -156,5 +159,85 @@ REPLIES: Final = (
         new="        given = written(call.arguments)\n",
         invariant="no call brings what was refused",
         tests=(at(_SWEPT, "test_a_call_is_refused_for_what_its_agent_may_read"),),
+    ),
+    Mutant(
+        name="a key that comes twice goes on",
+        file="proxy/dialects/model/one_reading.py",
+        old="    if made is body and not repeats(event.data, body):\n",
+        new="    if made is body:\n",
+        invariant=_ONE,
+        tests=(_FRAMES,),
+    ),
+    Mutant(
+        name="a key in capitals goes on",
+        file="proxy/dialects/model/one_reading.py",
+        old="        elif key in _KEYS or key.casefold() not in _KEYS:\n",
+        new="        else:\n",
+        invariant=_ONE,
+        tests=(_FRAMES,),
+    ),
+    Mutant(
+        name="each line of an event goes on",
+        file="proxy/dialects/model/sse.py",
+        old="    if odd or len(data) > 1:\n",
+        new="    if odd:\n",
+        invariant=_ONE,
+        tests=(_FRAMES,),
+    ),
+    Mutant(
+        name="a line's end of others goes on",
+        file="proxy/dialects/model/sse.py",
+        old="raw=_one_line(raw.translate(_BREAKS))",
+        new="raw=_one_line(raw)",
+        invariant=_ONE,
+        tests=(_FRAMES,),
+    ),
+    Mutant(
+        name="an event that only others read goes on",
+        file="proxy/dialects/model/stream.py",
+        old='        if "{" in event.data:\n',
+        new='        if event.data.lstrip().startswith("{"):\n',
+        invariant=_ONE,
+        tests=(_FRAMES,),
+    ),
+    Mutant(
+        name="pieces behind the end of a call go on",
+        file="proxy/dialects/model/anthropic_stream.py",
+        old='(b"" if _JSON_PIECE in object_of(body.get("delta")) else event.raw), ()\n',
+        new="event.raw, ()\n",
+        invariant=_ONE,
+        tests=(_FRAMES,),
+    ),
+    Mutant(
+        name="the end of a response may name another call",
+        file="proxy/dialects/model/responses_stream.py",
+        old="        return any(call not in seen for call in read_reply(response).calls)\n",
+        new="        return not seen and bool(read_reply(response).calls)\n",
+        invariant=_ONE,
+        tests=(_FRAMES,),
+    ),
+    Mutant(
+        name="the events of a call may tell another one",
+        file="proxy/dialects/model/responses_stream.py",
+        old="            if not _tell(events, item):\n",
+        new="            if not events:\n",
+        invariant=_ONE,
+        tests=(_FRAMES,),
+    ),
+    Mutant(
+        name="pieces of a call go on as they came",
+        file="proxy/dialects/model/chat_stream.py",
+        old="        if choice.told_twice() and kept:\n",
+        new="        if choice.refused and choice.told_twice() and kept:\n",
+        invariant=_ONE,
+        tests=(at(_ONE_READING, "test_what_goes_on_is_the_call_that_was_judged"),),
+    ),
+    Mutant(
+        name="a reply fetched is JSON to us alone",
+        file="proxy/model/fetched.py",
+        old="            if _others_read(raw):\n",
+        new="            if not raw:\n",
+        invariant=_ONE,
+        tests=("tests/unit/proxy/model/test_fetched.py",),
     ),
 )

@@ -10,16 +10,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.anthropic import read_reply
-from proxy.dialects.model.reading import arguments_of, call_of, list_of, object_of, text_of
-from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
+from proxy.dialects.model.reading import (
+    arguments_of,
+    call_of,
+    list_of,
+    object_of,
+    spelled,
+    text_of,
+)
+from proxy.dialects.model.sse import Event
+from proxy.dialects.model.stream import Unread, Waiting, added, event_of, payload, summed
 
 if TYPE_CHECKING:
     from proxy.dialects.model.body import Json
-    from proxy.dialects.model.sse import Event
     from proxy.dialects.model.stream import Decided
     from proxy.dialects.model.transcript import ModelReply
 
 _CALL: Final = "tool_use"
+_BEGIN: Final = "content_block_start"
+_JSON_PIECE: Final = "partial_json"
 # The deltas of a block, and the field of the block each of them adds to.
 _ADDS: Final = {
     "text_delta": "text",
@@ -38,6 +47,7 @@ class _Block:
         self.done = False
         self.events: list[tuple[Event, dict[str, Json]]] = []
         self.added: dict[str, list[str]] = {}
+        self.odd = False  # others may put its pieces together to another call
         self.citations: list[Json] = []
 
     def add(self, delta: dict[str, Json]) -> None:
@@ -46,6 +56,8 @@ class _Block:
             self.citations.append(delta.get("citation"))
             return
         field = _ADDS.get(kind)
+        given = delta.get("partial_json")
+        self.odd = self.odd or field != "partial_json" or not isinstance(given, str)
         if field is None:
             return
         value = delta.get("partial_json" if field == "partial_json" else field)
@@ -117,7 +129,14 @@ class AnthropicEditor:
         body = payload(event)
         kind = text_of(body.get("type")) if body is not None else None
         if body is None or kind is None:
-            return event.raw, ()
+            called = body is not None and ("content_block" in body or _JSON_PIECE in str(body))
+            return (b"" if called else event.raw), ()
+        if event.name not in {"", kind} or ("content_block" in body and kind != _BEGIN):
+            # Some readers go by its name, some by what it holds.
+            lean: dict[str, Json] = {key: body[key] for key in body if key != "content_block"}
+            body = body if kind == _BEGIN else lean
+            raw = event_of(kind, body)
+            event = Event(raw=raw, name=kind, data=event.data)
         if kind == "message_start":
             first = self._reply_id is None
             if first:
@@ -138,6 +157,15 @@ class AnthropicEditor:
         self._sent += 1
         if decided.refusal is None:
             self._going_on += 1
+            # Its place among those that went out; a call that begins with an input has no pieces.
+            place = self._sent - 1
+            given = "".join(block.added.get(_JSON_PIECE, ()))
+            if (
+                block.odd
+                or decided.key + self._shift != place
+                or (given and block.start.get("input"))
+            ):
+                return _as_judged(place, block)
             return b"".join(self._moved(*one, decided.key) for one in block.events)
         self._refusals.append((text_of(block.start.get("id")) or "", decided.refusal))
         return _text_block(decided.key + self._shift, decided.refusal)
@@ -187,10 +215,15 @@ class AnthropicEditor:
             return b"", ()
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
-            self._blocks[index] = _Block(start, waits=start.get("type") == _CALL)
+            calls = start.get("type") == _CALL
+            if any(block.waits or calls for block in self._blocks.values()):
+                # Others would take the pieces of one for those of the other.
+                raise Unread
+            self._blocks[index] = _Block(start, waits=calls)
         block = self._blocks.get(index)
         if block is None:
-            return event.raw, ()
+            # Pieces of a call that is over, or never began.
+            return (b"" if _JSON_PIECE in object_of(body.get("delta")) else event.raw), ()
         if kind == "content_block_delta":
             block.add(object_of(body.get("delta")))
         if block.waits:
@@ -220,9 +253,20 @@ def _begun(event: Event, body: dict[str, Json]) -> bytes:
     return event_of(event.name, {**body, "message": {**message, "content": []}})
 
 
+def _as_judged(index: int, block: _Block) -> bytes:
+    """A call whole: whoever reads it makes no other one of it."""
+    given = block.given()
+    piece = "{}" if given is None else spelled(given)
+    begun: dict[str, Json] = {**block.start, "input": {}}
+    return _events(index, begun, {"type": "input_json_delta", _JSON_PIECE: piece})
+
+
 def _text_block(index: int, text: str) -> bytes:
     block: dict[str, Json] = {"type": "text", "text": ""}
-    delta: dict[str, Json] = {"type": "text_delta", "text": text}
+    return _events(index, block, {"type": "text_delta", "text": text})
+
+
+def _events(index: int, block: dict[str, Json], delta: dict[str, Json]) -> bytes:
     return b"".join(
         event_of(kind, {"type": kind, "index": index, **more})
         for kind, more in (

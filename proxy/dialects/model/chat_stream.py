@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proxy.dialects.model.reading import call_of, list_of, object_of, spelled, text_of
-from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
+from proxy.dialects.model.stream import Unread, Waiting, added, event_of, payload, summed
 from proxy.dialects.model.transcript import ModelReply
 
 if TYPE_CHECKING:
@@ -33,14 +33,20 @@ class _Call:
         self.kind = "function"
         self.name = ""
         self.given: list[str] = []
+        self.odd = False  # others may put its pieces together to another call
 
     def add(self, piece: dict[str, Json]) -> None:
         custom = object_of(piece.get("custom"))
         function = object_of(piece.get("function"))
         self.kind = "custom" if custom else self.kind
-        self.call_id = text_of(piece.get("id")) or self.call_id
-        self.name += text_of((custom or function).get("name")) or ""
+        call_id = text_of(piece.get("id")) or self.call_id
+        name = text_of((custom or function).get("name")) or ""
+        again = bool(self.name and name) or call_id != (self.call_id or call_id)
+        self.odd = self.odd or again or bool(custom and function)
+        self.call_id = call_id
+        self.name += name if name != self.name else ""
         given = custom.get("input") or function.get("arguments")
+        self.odd = self.odd or not isinstance(given, str | None)
         self.given.append("" if given is None else spelled(given))
 
     def whole(self) -> dict[str, Json]:
@@ -74,7 +80,26 @@ class _Choice:
         self.kept: list[_Kept] = []
         self.text: list[str] = []
         self.undecided: set[int] = set()
+        self.ended = False
+        self.odd = False
+        self.latest: dict[int, int] = {}  # the last call that came under an index
         self.refused: dict[int, str] = {}
+
+    def place(self, at: int, piece: dict[str, Json]) -> int:
+        """The call that a piece belongs to; some servers give all calls one index, or none."""
+        if at == _LEGACY:
+            return at
+        known = self.calls.get(self.latest.get(at, at))
+        call_id = text_of(piece.get("id"))
+        named = object_of(piece.get("custom")) or object_of(piece.get("function"))
+        fresh = known is not None and call_id is not None and call_id != known.call_id
+        if known is None or (fresh and text_of(named.get("name"))):
+            self.odd = self.odd or known is not None or at in self.calls
+            self.latest[at] = max((-1, *self.calls)) + 1 if known or at in self.calls else at
+        return self.latest.get(at, at)
+
+    def told_twice(self) -> bool:
+        return self.odd or any(call.odd for call in self.calls.values())
 
     def going_on(self) -> list[int]:
         return [at for at in self.calls if at not in self.refused]
@@ -150,6 +175,9 @@ class ChatEditor:
         if choice.undecided or self.refused_all():
             return note
         kept, choice.kept = choice.kept, []
+        if choice.told_twice() and kept:
+            note += self._as_judged(index, choice)
+            kept = [_bare(one) for one in kept]
         return note + b"".join(self._let_go(choice, one) for one in kept)
 
     def refused_all(self) -> bool:
@@ -197,10 +225,14 @@ class ChatEditor:
         text = text_of(delta.get("content")) or text_of(choice.get("text")) or ""
         state.text.append(text)
         pieces = _pieces(delta)
+        if pieces and state.ended:
+            # Nobody can say whether they belong to what was judged.
+            raise Unread
+        state.odd = state.odd or not _placed(delta)
         for at, piece in pieces:
-            state.calls.setdefault(at, _Call()).add(piece)
+            state.calls.setdefault(state.place(at, piece), _Call()).add(piece)
         ends = choice.get("finish_reason") is not None
-        if not pieces and not (ends and state.calls):
+        if not pieces and not (ends and state.calls and not state.ended):
             return choice
         if text or not alone:
             # Text beside a piece of a call goes on by itself.
@@ -219,9 +251,10 @@ class ChatEditor:
         """What waits for a decision when a choice ends."""
         index = _index(choice)
         state = self._choices[index]
-        if choice.get("finish_reason") is None:
+        if choice.get("finish_reason") is None or state.ended:
             return []
         found: list[Waiting] = []
+        state.ended = bool(state.calls)
         for at, call in state.calls.items():
             found.append(Waiting(key=self._key(index, at), call=call.read()))
             state.undecided.add(at)
@@ -239,6 +272,19 @@ class ChatEditor:
         if part is None:
             return b""
         return self._renamed(kept.name, {**kept.body, "choices": [part]})
+
+    def _as_judged(self, index: int, choice: _Choice) -> bytes:
+        """The calls that go on, each whole: whoever reads it makes no other one of it."""
+        going_on = choice.going_on()
+        pieces: list[Json] = [
+            {"index": number, **choice.calls[at].whole()}
+            for number, at in enumerate(at for at in going_on if at != _LEGACY)
+        ]
+        delta: dict[str, Json] = {"tool_calls": pieces} if pieces else {}
+        if _LEGACY in going_on:
+            delta["function_call"] = choice.calls[_LEGACY].whole()["function"]
+        part: dict[str, Json] = {"index": index, "delta": delta, "finish_reason": None}
+        return self._renamed("", {**self._chunk, "choices": [part]}) if delta else b""
 
     def _renamed(self, name: str, body: dict[str, Json], raw: bytes | None = None) -> bytes:
         """A chunk; in a second asking under the id of the first, which the agent knows."""
@@ -289,6 +335,21 @@ def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
     if legacy:
         found.append((_LEGACY, {"function": legacy}))
     return found
+
+
+def _placed(delta: dict[str, Json]) -> bool:
+    """Whether every piece says of which call it is."""
+    calls = delta.get("tool_calls")
+    places = [object_of(part).get("index") for part in list_of(calls)]
+    return isinstance(calls, list | None) and all(type(at) is int and at >= 0 for at in places)
+
+
+def _bare(kept: _Kept) -> _Kept:
+    """A chunk that waited, without its calls."""
+    delta = object_of(kept.choice.get("delta"))
+    called = _calls_of(delta)
+    rest: dict[str, Json] = {key: part for key, part in delta.items() if key not in called}
+    return _Kept(kept.name, kept.body, {**kept.choice, "delta": rest}, None)
 
 
 def _calls_of(delta: dict[str, Json]) -> dict[str, Json]:

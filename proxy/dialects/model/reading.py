@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from proxy.dialects.model.body import read_body
+from proxy.dialects.model.body import read_body, write_body
 from proxy.dialects.model.transcript import ModelCall, Said, Voice
 from proxy.dialects.operation import MalformedRequest
 
@@ -178,6 +178,17 @@ def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     if len(found) < len(pairs):
         raise ValueError
     return found
+
+
+def repeats(text: str, value: Json) -> bool:
+    """Whether a key comes twice in the JSON text of a value."""
+    if write_body(value) == text.encode("utf-8", "surrogatepass"):
+        return False
+    try:
+        _UNIQUE.decode(text.strip())
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 _UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from proxy.dialects.model.transcript import ModelCall, ModelReply
 
 CALLS: Final = frozenset({"function_call", "custom_tool_call"})
+_CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool_call_input")
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _BEGINS: Final = frozenset({"response.created", "response.in_progress", "response.queued"})
+_NAMED: Final = ("call_id", "name", "namespace")
 _NOTE_ID: Final = "msg_mnemogate_"
 
 
@@ -82,7 +84,8 @@ class ResponsesEditor:
         index = body.get("output_index")
         if isinstance(index, int):
             return self._item(event, body, kind, index)
-        if text_of(object_of(body.get("item")).get("type")) in CALLS:
+        called = text_of(object_of(body.get("item")).get("type")) in CALLS
+        if called or kind.startswith(_CALL_DELTAS):
             # Nobody can say which item it is.
             return b"", ()
         return self._numbered(event, body), ()
@@ -95,6 +98,9 @@ class ResponsesEditor:
         if decided.refusal is None:
             self._going_on += 1
             self._output.append(item)
+            if not _tell(events, item):
+                self._edited = True
+                return self._as_judged(decided.key, item)
             return b"".join(self._numbered(*one) for one in events)
         call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or ""
         self._refusals.append((call_id, kind, decided.refusal))
@@ -131,6 +137,11 @@ class ResponsesEditor:
         if kind == "response.output_item.added" and text_of(item.get("type")) in CALLS:
             self._held[index] = []
         done = kind == "response.output_item.done"
+        if kind.startswith(_CALL_DELTAS):
+            if index in self._items:
+                # It is over, and was judged.
+                return b"", ()
+            self._held.setdefault(index, [])
         if text_of(item.get("type")) in CALLS:
             # It may not have said so when it began.
             self._held.setdefault(index, [])
@@ -187,8 +198,19 @@ class ResponsesEditor:
 
     def _brings_more(self, response: dict[str, Json]) -> bool:
         """Whether the end of a reply names calls that nobody saw, and so nobody judged."""
-        seen = {call.call_id for call in read_reply({"output": [*self._output]}).calls}
-        return any(call.call_id not in seen for call in read_reply(response).calls)
+        seen = read_reply({"output": [*self._output]}).calls
+        return any(call not in seen for call in read_reply(response).calls)
+
+    def _as_judged(self, index: int, item: dict[str, Json]) -> bytes:
+        """A call whole: whoever reads it makes no other one of it."""
+        place: dict[str, Json] = {"output_index": index + self._shift}
+        events = tuple(
+            (f"response.output_item.{kind}", {**place, "item": item}) for kind in ("added", "done")
+        )
+        return b"".join(
+            event_of(kind, {"type": kind, "sequence_number": self._take(), **more})
+            for kind, more in events
+        )
 
     def _note(self, index: int, text: str) -> bytes:
         """A message item with one text part, as the API itself streams one."""
@@ -215,6 +237,25 @@ class ResponsesEditor:
             event_of(kind, {"type": kind, "sequence_number": self._take(), **more})
             for kind, more in events
         )
+
+
+def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) -> bool:
+    """Whether the events of a call tell that call and no other one."""
+    field = "input" if item.get("type") == "custom_tool_call" else "arguments"
+    given = item.get(field)
+    pieces: list[str] = []
+    for event, body in events:
+        kind = text_of(body.get("type")) or ""
+        begun = object_of(body.get("item"))
+        named = all(begun.get(key) == item.get(key) for key in _NAMED) if begun else True
+        whole = kind.endswith(".done") and field in body and body[field] != given
+        if not named or whole or event.name not in {"", kind}:
+            return False
+        if kind.startswith(_CALL_DELTAS) and kind.endswith(".delta"):
+            pieces.append(text_of(body.get("delta")) or "")
+        if begun and begun.get(field) not in (None, "", given):
+            return False
+    return not pieces or "".join(pieces) == given
 
 
 def note_item(place: int, text: str) -> dict[str, Json]:

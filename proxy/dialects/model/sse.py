@@ -15,6 +15,9 @@ EVENT_BYTES_MAX: Final = 16 * 1024 * 1024
 # An event ends at the first empty line; lines end in LF, CR or CR LF.
 _END: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?!\n))")
 _LINE: Final = re.compile(rb"\r\n|\n|\r")
+_FIELDS: Final = frozenset({b"", b"data", b"event", b"id", b"retry"})
+# What else some readers end a line at; no JSON has it as it is.
+_BREAKS: Final = bytes.maketrans(b"\x0b\x0c\x1c\x1d\x1e", b"     ")
 _BOM: Final = b"\xef\xbb\xbf"
 # Next line, line separator, paragraph separator.
 _MARKS: Final = {
@@ -77,14 +80,22 @@ def _event(raw: bytes) -> Event:
     data: list[str] = []
     # A reader that knows the mark only at the beginning would not see the line behind it.
     raw = raw.removeprefix(_BOM)
+    odd = False
     for line in _LINE.split(raw):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
+        # Some readers trim a line, or do not look at case.
+        odd = odd or field not in _FIELDS
         if field == b"data":
             data.append(value.decode("utf-8", "replace"))
         elif field == b"event":
             name = value.decode("utf-8", "replace")
-    return Event(raw=_one_line(raw), name=name, data="\n".join(data) if data else None)
+    told = "\n".join(data) if data else None
+    if odd or len(data) > 1:
+        # Some readers take each line for an event.
+        one = None if told is None else told.replace("\n", " ")
+        raw = b":\n\n" if one is None else event_bytes(name, one)
+    return Event(raw=_one_line(raw.translate(_BREAKS)), name=name, data=told)
 
 
 def event_bytes(name: str, data: str) -> bytes:

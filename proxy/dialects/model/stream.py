@@ -83,7 +83,7 @@ def payload(event: Event) -> dict[str, Json] | None:
     try:
         return read_body(event.data.encode("utf-8", "surrogatepass"))
     except MalformedRequest:
-        if event.data.lstrip().startswith("{"):
+        if "{" in event.data:
             raise Unread from None
         return None
 

@@ -1,0 +1,86 @@
+"""Replies in which no reader can find another call than the one that is judged here.
+
+Some readers take the first of two equal keys, some do not look at case, some read digits in a
+string as a number. Where a reply would be another one to them, it is written anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.reading import repeats
+from proxy.dialects.model.sse import Event
+from proxy.dialects.model.stream import event_of, payload
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.body import Json
+
+_HOLD: Final = frozenset(
+    {
+        *("choices", "delta", "message", "content", "content_block", "tool_calls", "function"),
+        *("custom", "function_call", "response", "output", "item", "part"),
+    }
+)
+_LISTS: Final = frozenset({"choices", "tool_calls"})
+_INDEXES: Final = frozenset({"index", "output_index", "content_index", "summary_index"})
+_KEYS: Final = (
+    _HOLD
+    | _INDEXES
+    | frozenset(
+        {
+            *("type", "id", "name", "input", "partial_json", "arguments", "call_id", "text"),
+            *("finish_reason", "stop_reason", "role", "namespace", "refusal"),
+        }
+    )
+)
+
+
+def straight(value: Json) -> Json:
+    """JSON of a reply without names that only differ in case; the same object where it has none."""
+    if isinstance(value, list):
+        parts = [straight(part) for part in value]
+        return value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
+    if not isinstance(value, dict):
+        return value
+    made: dict[str, Json] = {}
+    for key, part in value.items():
+        if key in _LISTS and not isinstance(part, list | None):
+            continue
+        if key in _HOLD:
+            made[key] = straight(part)
+        elif key in _INDEXES:
+            made[key] = _index(part)
+        elif key in _KEYS or key.casefold() not in _KEYS:
+            made[key] = part
+    same = len(made) == len(value) and all(made[key] is part for key, part in value.items())
+    return value if same else made
+
+
+def straight_object(value: dict[str, Json]) -> dict[str, Json]:
+    """The same of an object."""
+    made = straight(value)
+    return made if isinstance(made, dict) else value
+
+
+def straight_event(event: Event) -> Event:
+    """The event as it is judged, whoever reads it.
+
+    Raises:
+        Unread: Others may be able to read it, and nobody here.
+    """
+    body = payload(event)
+    if body is None or event.data is None:
+        return event
+    made = straight_object(body)
+    if made is body and not repeats(event.data, body):
+        return event
+    raw = event_of(event.name, made)
+    data = raw.partition(b"data: ")[2].strip().decode("utf-8", "surrogatepass")
+    return Event(raw=raw, name=event.name, data=data)
+
+
+def _index(value: Json) -> Json:
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < len(str(2**31)):
+        return int(value)
+    whole = isinstance(value, (bool, float)) and int(value) == value
+    return int(value) if whole and isinstance(value, (bool, float)) else value
