@@ -175,13 +175,17 @@ def test_no_frame_hides_a_call(name: str) -> None:
     assert not seen(through(api, raw)[0])
 
 
+def _first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
+
+
 def seen(out: bytes) -> bool:
     """Whether a reader that takes every line for an event, wherever a line may end, sees it."""
     for one in out.decode().splitlines():
         head, mark, rest = one.strip().partition(":")
         if mark and head.lower() == "data":
             try:
-                body: Any = json.loads(rest.strip("\ufeff "))
+                body: Any = json.loads(rest.strip("\ufeff "), object_pairs_hook=_first)
             except ValueError:
                 continue
             told: Any = body
