@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from proxy.dialects.model.body import read_body
+from proxy.dialects.model.body import check_depth, read_body
 from proxy.dialects.model.reading import object_of
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Recurring:
         raw = bytes(part)
         if key not in _LISTS or not raw.startswith(b"["):
             value: Json = _VALUE.decode(raw)
+            check_depth(value, raw)
             return value
         young = self._young.get(principal_id)
         found: list[Json] = []
@@ -120,6 +121,7 @@ class Recurring:
         element = self._old.get(principal_id, {}).get(name)
         if element is None:
             value: Json = _VALUE.decode(name)
+            check_depth(value, name)
             if not isinstance(value, dict):
                 return value
             element = _Element(value)

@@ -152,4 +152,17 @@ PASSING: Final = (
         invariant="no call reaches the agent unjudged",
         tests=("tests/unit/proxy/model/test_fetched.py",),
     ),
+    Mutant(
+        name="a body that nobody can walk is read",
+        file="proxy/dialects/model/body.py",
+        old="    check_depth(value, raw)\n    return value\n",
+        new="    return value\n",
+        invariant="what cannot be checked does not pass",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/model/test_body.py",
+                "test_what_is_nested_too_deeply_to_be_walked_is_not_read",
+            ),
+        ),
+    ),
 )

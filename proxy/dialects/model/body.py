@@ -58,7 +58,19 @@ def read_json(raw: bytes) -> Json:
         value: Json = _DECODER.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = _slowly(raw)
+    check_depth(value, raw)
     return value
+
+
+def check_depth(value: Json, raw: bytes) -> None:
+    """Refuse what was read from these bytes if who walks it would have to go too deep.
+
+    Raises:
+        MalformedRequest: It is nested deeper than any client nests.
+    """
+    # What has fewer brackets than that needs no walk.
+    if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX and _deeper_than(value, DEPTH_MAX):
+        raise MalformedRequest("body: nested too deeply", status=400)
 
 
 def write_body(body: Json) -> bytes:
@@ -72,12 +84,9 @@ def write_body(body: Json) -> bytes:
 def _slowly(raw: bytes) -> Json:
     """What the fast reader refuses and a lenient server would take."""
     try:
-        value = cast("Json", _LENIENT.decode(raw.decode("utf-8")))
+        return cast("Json", _LENIENT.decode(raw.decode("utf-8")))
     except (ValueError, RecursionError):
         raise MalformedRequest("body: not JSON", status=400) from None
-    if _deeper_than(value, DEPTH_MAX):
-        raise MalformedRequest("body: nested too deeply", status=400)
-    return value
 
 
 def _deeper_than(value: Json, depth_max: int) -> bool:

@@ -98,3 +98,11 @@ def test_what_only_a_lenient_reader_takes_is_taken() -> None:
     raw = b'{"messages": [{"role": "user", "content": "a\\ud800b"}], "n": 1e999}'
     assert Recurring().body(ADA, raw) == read_body(raw)
     assert read_body(raw)["messages"] == [{"role": "user", "content": "a\ud800b"}]
+
+
+@pytest.mark.parametrize("key", ["messages", "tools", "system", "x"])
+def test_what_is_nested_too_deeply_is_refused_wherever_it_stands(key: str) -> None:
+    deep = b"[" * 600 + b"]" * 600
+    for value in (deep, b'[{"role":"user","content":' + deep + b"}]"):
+        with pytest.raises(MalformedRequest, match="nested too deeply"):
+            Recurring().body(ADA, b'{"' + key.encode() + b'":' + value + b"}")
