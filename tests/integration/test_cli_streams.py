@@ -175,7 +175,9 @@ def test_an_evaluation_that_cannot_be_written_is_shown_and_said(
 
 def test_ctrl_c_while_modules_load_needs_no_traceback() -> None:
     loading = (
-        "import signal, sys, types; import proxy.__main__ as m;"
+        # Whoever started these tests in the background has it ignored, and that is inherited.
+        "import signal, sys, types; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "import proxy.__main__ as m;"
         "late = types.ModuleType('proxy.cli.entry');"
         "late.main = lambda: signal.raise_signal(signal.SIGINT);"
         "sys.modules['proxy.cli.entry'] = late; m.main()"

@@ -55,7 +55,8 @@ MODEL: Final = (
     Mutant(
         name="a call that tells late what it is passes",
         file="proxy/dialects/model/responses_stream.py",
-        old="            self._held.setdefault(index, [])\n",
+        old="            # It may not have said so when it began.\n"
+        "            self._held.setdefault(index, [])\n",
         new="            pass\n",
         invariant="no call reaches the agent unjudged",
         tests=(at(_EDITORS, "test_a_call_that_only_the_end_of_its_item_tells_is_judged"),),

@@ -147,8 +147,8 @@ PASSING: Final = (
     Mutant(
         name="a reply that only others can read passes",
         file="proxy/model/fetched.py",
-        old="line.lstrip().startswith(_OBJECT) and any(mark in line for mark in _MARKS):\n",
-        new="not line:\n",
+        old="            if begins and any(mark in line for mark in _MARKS):\n",
+        new="            if not line:\n",
         invariant="no call reaches the agent unjudged",
         tests=("tests/unit/proxy/model/test_fetched.py",),
     ),

@@ -139,9 +139,13 @@ def test_a_call_that_only_the_end_of_its_item_tells_is_judged() -> None:
     begins = stream.index(b'"item":{', stream.index(b'"output_index":1'))
     hidden = stream[:begins] + stream[begins:].replace(b'"type":"function_call"', b'"type":""', 1)
     assert hidden.count(b'"type":"function_call"') == stream.count(b'"type":"function_call"') - 1
-    asked = edited(ResponsesEditor(), [hidden], frozenset({"bad"}))
-    assert REFUSED.encode() in asked
-    assert b"response.completed" not in asked, "the model is asked again"
+    events = hidden.split(b"\n\n")
+    untold = b"\n\n".join(one for one in events if b"function_call_arguments" not in one)
+    assert len(untold) < len(hidden)
+    for sent in (hidden, untold):
+        asked = edited(ResponsesEditor(), [sent], frozenset({"bad"}))
+        assert REFUSED.encode() in asked
+        assert b"response.completed" not in asked, "the model is asked again"
 
 
 def test_a_call_that_only_the_end_of_the_reply_names_is_left_out() -> None:
