@@ -22,6 +22,14 @@ NO_TEXT = os.fsdecode(b"\xff\xfe")
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 
 
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tells the suite how much to run is no setting of a command."""
+    for name in tuple(os.environ):
+        if name.startswith("MNEMOGATE_"):
+            monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(root=tmp_path)
