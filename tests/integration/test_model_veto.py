@@ -11,9 +11,11 @@ import pytest
 from proxy.app import Composition
 from proxy.model.coupling import UnsafeUncoupled
 from tests.integration.model_bench import APIS, Bench, asking, call, fronted
+from tests.integration.models.server import Fault
 from tests.integration.running import OPERATOR_KEY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.integration.model_bench import Answer
@@ -84,6 +86,36 @@ async def test_the_same_write_reaches_the_agent_where_nobody_looks(
     async with fronted(tmp_path, CONTROL) as bench:
         answer = await bench.ask(api, _asking(api, "whole", call(TOOL, content=STEERING)))
     assert WORD in _text(answer)
+
+
+FIRST = {
+    "anthropic": b'"content":[{"type":"tool_use","id":"t","name":"%s","input":{"content":"%s"}}],',
+    "chat": b'"choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant",'
+    b'"tool_calls":[{"id":"t","type":"function","function":{"name":"%s",'
+    b'"arguments":"{\\"content\\":\\"%s\\"}"}}]}}],',
+    "responses": b'"output":[{"type":"function_call","call_id":"t","name":"%s",'
+    b'"arguments":"{\\"content\\":\\"%s\\"}"}],',
+}
+
+
+@pytest.mark.parametrize("spelled", [bytes, bytes.title], ids=["the same", "in other case"])
+@each_api
+async def test_a_whole_reply_with_a_key_twice_brings_no_call_that_was_not_judged(
+    tmp_path: Path, api: str, spelled: Callable[[bytes], bytes]
+) -> None:
+    body = _asking(api, "whole", "Say hello.")
+    async with fronted(tmp_path) as bench:
+        plain = (await bench.ask(api, body)).raw
+        key, _, rest = (FIRST[api] % (TOOL.encode(), STEERING.encode())).partition(b":")
+        twice = b"{" + spelled(key) + b":" + rest + plain.lstrip()[1:]
+        assert WORD.encode() in twice, "control: who takes the first of two keys finds the call"
+        assert json.loads(twice)
+        kind = {"content-type": "application/json"}
+        bench.model.faults.append(Fault(body=twice, headers=kind))
+        answer = await bench.ask(api, body)
+    assert answer.status == 200
+    assert WORD not in answer.raw.decode()
+    assert json.loads(answer.raw).keys() == json.loads(plain).keys()
 
 
 @each_api

@@ -240,4 +240,17 @@ REPLIES: Final = (
         invariant=_ONE,
         tests=("tests/unit/proxy/model/test_fetched.py",),
     ),
+    Mutant(
+        name="a whole reply with a key twice passes as it came",
+        file="proxy/model/turn.py",
+        old=' and body is came and not repeats(raw.decode("utf-8"), came)\n',
+        new="\n",
+        invariant="no call reaches the agent unjudged",
+        tests=(
+            at(
+                "tests/integration/test_model_veto.py",
+                "test_a_whole_reply_with_a_key_twice_brings_no_call_that_was_not_judged",
+            ),
+        ),
+    ),
 )
