@@ -3,9 +3,13 @@
 Nothing here waits, reads a clock, draws a random number, logs or opens a file. Everything that
 depends on the outside reaches the gate as evidence in `policy.facts.Facts`.
 
-    model, query      the nouns
-    skeleton, labels  text as matching sees it; where a label comes from
-    ruleset           the source x class matrix and its epoch
-    checks, gate      the numbered steps, and the one function that runs them
-    verdict           what the gate may answer; the permit only it can make
+    model, query             the nouns, and which memories a question is about
+    text                     text as matching sees it
+    trust, anchors           the ladder of a principal; statements registered as true
+    labels                   where a memory came from, and what may raise or lower that
+    withheld                 how a refused text is found again
+    canonical, verdict       bytes and digest; what the gate may answer, and the permit
+    facts, ruleset           the evidence of one decision; what the operator rules
+    tokens, after            promotion tokens; plans for what is already stored
+    checks, gate             the numbered steps, and the one function that runs them
 """

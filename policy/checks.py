@@ -13,8 +13,8 @@ import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import Facts, NonceState, TokenState
-from policy.forwarding import is_forwarded
-from policy.labels import FIRM_BASES, Reading, effective_class, judged_class, with_lineage
+from policy.labels.derive import FIRM_BASES, Reading, effective_class, judged_class, with_lineage
+from policy.labels.forwarded_call import is_forwarded
 from policy.model import (
     Basis,
     Candidate,
@@ -24,8 +24,8 @@ from policy.model import (
     Provenance,
     SourceKind,
 )
-from policy.ruleset import Answer, Cell, Ruleset
-from policy.trust import TrustLevel, soft_score
+from policy.ruleset import Cell, OverBudget, Ruleset
+from policy.trust.ladder import TrustLevel, soft_score
 from policy.verdict import Reason
 
 
@@ -340,10 +340,10 @@ def budgets(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
         return Objection(Reason.OVERSIZE)
     over_rate = state.writes_in_window_count >= limits.writes_per_window_max
     over_topic = state.topic_writes_count >= limits.topic_writes_max
-    if over_rate and limits.over_rate is Answer.REJECT:
+    if over_rate and limits.over_rate is OverBudget.REJECT:
         return Objection(Reason.RATE_LIMITED)
     full = state.tenant_full and candidate.change not in _REMOVALS
-    if full or (over_topic and limits.over_topic is Answer.REJECT):
+    if full or (over_topic and limits.over_topic is OverBudget.REJECT):
         return Objection(Reason.QUOTA_EXCEEDED)
     if over_rate:
         return Objection(Reason.RATE_LIMITED, holds=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from policy.labels import Reading
+    from policy.labels.derive import Reading
     from policy.model import (
         CandidateId,
         Digest,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SourceKind,
         Tenant,
     )
-    from policy.trust import TrustState
+    from policy.trust.ladder import TrustState
 
 
 class NonceState(enum.Enum):
@@ -105,7 +105,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     staged_digest: Digest | None
     intercept: InterceptRecord | None
     provenance: Provenance | None
-    # What `policy.labels.read_candidate` found; for a change without text, of "".
+    # What `policy.labels.derive.read_candidate` found; for a change without text, of "".
     reading: Reading | None
     trust: TrustState | None
     nonce: NonceState | None

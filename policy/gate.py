@@ -13,7 +13,7 @@ from policy.checks import (
     provenance_of,
     stored_class,
 )
-from policy.labels import effective_class
+from policy.labels.derive import effective_class
 from policy.model import ChangeKind, MemoryClass, SourceKind, meet
 from policy.verdict import (
     _SEAL,  # pyright: ignore[reportPrivateUsage] - the one key to the one lock

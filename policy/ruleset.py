@@ -14,9 +14,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from policy.labels.taint import LabelRule
 from policy.model import MemoryClass, SourceKind
-from policy.taint import LabelRule
-from policy.trust import SoftScoring  # noqa: TC001 - msgspec reads the annotation
+from policy.trust.ladder import SoftScoring  # noqa: TC001 - msgspec reads the annotation
 
 
 class RulesetError(ValueError):
@@ -33,7 +33,7 @@ class Cell(enum.Enum):
     REFUSE = "refuse"
 
 
-class Answer(enum.Enum):
+class OverBudget(enum.Enum):
     """What an exceeded budget leads to."""
 
     HOLD = "hold"
@@ -52,9 +52,9 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     metadata_bytes_max: Count
     window_s: Annotated[int, Meta(ge=1, le=86_400)]
     writes_per_window_max: Count
-    over_rate: Answer
+    over_rate: OverBudget
     topic_writes_max: Count
-    over_topic: Answer
+    over_topic: OverBudget
 
 
 class TrustRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,7 +1,7 @@
 """What the gate may answer: `Admit(permit) | Hold(reason) | Reject(reason)`.
 
-A refusal is a value. Ignoring one is harmless, because the only thing `storage.commit` takes is a
-`Permit`, and only the gate can make one.
+A refusal is a value. Ignoring one is harmless, because the only thing `storage.write.commit` takes
+is a `Permit`, and only the gate can make one.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Permit:
 
     __slots__ = ("_spent", "candidate_id", "digest", "epoch", "memory_class", "passed", "source")
 
-    def __init__(  # noqa: PLR0913 - the permit is exactly these facts
+    def __init__(
         self,
         seal: object,
         *,

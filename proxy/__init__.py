@@ -1,1 +1,1 @@
-"""Bytes in, bytes out: fronts, dialects, the session that drives one operation, composition."""
+"""The process between an agent and its memory: sockets, dialects, sessions, commands."""

@@ -7,35 +7,34 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from storage.audit import VerifierKey
-from storage.catalogue import Catalogue
-from storage.checkpoint_copy import CheckpointCopy
-from storage.derived import DerivedState
-from storage.engine import Engine, Parts
+from storage.behind.followed import EmbeddedFollowed
+from storage.behind.intents import EmbeddedForwards
+from storage.behind.pinned_tools import EmbeddedPins
+from storage.derived.catalogue import Catalogue
+from storage.derived.keeper import DerivedState
+from storage.derived.recovery import found, load, with_embedder, with_incarnation
+from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
+from storage.derived.vectors.segment_files import Identity, SegmentFiles
 from storage.errors import StoreUnavailable
-from storage.faiss_index import SEGMENT_LEN, VectorIndex
-from storage.following import Followed
-from storage.formats import Upgrade
-from storage.forwarding import Forwards
-from storage.judging import Judge
-from storage.keys import KeyedNames
-from storage.lmdb_store import LmdbStore
-from storage.operating import Operating
-from storage.pinning import Pins
-from storage.quarantine import Quarantined
-from storage.reading import EmbeddedReader
-from storage.recovery import (
-    THE_STORE,
-    found,
-    load,
-    with_embedder,
-    with_incarnation,
-)
-from storage.retaining import Retained
-from storage.segment_files import Identity, SegmentFiles
-from storage.staging import Staging
-from storage.statedir import StateDirectory
-from storage.usage import Usage
-from storage.writer import EmbeddedWriter, WriterOptions
+from storage.read.audit import EmbeddedAudit
+from storage.read.objections import EmbeddedObjections
+from storage.read.quarantined import EmbeddedQuarantined
+from storage.read.reader import EmbeddedReader
+from storage.read.retained import EmbeddedRetained
+from storage.session_log.frames import FrameKeys
+from storage.session_log.log import DIRECTORY, open_session_log, prints_key
+from storage.staging.staging import Staging
+from storage.state_directory import StateDirectory
+from storage.tables.formats import Upgrade
+from storage.tables.keys import KeyedNames
+from storage.tables.lmdb_store import LmdbStore
+from storage.values import THE_STORE
+from storage.write.checkpoint_copy import CheckpointCopy
+from storage.write.engine import Engine, Parts
+from storage.write.judging import Judge
+from storage.write.orders import Operating
+from storage.write.usage import Usage
+from storage.write.writer import EmbeddedWriter, WriterOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,9 +43,20 @@ if TYPE_CHECKING:
     from policy.gate import Gate
     from policy.model import PrincipalId
     from policy.ruleset import Ruleset
-    from storage.change import Generation
-    from storage.interfaces import Failpoint
-    from storage.statedir import Secrets
+    from storage.interfaces import (
+        AuditReader,
+        Failpoint,
+        Followed,
+        Forwards,
+        MemoryReader,
+        Objections,
+        Pins,
+        Quarantined,
+        Retained,
+        SessionLog,
+    )
+    from storage.state_directory import Secrets
+    from storage.tables.change import Generation
 
 _GIB: Final = 1024**3
 
@@ -71,20 +81,6 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     writer: WriterOptions = WriterOptions()
 
 
-class _Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a store lives, and what judges it."""
-
-    state: Path
-    checkpoint: Path
-    gate: Gate
-    ruleset: Ruleset
-    embedder_id: str
-    dimension: int
-    clock: Callable[[], int]
-    failpoint: Failpoint
-    options: EmbeddedOptions
-
-
 def _no_failpoint(name: str) -> None:
     """What ships: crash points that do nothing."""
     del name
@@ -100,16 +96,23 @@ class EmbeddedStore:
         writer: EmbeddedWriter,
         secrets: Secrets,
     ) -> None:
+        store, names = engine.parts.store, engine.parts.names
         self._directory = directory
         self._engine = engine
+        self._store_key = secrets.store_key
         self.writer = writer
-        self.reader = EmbeddedReader(engine)
-        self.secrets = secrets
-        self.forwards = Forwards(engine, writer)
-        self.followed = Followed(engine)
-        self.pins = Pins(engine, writer)
-        self.retained = Retained(engine.parts.store, engine.parts.names)
-        self.quarantined = Quarantined(engine.parts.store, engine.parts.names)
+        self.reader: MemoryReader = EmbeddedReader(engine)
+        self.audit: AuditReader = EmbeddedAudit(
+            store, VerifierKey.of(engine.parts.origin, engine.parts.signer)
+        )
+        self.quarantined: Quarantined = EmbeddedQuarantined(store, names)
+        self.objections: Objections = EmbeddedObjections(store)
+        self.retained: Retained = EmbeddedRetained(store, names)
+        self.forwards: Forwards = EmbeddedForwards(engine, writer)
+        self.followed: Followed = EmbeddedFollowed(engine)
+        self.pins: Pins = EmbeddedPins(engine, writer)
+        self.token_key = secrets.token_key
+        self.prints_key = prints_key(secrets.store_key)
 
     @property
     def staging(self) -> Staging:
@@ -127,13 +130,8 @@ class EmbeddedStore:
         return self._engine.generation.header.time_ms
 
     @property
-    def log_verifier(self) -> VerifierKey:
-        """What checkpoints of the audit log are verified with."""
-        return VerifierKey.of(self._engine.parts.origin, self._engine.parts.signer)
-
-    @property
     def lmdb(self) -> LmdbStore:
-        """The tables, for reading the audit log; what is written goes through `writer`."""
+        """The tables, for tests of this engine."""
         return self._engine.parts.store
 
     @property
@@ -150,6 +148,15 @@ class EmbeddedStore:
         """
         self._engine.parts.derived.wait(patience_s)
 
+    def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
+        """The session ledger's log, and what was in it; see `Store`."""
+        state = self._directory.root
+        keys = FrameKeys(self._store_key, self._engine.generation.header.incarnation_name)
+        # Without that directory no model front was ever served here: nothing was lost.
+        is_new = not (state / DIRECTORY).exists()
+        opened = open_session_log(state, keys, scar, is_new=is_new)
+        return opened.log, opened.records
+
     def close(self) -> None:
         """Finish what is queued, write the checkpoint copy, and give the directory back. Blocks.
 
@@ -163,7 +170,7 @@ class EmbeddedStore:
         self._directory.close()
 
 
-def open_embedded(  # noqa: PLR0913 - the seam where all the parts come together
+def open_embedded(
     *,
     state: Path,
     checkpoint: Path,
@@ -177,41 +184,30 @@ def open_embedded(  # noqa: PLR0913 - the seam where all the parts come together
 ) -> EmbeddedStore:
     """Open or create a store, repair what a crash left, and start its writer. Blocks.
 
-    `clock` gives Unix milliseconds; `checkpoint` is the file that the last signed tree head is
-    copied to, outside `state`.
-
-    Raises:
-        StoreLocked: Another gate holds the directory.
-        StoreCorrupt: Something on disk is damaged.
-        StoreRolledBack: The checkpoint outside the store is not of this store's past.
-        StoreUnavailable: The disk refused.
+    Parameters and errors are those of `storage.opening.open_store`.
     """
-    opening = _Opening(
-        state=state,
-        checkpoint=checkpoint,
-        gate=gate,
-        ruleset=ruleset,
-        embedder_id=embedder_id,
-        dimension=dimension,
-        clock=clock,
-        failpoint=failpoint,
-        options=options or EmbeddedOptions(),
-    )
-    return _open(opening)
-
-
-def _open(opening: _Opening) -> EmbeddedStore:
-    options = opening.options
-    directory = StateDirectory(opening.state)
+    options = options or EmbeddedOptions()
+    directory = StateDirectory(state)
     store = LmdbStore(directory.store, options.quota_bytes)
     staging: Staging | None = None
     complete = False
     try:
         secrets = directory.secrets()
         store.open(bootstrapped=directory.bootstrapped)
-        Upgrade(store, secrets.log_signer(), options.origin, opening.clock).run()
+        Upgrade(store, secrets.log_signer(), options.origin, clock).run()
         staging = Staging(directory.staging, directory.held_keys, options.staging_quota_bytes)
-        opened = _Assembly(opening, secrets).assemble(directory, store, staging)
+        assembly = _Assembly(
+            directory,
+            store,
+            staging,
+            secrets,
+            gate=gate,
+            ruleset=ruleset,
+            clock=clock,
+            failpoint=failpoint,
+            options=options,
+        )
+        opened = assembly.assemble(checkpoint, embedder_id, dimension)
         complete = True
     except OSError as error:
         raise StoreUnavailable(f"the state directory cannot be used: {error.strerror}") from error
@@ -227,45 +223,56 @@ def _open(opening: _Opening) -> EmbeddedStore:
 class _Assembly:
     """Puts one store together."""
 
-    def __init__(self, opening: _Opening, secrets: Secrets) -> None:
-        self._opening = opening
+    def __init__(
+        self,
+        directory: StateDirectory,
+        store: LmdbStore,
+        staging: Staging,
+        secrets: Secrets,
+        *,
+        gate: Gate,
+        ruleset: Ruleset,
+        clock: Callable[[], int],
+        failpoint: Failpoint,
+        options: EmbeddedOptions,
+    ) -> None:
+        self._directory = directory
+        self._store = store
+        self._staging = staging
         self._secrets = secrets
-        self._verifier = VerifierKey.of(opening.options.origin, secrets.log_signer())
+        self._gate = gate
+        self._ruleset = ruleset
+        self._clock = clock
+        self._failpoint = failpoint
+        self._options = options
 
-    def assemble(
-        self, directory: StateDirectory, store: LmdbStore, staging: Staging
-    ) -> EmbeddedStore:
+    def assemble(self, checkpoint: Path, embedder_id: str, dimension: int) -> EmbeddedStore:
         """Load, repair, start."""
-        opening = self._opening
-        copy = CheckpointCopy(opening.checkpoint, self._verifier)
+        store, options = self._store, self._options
+        verifier = VerifierKey.of(options.origin, self._secrets.log_signer())
+        copy = CheckpointCopy(checkpoint, verifier)
         known = load(store)
         with store.reading() as view:
-            remark = None if opening.options.restored else copy.compare(view, view.header())
+            remark = None if options.restored else copy.compare(view, view.header())
             unerased = view.unerased()
             used = view.bytes_used()
-        generation = known or found(opening.embedder_id, opening.dimension, opening.clock())
-        generation = with_embedder(generation, opening.embedder_id, opening.dimension)
-        if opening.options.restored and known is not None:
+        generation = known or found(embedder_id, dimension, self._clock())
+        generation = with_embedder(generation, embedder_id, dimension)
+        if options.restored and known is not None:
             generation = with_incarnation(generation)
-        engine = self._engine(directory, store, staging, generation)
+        engine = self._engine(generation)
         engine.unerased, engine.bytes_used = unerased, used
         if remark is not None:
             engine.remarks["checkpoint copy"] = remark
         operating = Operating(engine)
         self._first_transactions(engine, operating, known)
-        directory.mark_bootstrapped()
-        writer = EmbeddedWriter(engine, operating, copy, self._opening.options.writer)
+        self._directory.mark_bootstrapped()
+        writer = EmbeddedWriter(engine, operating, copy, options.writer)
         writer.start()
-        return EmbeddedStore(directory, engine, writer, self._secrets)
+        return EmbeddedStore(self._directory, engine, writer, self._secrets)
 
-    def _engine(
-        self,
-        directory: StateDirectory,
-        store: LmdbStore,
-        staging: Staging,
-        generation: Generation,
-    ) -> Engine:
-        header, options = generation.header, self._opening.options
+    def _engine(self, generation: Generation) -> Engine:
+        header, options, store = generation.header, self._options, self._store
         names = KeyedNames(self._secrets.store_key)
         identity = Identity(
             incarnation=header.incarnation_name,
@@ -273,10 +280,7 @@ class _Assembly:
             dimension=header.dimension,
         )
         files = SegmentFiles(
-            directory.segments,
-            identity,
-            self._opening.failpoint,
-            options.segment_len,
+            self._directory.segments, identity, self._failpoint, options.segment_len
         )
         with store.reading() as view:
             usage = Usage(names, options.quota_bytes, options.tenant_share)
@@ -285,16 +289,16 @@ class _Assembly:
         derived = DerivedState(Catalogue(), index, files, {})
         parts = Parts(
             store=store,
-            staging=staging,
+            staging=self._staging,
             names=names,
-            judge=Judge(self._opening.gate, names, staging, self._opening.failpoint, usage),
+            judge=Judge(self._gate, names, self._staging, self._failpoint, usage),
             derived=derived,
             signer=self._secrets.log_signer(),
-            origin=self._opening.options.origin,
-            clock=self._opening.clock,
-            failpoint=self._opening.failpoint,
+            origin=options.origin,
+            clock=self._clock,
+            failpoint=self._failpoint,
         )
-        engine = Engine(parts, generation, self._opening.ruleset)
+        engine = Engine(parts, generation, self._ruleset)
 
         def failed(why: str) -> None:
             engine.broken = why
@@ -309,7 +313,7 @@ class _Assembly:
         if known is None:
             operating.note("store.create", header.incarnation_name, "")
         elif known.header.restores != header.restores:
-            options = self._opening.options
+            options = self._options
             operating.note(
                 "store.restore",
                 header.incarnation_name,
@@ -318,9 +322,9 @@ class _Assembly:
             )
         elif known.header != header:
             operating.note("embedder.adopt", header.embedder_id, f"was {known.header.embedder_id}")
-        if self._opening.options.adopts_mode:
-            operating.adopt_mode(observing=self._opening.gate.observing)
-        operating.adopt_ruleset(self._opening.ruleset, THE_STORE)
+        if self._options.adopts_mode:
+            operating.adopt_mode(observing=self._gate.observing)
+        operating.adopt_ruleset(self._ruleset, THE_STORE)
         for finding in operating.reconcile():
             engine.remarks["held"] = finding
         engine.erase_if_due()

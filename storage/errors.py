@@ -27,8 +27,12 @@ class BadBackup(StorageError):
     """A backup that is incomplete or was changed, or a place where it cannot go."""
 
 
-class StoreTooNew(StorageError):
-    """A newer version of this program wrote the store; this one would misread it."""
+class NoSecrets(BadBackup):
+    """A backup without the secrets that make it a store again."""
+
+
+class UnknownFormat(StorageError):
+    """Another version of this program wrote the store; this one would misread it."""
 
 
 class StoreRolledBack(StorageError):

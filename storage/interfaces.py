@@ -6,186 +6,58 @@ Two engines implement these: `embedded` (LMDB + FAISS) and, later, PostgreSQL + 
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from policy.editing import Edit
 from policy.model import (
-    Basis,
-    Candidate,
     CandidateId,
-    Digest,
-    Entity,
     HistoryEntry,
     Hit,
     Memory,
-    MemoryClass,
     MemoryId,
-    Principal,
     PrincipalId,
-    Provenance,
-    SourceKind,
     Tenant,
 )
-from policy.verdict import Hold, Reason, Reject
+from storage.values import (
+    Anchor,
+    AuditHead,
+    AuditProof,
+    CheckReport,
+    EntityPage,
+    HeldCandidate,
+    KeyRecord,
+    Outcome,
+    Page,
+    StoreStatus,
+    Submission,
+)
 
 if TYPE_CHECKING:
-    from policy.facts import AnchorProbe, BudgetState, TokenState
-    from policy.labels import Reading
+    import asyncio
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from policy.after.retention import Item
+    from policy.labels.editing import TextStanding
     from policy.query import Filter
     from policy.ruleset import Ruleset
-    from policy.trust import TrustState
-    from storage.due import Due
-    from storage.quarantine import Standing
-    from storage.usage import TenantUsage
-
-
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """One intercepted candidate with the evidence gathered before the writer's turn.
-
-    `canonical` are the canonical bytes of `candidate`; what is staged, judged and stored is
-    `canonical` alone, `candidate` is there so that nobody needs to decode it twice.
-    """
-
-    candidate_id: CandidateId
-    candidate: Candidate
-    canonical: bytes
-    digest: Digest
-    provenance: Provenance
-    intercepted_at_ms: int
-    reading: Reading
-    token: TokenState
-    # Key under which the promotion token is spent on admission (hash of the token), or None.
-    token_key: bytes | None
-    shadow: tuple[AnchorProbe, ...] | None
-    budget: BudgetState | None
-    # Unit-norm float32 little-endian vector of the text, and the model it belongs to; b"" for a
-    # change without text.
-    vector: bytes
-    embedder_id: str
-    trace_id: str  # W3C, of the request; opaque to the store, written into the verdict leaf
-    # Guard mode: what the server behind files the memory under; None for a memory of our own.
-    guarded_key: str | None = None
-    # Where `provenance` rests on containment: the label under taint, and the text it was given for.
-    tainted: Provenance | None = None
-    edit: Edit | None = None
-    seen_version: int = 0  # of the memory to change, for token and shadow; 0: there was none
-    due: Due | None = None  # whether somebody still waits for the verdict
-
-
-class Decision(enum.Enum):
-    """What became of a candidate."""
-
-    ADMIT = "admit"
-    HOLD = "hold"
-    REJECT = "reject"
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The durable answer for one candidate, without content but for an admitted one's `memory`."""
-
-    candidate_id: CandidateId
-    decision: Decision
-    reason: Reason | None
-    step: int | None
-    memory_class: MemoryClass
-    source: SourceKind
-    basis: Basis
-    passed: tuple[int, ...]
-    structural: bool
-    version: int  # the store's version after this outcome
-    leaf_index: int  # of the verdict leaf
-    memory: Memory | None
-    trust: TrustState
-    # What an enforcing gate would have answered, where an observing one admitted over it.
-    objection: Hold | Reject | None = None
-    replayed: bool = False  # the first verdict of an earlier identical request, given again
-    # Monotonic durations in microseconds.
-    queued_us: int = 0
-    gate_us: int = 0
-    commit_us: int = 0
-
-
-class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate that waits for a person. `candidate` is decrypted from staging on request."""
-
-    candidate_id: CandidateId
-    principal_id: PrincipalId
-    tenant: Tenant
-    reason: Reason
-    step: int
-    memory_class: MemoryClass
-    source: SourceKind
-    basis: Basis
-    held_at_ms: int
-    candidate: Candidate | None = None
-
-
-class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One API key. Only the SHA-256 of the key is stored; the id is its public handle."""
-
-    key_id: str
-    key_sha256: bytes
-    principal: Principal
-    created_at_ms: int
-    revoked_at_ms: int | None = None
-
-
-class Anchor(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement that an operator registered as a source of truth, with its own questions."""
-
-    anchor_id: str
-    tenant: Tenant
-    statement: str
-    questions: tuple[str, ...]
-    created_at_ms: int
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of a listing; `total` counts every match. `cut`: too large, so it ends early."""
-
-    total: int
-    memories: tuple[Memory, ...]
-    cut: bool = False
-
-
-class EntityPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of all ids; `total` counts every one. `cut`: too large, so it ends early."""
-
-    total: int
-    entities: tuple[Entity, ...]
-    cut: bool = False
-
-
-class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What `/readyz`, `doctor` and `metrics` show of a store."""
-
-    incarnation: str
-    version: int
-    epoch: int
-    ruleset_digest: str
-    live_count: int
-    held_count: int
-    leaf_count: int
-    bytes_used: int
-    bytes_quota: int
-    # False above the quota too, and from a write that the disk refused until it takes writes again.
-    writable: bool
-    reason: str | None  # why not writable; or what a person should know or do
-    retrying: bool = False  # whether what the disk refused is tried again, without a new start
-    observing: bool = False  # whether the gate admits what it objects to (observe mode)
-
-
-class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of walking the whole store; empty `problems` means sound."""
-
-    rows: int
-    vectors: int
-    leaves: int
-    version: int
-    problems: tuple[str, ...]
+    from policy.trust.ladder import TrustState
+    from storage.audit import Decided, InterceptedLeaf, Leaf
+    from storage.errors import StoreCorrupt
+    from storage.values import (
+        BackupSummary,
+        Behind,
+        Moved,
+        News,
+        Objection,
+        Pending,
+        Pinned,
+        Row,
+        Settled,
+        Standing,
+        TenantUsage,
+        Tools,
+    )
 
 
 class Failpoint(Protocol):
@@ -206,8 +78,10 @@ class MemoryWriter(Protocol):
         does not cancel the commit.
 
         Raises:
-            StoreUnavailable: Queue full, quota reached, or not writable; nothing was written.
-            OutcomeUnknown: The disk failed mid-commit and the store could not be reopened.
+            StoreUnavailable: Queue full, quota reached, not writable, the writer did not get to it
+                in time, or the vector is not a unit vector of its embedder; nothing was written.
+            OutcomeUnknown: The disk failed mid-commit and the store could not be reopened, or does
+                not answer: ask again with the same nonce.
         """
         ...
 
@@ -245,11 +119,9 @@ class MemoryWriter(Protocol):
 
     async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
         """Add a key, or replace the record of the same key id (revocation); leaves a leaf."""
-        ...
 
     async def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
         """Register or replace an anchor; leaves a leaf."""
-        ...
 
     async def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
         """Feed a principal's soft score with what a memory of it turned out to be worth."""
@@ -351,29 +223,15 @@ class MemoryReader(Protocol):
         ...
 
 
-class AuditHead(msgspec.Struct, frozen=True, kw_only=True):
-    """The signed head of the log: the C2SP note, and the key that opens it."""
-
-    size: int
-    note: str
-    verifier_key: str
-
-
-class AuditProof(msgspec.Struct, frozen=True, kw_only=True):
-    """That one leaf is in the log which `head` signs (RFC 6962 inclusion)."""
-
-    leaf_index: int
-    leaf: bytes
-    root: bytes
-    hashes: tuple[bytes, ...]
-    head: AuditHead
-
-
 class AuditReader(Protocol):
     """Reads of the audit log at its last signed head. Any thread."""
 
     def head(self) -> AuditHead:
-        """The signed head."""
+        """The signed head.
+
+        Raises:
+            StoreCorrupt: The stored note is missing, or was not signed by this store's key.
+        """
         ...
 
     def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
@@ -389,12 +247,294 @@ class AuditReader(Protocol):
         ...
 
 
-class Embedder(Protocol):
-    """Turns text into a vector. Two embedders' vectors never mix in one search."""
+class Quarantined(Protocol):
+    """What only an operator may read: memories under quarantine. Any thread."""
 
-    embedder_id: str
-    dimension: int
+    def find(self, tenant: Tenant) -> tuple[Memory, ...]:
+        """Every one of a tenant, oldest first; walks every id of the store."""
+        ...
 
-    def embed(self, texts: list[str]) -> list[bytes]:
-        """Unit-norm float32 little-endian vectors, one per text; safe from any thread."""
+    def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
+        """One of them."""
+        ...
+
+    def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
+        """The committed steps of one of them, oldest first; () where there is none."""
+        ...
+
+
+class Objections(Protocol):
+    """Which memories observe mode let in. Any thread; walks every memory of the store."""
+
+    def find(self, tenant: Tenant) -> tuple[Objection, ...]:
+        """Memories of a tenant that stand over an objection, oldest first."""
+        ...
+
+
+class Retained(Protocol):
+    """The stored memories as a pass of retention sees them: not the quarantined. Any thread."""
+
+    def slice(self, start: int, length: int) -> tuple[tuple[Item, ...], int | None]:
+        """Memories whose newest row is among `length` rows from an ordinal on, expired ones too.
+
+        Also where the next slice starts; None at the end.
+        """
+        ...
+
+    def stands(self, item: Item) -> bool:
+        """Whether the memory is still as it was seen: nobody changed or deleted it since."""
+        ...
+
+
+class Forwards(Protocol):
+    """What is on its way to other servers. Coroutines raise as `MemoryWriter.submit`.
+
+    They run on any loop; reads see the last commit, on any thread.
+    """
+
+    async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
+        """Record what became of sent items, one leaf each; for which of them it was news."""
+        ...
+
+    async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
+        """Which of these released items the caller shall send; nobody else will."""
+        ...
+
+    def pending(
+        self, tenant: Tenant | None = None, target: str | None = None
+    ) -> tuple[Pending, ...]:
+        """What waits to be sent or to be looked up, oldest first."""
+        ...
+
+    def standing(self, behind: Behind, key: str) -> TextStanding:
+        """What our own verdicts say of the text under a key, for a change by who asks."""
+        ...
+
+
+class Followed(Protocol):
+    """What became of everything behind other servers, as the log grows. Any thread."""
+
+    def since(self, leaf_count: int) -> News:
+        """What moved since the log had so many leaves; -1 for everything."""
+        ...
+
+    def decided(self, candidate_id: CandidateId) -> Decided | None:
+        """The newest verdict on a candidate among the last leaves; None where there is none."""
+        ...
+
+    def held(self) -> tuple[Moved, ...]:
+        """Everything that waits for a person now."""
+        ...
+
+
+class Pins(Protocol):
+    """The tools of servers behind the gate. Coroutines on any loop, reads on any thread."""
+
+    async def see(self, tenant: Tenant, server: str, tools: Tools) -> Pinned:
+        """Compare a server's tools with those approved; the first list is approved as it is."""
+        ...
+
+    async def approve(
+        self, tenant: Tenant, server: str, by: PrincipalId, digest: str | None = None
+    ) -> Pinned:
+        """Approve the list that was seen last; with a digest, only if it is that one.
+
+        Raises:
+            UnknownPins: No such server was ever seen, or its tools are others by now.
+        """
+        ...
+
+    def all(self, tenant: Tenant | None = None) -> tuple[Pinned, ...]:
+        """Every server that was seen, by tenant and name."""
+        ...
+
+
+class SessionLog(Protocol):
+    """The session ledger's own records, sealed; what they say is the ledger's business.
+
+    One writer, on the event loop. Where a call raises StoreUnavailable, records that were to be
+    added go with the next ones, and a rewriting changed nothing.
+    """
+
+    @property
+    def length(self) -> int:
+        """Bytes that are kept."""
+        ...
+
+    def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
+        """Have records written soon; the future is done when they are durable."""
+        ...
+
+    async def append(self, records: Iterable[bytes] = ()) -> None:
+        """Make records durable, and all that were added before them."""
+
+    async def rewrite(self, records: Iterable[bytes]) -> None:
+        """Put these records in the place of all that were added before."""
+
+    async def check(self) -> str | None:
+        """What is wrong with it by now, or None."""
+        ...
+
+    async def close(self) -> None:
+        """Write what waits and give it back."""
+
+
+class Staged(Protocol):
+    """Where candidates wait for their verdict. The evaluation alters them here (MWP 3.2, A5)."""
+
+    def staged_ids(self) -> frozenset[CandidateId]:
+        """Candidates that nobody decided yet."""
+        ...
+
+    def read(self, candidate_ids: Sequence[CandidateId]) -> list[bytes | None]:
+        """Their canonical bytes."""
+        ...
+
+    def put(self, items: Iterable[tuple[CandidateId, bytes]]) -> None:
+        """Stage canonical bytes, in the place of what is there."""
+
+
+class Store(Protocol):
+    """An open store: all that composition takes from an engine. Nothing is used after `close`."""
+
+    reader: MemoryReader
+    audit: AuditReader
+    quarantined: Quarantined
+    objections: Objections
+    retained: Retained
+    forwards: Forwards
+    followed: Followed
+    pins: Pins
+    token_key: bytes  # an Ed25519 seed: signs promotion tokens
+    prints_key: bytes  # what the session ledger's fingerprints are made with
+
+    @property
+    def writer(self) -> MemoryWriter:
+        """The only way anything becomes durable."""
+        ...
+
+    @property
+    def staging(self) -> Staged:
+        """Where candidates wait."""
+        ...
+
+    @property
+    def ruleset(self) -> Ruleset:
+        """The ruleset in force, with its epoch."""
+        ...
+
+    @property
+    def time_ms(self) -> int:
+        """The latest time at which anything was written; it is later now, whatever a clock says."""
+        ...
+
+    def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
+        """The session ledger's log, and what was in it. Blocks; once for each open store.
+
+        Where anything is lost, it is begun anew with what could be read and with `scar`, a record
+        that says so: the next start must not take it for a whole one.
+
+        Raises:
+            StoreUnavailable: It cannot be opened or made.
+        """
+        ...
+
+    def close(self) -> None:
+        """Finish what is queued, and give the store back. Blocks."""
+
+
+class AuditedView(Protocol):
+    """What a store holds, for an auditor who recomputes what the log promises and trusts nobody.
+
+    Nothing of it is checked but that it can be read; else a call raises StoreCorrupt.
+    """
+
+    leaf_count: int
+    row_count: int
+
+    def head(self) -> tuple[int, int] | None:
+        """How many leaves and which version the store says it has; None before its first commit.
+
+        Raises:
+            UnknownFormat: Another version wrote it.
+        """
+        ...
+
+    def checkpoint(self) -> bytes | None:
+        """The last signed checkpoint."""
+        ...
+
+    def leaf(self, index: int) -> bytes | None:
+        """One leaf as it is hashed."""
+        ...
+
+    def node(self, level: int, index: int) -> bytes | None:
+        """The kept hash of one complete subtree."""
+        ...
+
+    def rows(self) -> Iterator[Row | StoreCorrupt | None]:
+        """Every admitted change in its order; in the place of one, why it cannot be read."""
+        ...
+
+
+class OfflineStore(Protocol):
+    """A store as it is on disk, read without a gate, also while one serves it. Blocks.
+
+    Never in the gate's own process.
+    """
+
+    def viewed(self) -> AbstractContextManager[AuditedView]:
+        """One consistent view for an auditor.
+
+        Raises:
+            StoreUnavailable: The store cannot be read, now or while it is viewed.
+        """
+        ...
+
+    def leaves(self, since: int, limit: int) -> list[tuple[Leaf, InterceptedLeaf | None]]:
+        """Committed leaves, oldest first, each with the interception it decides; [] past the end.
+
+        Raises:
+            StoreUnavailable: The store cannot be read.
+            StoreCorrupt: A leaf is missing or damaged.
+        """
+        ...
+
+    def back_up(
+        self, target: Path, now_ms: int, *, with_secrets: bool, with_held: bool
+    ) -> BackupSummary:
+        """Copy one generation of it, with a signed list of the files.
+
+        Raises:
+            BadBackup: The target is not an empty place outside the state directory.
+            StoreUnavailable: The store cannot be read, or the target cannot be written.
+        """
+        ...
+
+
+class Backup(Protocol):
+    """A backup whose files, signatures and whole log were recomputed and agree."""
+
+    summary: BackupSummary
+    taken_at_ms: int
+
+    def restore(
+        self,
+        *,
+        state: Path,
+        checkpoint: Path,
+        ruleset: Ruleset,
+        quota_bytes: int,
+        by: PrincipalId,
+        clock: Callable[[], int],
+        accept_rollback: bool = False,
+    ) -> StoreStatus:
+        """Begin a new life of it in a new state directory, with a leaf that says from what. Blocks.
+
+        Raises:
+            BadBackup: The place is taken, or the restored store contradicts itself.
+            StoreRolledBack: The checkpoint outside knows more or other leaves than the backup, and
+                nobody accepted that.
+            StorageError: The disk refused, or the store cannot be opened.
+        """
         ...

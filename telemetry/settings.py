@@ -1,4 +1,4 @@
-"""What telemetry is told; built by `proxy.settings`, the one reader of the environment."""
+"""What telemetry is told; built by `proxy.settings.load`, the one reader of the environment."""
 
 from __future__ import annotations
 

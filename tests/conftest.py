@@ -65,3 +65,11 @@ def corpora() -> Path:
     if CORPORA is None:
         pytest.fail("a test that reads the corpora must be marked: @pytest.mark.corpora")
     return Path(CORPORA)
+
+
+@pytest.fixture
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For commands in the tests' own process: what tells the suite how much to run is none."""
+    for name in tuple(os.environ):
+        if name.startswith("MNEMOGATE_"):
+            monkeypatch.delenv(name)

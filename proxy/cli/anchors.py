@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.admin_wire import DEFAULT_TENANT, AnchorList, AnchorRequest, AnchorView
+from proxy.admin.wire.store import AnchorList, AnchorRequest, AnchorView
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
 from proxy.cli.terminal import iso
+from proxy.seams.tenants import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     import argparse

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.admin_wire import CheckpointView, LeafPage, LeafView, ProofView
+from proxy.admin.wire.store import CheckpointView, LeafPage, LeafView, ProofView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import reason
+from proxy.cli.failures import next_step, reason
 from proxy.cli.proofs import PROOF_LEN_MAX, Proof, check_proof
 from proxy.cli.terminal import inert
-from proxy.cli.verification import Outside, Verification, Verifier
+from proxy.cli.verification import Verifier
 from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey, decode_leaf
 from storage.errors import StorageError, StoreCorrupt
-from storage.read_only import read_only
+from storage.opening import offline_store
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from proxy.cli.client import Operator
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
-    from proxy.settings import Settings
+    from proxy.cli.verification import Verification
+    from proxy.settings.load import Settings
 
 _NOTE_LEN_MAX: Final = 65_536
 _PAGE_LEN: Final = 1000
@@ -55,26 +56,21 @@ def _verify(context: Context) -> Exit:
         return _verify_proof(context, Path(asked.proof), pinned)
     settings = settings_of(context)
     try:
-        outside = _outside(settings, pinned)
-        with read_only(settings.state / "store") as view:
-            report = Verifier(view, outside, context.terminal.progress("verifying")).run()
+        copy = _bytes_or_none(settings.checkpoint)
+        log_key = _bytes_or_none(settings.state / "secrets" / "log.key")
+        progress = context.terminal.progress("verifying")
+        with offline_store(settings.state).viewed() as view:
+            report = Verifier(view, progress, copy=copy, vkey=pinned, log_key=log_key).run()
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
             f"{settings.state} cannot be verified: {reason(error)}",
-            then="name the state directory with --state, and run as its owner or root",
+            then=next_step(
+                error, "name the state directory with --state, and run as its owner or root"
+            ),
         ) from error
     _show(context.terminal, settings, report)
     return Exit.OK if report.sound else Exit.FAILED
-
-
-def _outside(settings: Settings, pinned: VerifierKey | None) -> Outside:
-    """What the store is held against; read before the store, because the copy only ever grows."""
-    return Outside(
-        copy=_bytes_or_none(settings.checkpoint),
-        vkey=pinned,
-        log_key=_bytes_or_none(settings.state / "secrets" / "log.key"),
-    )
 
 
 def _bytes_or_none(path: Path) -> bytes | None:

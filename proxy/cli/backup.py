@@ -13,24 +13,22 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import PrincipalId
+from proxy.admin.rules_in_force import parse_rules
 from proxy.cli.command import Command
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import opening, reason
+from proxy.cli.failures import next_step, opening, reason
 from proxy.cli.terminal import iso
-from proxy.cli.verification import Outside, Verifier
-from proxy.rules import parse_rules
-from storage.backup import CHECKPOINT, Manifest, Wanted, load_secrets, read_manifest, take, verify
-from storage.errors import BadBackup, StorageError, StoreRolledBack
-from storage.read_only import read_only
-from storage.restoring import Restoring, restore
+from proxy.cli.verification import Verifier
+from storage.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
+from storage.opening import offline_store, verified_backup
 
 if TYPE_CHECKING:
     import argparse
 
     from proxy.cli.command import Context
-    from proxy.settings import Settings
-    from storage.statedir import Secrets
+    from proxy.settings.load import Settings
+    from storage.interfaces import AuditedView, Backup
 
 _WITHOUT_SECRETS: Final = (
     "without secrets: it can be checked and read, but restored only together with the three files "
@@ -56,19 +54,6 @@ class _Restore(msgspec.Struct, frozen=True, kw_only=True):
     verify_only: bool = False
 
 
-class _Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """What `backup --json` and `restore --verify-only --json` say."""
-
-    directory: str
-    incarnation: str
-    version: int
-    leaf_count: int
-    held_count: int
-    with_secrets: bool
-    with_held: bool
-    bytes: int
-
-
 class _Restored(msgspec.Struct, frozen=True, kw_only=True):
     """What `restore --json` says."""
 
@@ -86,19 +71,21 @@ def _back_up(context: Context) -> Exit:
     asked = context.arguments(_Backup)
     settings = settings_of(context)
     target = Path(asked.directory).absolute()
-    wanted = Wanted(secrets=asked.with_secrets, held=asked.with_held)
     try:
-        manifest = take(settings.state, target, wanted, _now_ms())
+        taken = offline_store(settings.state).back_up(
+            target, _now_ms(), with_secrets=asked.with_secrets, with_held=asked.with_held
+        )
     except BadBackup as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
             f"no backup: {reason(error)}",
-            then="name the state directory with --state, and run as its owner or root",
+            then=next_step(
+                error, "name the state directory with --state, and run as its owner or root"
+            ),
         ) from error
     terminal = context.terminal
-    taken = _taken(target, manifest)
     if terminal.as_json:
         terminal.data(taken)
         return Exit.OK
@@ -107,9 +94,9 @@ def _back_up(context: Context) -> Exit:
         f"{taken.bytes} bytes in {target}"
     )
     terminal.say(_WITH_SECRETS if taken.with_secrets else _WITHOUT_SECRETS)
-    if manifest.held_count and not taken.with_held:
+    if taken.held_count and not taken.with_held:
         terminal.say(
-            f"{manifest.held_count} held candidates stay behind: a restore refuses them "
+            f"{taken.held_count} held candidates stay behind: a restore refuses them "
             "(--with-held copies them with their keys, beyond the reach of a later denial)"
         )
     return Exit.OK
@@ -119,96 +106,65 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _taken(directory: Path, manifest: Manifest) -> _Taken:
-    return _Taken(
-        directory=str(directory),
-        incarnation=manifest.incarnation,
-        version=manifest.version,
-        leaf_count=manifest.leaf_count,
-        held_count=manifest.held_count,
-        with_secrets=manifest.with_secrets,
-        with_held=manifest.with_held,
-        bytes=sum(file.bytes for file in manifest.files),
-    )
-
-
 def _restore(context: Context) -> Exit:
     asked = context.arguments(_Restore)
-    backup = Path(asked.directory).absolute()
+    directory = Path(asked.directory).absolute()
     settings = settings_of(context, check_places=not asked.verify_only)
+    progress = context.terminal.progress("verifying the log")
+
+    def audit(view: AuditedView, copy: bytes, log_key: bytes) -> str | None:
+        verifier = Verifier(view, progress, copy=copy, vkey=None, log_key=log_key)
+        bad = verifier.run().first_bad
+        return None if bad is None else f"{bad.where} {bad.position}: {bad.what}"
+
     try:
-        manifest, secrets = _verified(context, backup, asked.secrets)
+        secrets = None if asked.secrets is None else Path(asked.secrets)
+        backup = verified_backup(directory, secrets, audit)
+    except NoSecrets as error:
+        raise CommandFailed(
+            Exit.USAGE,
+            str(error),
+            then="give the directory that has store.key, log.key and token.key: --secrets DIR",
+        ) from error
     except BadBackup as error:
         raise CommandFailed(Exit.FAILED, str(error), then="take another backup") from error
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
-            f"{backup} cannot be verified: {reason(error)}",
-            then="run as who may read all of it",
+            f"{directory} cannot be verified: {reason(error)}",
+            then=next_step(error, "run as who may read all of it"),
         ) from error
     if asked.verify_only:
-        return _say_verified(context, backup, manifest)
-    return _bring_back(context, settings, asked, (backup, manifest, secrets))
+        return _say_verified(context, backup)
+    return _bring_back(context, settings, backup, accept_rollback=asked.accept_rollback)
 
 
-def _verified(context: Context, backup: Path, elsewhere: str | None) -> tuple[Manifest, Secrets]:
-    """A backup whose files, signatures and whole log were recomputed.
-
-    Raises:
-        BadBackup: Anything contradicts.
-    """
-    manifest, _ = read_manifest(backup)
-    if elsewhere is None and not manifest.with_secrets:
-        raise CommandFailed(
-            Exit.USAGE,
-            "this backup has no secrets in it",
-            then="give the directory that has store.key, log.key and token.key: --secrets DIR",
-        )
-    secrets = load_secrets(backup / "secrets" if elsewhere is None else Path(elsewhere))
-    verify(backup, secrets)
-    outside = Outside(copy=(backup / CHECKPOINT).read_bytes(), vkey=None, log_key=secrets.log_key)
-    with read_only(backup / "store") as view:
-        report = Verifier(view, outside, context.terminal.progress("verifying the log")).run()
-    if report.first_bad is not None:
-        bad = report.first_bad
-        raise BadBackup(f"its log is not sound: {bad.where} {bad.position}: {bad.what}")
-    return manifest, secrets
-
-
-def _say_verified(context: Context, backup: Path, manifest: Manifest) -> Exit:
-    terminal = context.terminal
+def _say_verified(context: Context, backup: Backup) -> Exit:
+    terminal, told = context.terminal, backup.summary
     if terminal.as_json:
-        terminal.data(_taken(backup, manifest))
+        terminal.data(told)
         return Exit.OK
     terminal.say(
-        f"sound: backup of {manifest.incarnation}, taken {iso(manifest.taken_at_ms)}, version "
-        f"{manifest.version}, {manifest.leaf_count} leaves"
+        f"sound: backup of {told.incarnation}, taken {iso(backup.taken_at_ms)}, version "
+        f"{told.version}, {told.leaf_count} leaves"
     )
     return Exit.OK
 
 
 def _bring_back(
-    context: Context,
-    settings: Settings,
-    asked: _Restore,
-    verified: tuple[Path, Manifest, Secrets],
+    context: Context, settings: Settings, backup: Backup, *, accept_rollback: bool
 ) -> Exit:
-    backup, manifest, secrets = verified
     with opening(settings.state):
         try:
-            order = Restoring(
-                backup=backup,
-                manifest=manifest,
-                secrets=secrets,
+            status = backup.restore(
                 state=settings.state,
                 checkpoint=settings.checkpoint,
                 ruleset=parse_rules(settings.ruleset_text()),
                 quota_bytes=settings.quota_bytes,
                 by=PrincipalId(f"uid:{os.geteuid()}"),
                 clock=_now_ms,
-                accept_rollback=asked.accept_rollback,
+                accept_rollback=accept_rollback,
             )
-            status = restore(order)
         except StoreRolledBack as error:
             raise CommandFailed(
                 Exit.REFUSED,
@@ -222,7 +178,7 @@ def _bring_back(
         state=str(settings.state),
         checkpoint=str(settings.checkpoint),
         incarnation=status.incarnation,
-        before=manifest.incarnation,
+        before=backup.summary.incarnation,
         version=status.version,
         live_count=status.live_count,
         held_count=status.held_count,
@@ -233,7 +189,7 @@ def _bring_back(
         return Exit.OK
     terminal.say(f"restored {done.before} as {done.incarnation} in {done.state}")
     terminal.say(
-        f"as of {iso(manifest.taken_at_ms)}: {done.live_count} memories, version {done.version}, "
+        f"as of {iso(backup.taken_at_ms)}: {done.live_count} memories, version {done.version}, "
         f"{done.held_count} held"
     )
     terminal.say(

@@ -23,7 +23,7 @@ PATIENT_S: Final = 3600.0
 _SUCCESS: Final = range(200, 300)
 
 
-class _Problem(msgspec.Struct, frozen=True, kw_only=True):
+class _ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
     """An RFC 9457 body, as far as a person needs it."""
 
     title: str = ""
@@ -145,9 +145,9 @@ def as_text() -> Generator[None]:
 
 def _refusal(status: int, body: bytes) -> CommandFailed:
     try:
-        problem = msgspec.json.decode(body, type=_Problem)
+        problem = msgspec.json.decode(body, type=_ProblemDetails)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        problem = _Problem()
+        problem = _ProblemDetails()
     code, then = _MEANING.get(status, (Exit.UNREACHABLE, "look at the sidecar's log"))
     said = problem.detail or problem.title or "no reason given"
     return CommandFailed(code, f"{inert(said)} ({status})", then=then)

@@ -17,13 +17,13 @@ import msgspec
 
 from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.settings import Settings, SettingsError, load_settings
+from proxy.settings.load import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from proxy.cli.command import Context
-    from proxy.setting_table import Raw
+    from proxy.settings.table import Raw
 
 _CONNECT_S: Final = 5.0
 _SOCKET: Final = "admin.sock"

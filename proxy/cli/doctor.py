@@ -13,9 +13,9 @@ from proxy.cli.command import Command, read_file
 from proxy.cli.connect import Where, admin_url
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.doctor.examine import examine
-from proxy.doctor.finding import Aim, Standing
+from proxy.doctor.finding import Aim, ProbeResult
 from proxy.doctor.locate import listening_uid, running_sidecars
-from proxy.settings import Settings, SettingsError, load_settings
+from proxy.settings.load import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
     from proxy.doctor.examine import Examination
-    from proxy.setting_table import Address, Raw
+    from proxy.settings.table import Address, Raw
 
 _KEY_LEN_MAX: Final = 1024
 _NOT_COVERED: Final = (
@@ -111,8 +111,8 @@ def _show(terminal: Terminal, found: Examination) -> None:
         ],
     )
     terminal.say()
-    failed = [finding for finding in found.findings if finding.verdict is Standing.FAIL]
-    skipped = sum(finding.verdict is Standing.SKIPPED for finding in found.findings)
+    failed = [finding for finding in found.findings if finding.verdict is ProbeResult.FAIL]
+    skipped = sum(finding.verdict is ProbeResult.SKIPPED for finding in found.findings)
     if failed:
         terminal.say(f"NOT SEPARATED: {len(failed)} of {len(found.findings)} attempts worked")
         for finding in failed:

@@ -10,27 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from proxy.admin.siem import record_of
 from proxy.cli.command import Command
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import reason
+from proxy.cli.failures import next_step, reason
 from proxy.cli.terminal import answering
-from proxy.siem import record_of
-from storage.audit import InterceptedLeaf, decode_leaf
-from storage.codec import ordinal_key
-from storage.errors import StorageError, StoreCorrupt
-from storage.lmdb_store import LEAVES
-from storage.read_only import read_only
+from storage.errors import StorageError
+from storage.opening import offline_store
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from proxy.admin.siem import Record
     from proxy.cli.command import Context
-    from proxy.siem import Record
-    from storage.audit import Leaf
-    from storage.lmdb_store import View
+    from storage.interfaces import OfflineStore
 
 # Leaves read in one transaction: a longer one would keep the gate from reusing pages.
 SLICE_LEN: Final = 5_000
@@ -42,47 +37,24 @@ class _Export(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool = False
 
 
-def exported(store: Path, since: int) -> Iterator[tuple[int, list[Record]]]:
+def exported(store: OfflineStore, since: int) -> Iterator[tuple[int, list[Record]]]:
     """Slices of the committed log from a leaf on: where the next one begins, and its records.
 
     Raises:
         StoreUnavailable: The store cannot be read.
+        UnknownFormat: Another version wrote the store.
         StoreCorrupt: A leaf is missing or damaged.
     """
     at = since
-    while True:
-        with read_only(store) as view:
-            header = view.header()
-            size = 0 if header is None else header.leaf_count
-            until = min(size, at + SLICE_LEN)
-            records = [
-                record for index in range(at, until) if (record := _record(view, index)) is not None
-            ]
-        if at >= until:
-            return
-        at = until
-        yield at, records
-
-
-def _record(view: View, index: int) -> Record | None:
-    leaf = _leaf(view, index)
-    told: Leaf | None = None
-    if not isinstance(leaf, InterceptedLeaf):
-        at = getattr(leaf, "intercepted_index", None)
-        told = None if at is None else _leaf(view, at)
-    return record_of(index, leaf, told if isinstance(told, InterceptedLeaf) else None)
-
-
-def _leaf(view: View, index: int) -> Leaf:
-    data = view.get(LEAVES, ordinal_key(index))
-    if data is None:
-        raise StoreCorrupt(f"leaf {index} is missing")
-    return decode_leaf(data)
+    while leaves := store.leaves(at, SLICE_LEN):
+        told = (record_of(index, *leaf) for index, leaf in enumerate(leaves, at))
+        at += len(leaves)
+        yield at, [record for record in told if record is not None]
 
 
 def _export(context: Context) -> Exit:
     asked = context.arguments(_Export)
-    store = settings_of(context).state / "store"
+    store = offline_store(settings_of(context).state)
     stop = threading.Event()
     if asked.follow:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -107,7 +79,7 @@ def _export(context: Context) -> Exit:
         raise CommandFailed(
             Exit.UNREACHABLE,
             f"stopped before leaf {at}: {reason(error)}",
-            then=f"run as the sidecar's user or root; go on with --since {at}",
+            then=next_step(error, f"run as the sidecar's user or root; go on with --since {at}"),
         ) from error
 
 

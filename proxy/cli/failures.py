@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import errno
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.settings import SettingsError
+from proxy.settings.load import SettingsError
 from storage.errors import (
     StorageError,
     StoreCorrupt,
     StoreLocked,
     StoreRolledBack,
-    StoreTooNew,
+    UnknownFormat,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
+
+
+_OTHER_VERSION: Final = "install the version that wrote it"
+
+
+def next_step(error: Exception, then: str) -> str:
+    """What to do where files could not be used: as given, unless it takes another version."""
+    return _OTHER_VERSION if isinstance(error, UnknownFormat) else then
 
 
 def reason(error: Exception) -> str:
@@ -50,10 +58,8 @@ def opening(state: Path) -> Generator[None]:
             f"{state}: {error}",
             then="`mnemogate audit verify` shows where; put the newer store back",
         ) from error
-    except StoreTooNew as error:
-        raise CommandFailed(
-            Exit.FAILED, f"{state}: {error}", then="install the version that wrote it"
-        ) from error
+    except UnknownFormat as error:
+        raise CommandFailed(Exit.FAILED, f"{state}: {error}", then=_OTHER_VERSION) from error
     except StoreCorrupt as error:
         raise CommandFailed(
             Exit.FAILED, f"{state}: {error}", then="`mnemogate audit verify` shows where"

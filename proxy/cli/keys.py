@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Channel, Claims
-from proxy.admin_wire import KeyList, KeyRequest, KeyView, NewKeyView, RotateRequest
+from proxy.admin.wire.store import KeyList, KeyRequest, KeyView, NewKeyView, RotateRequest
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import NAME_LEN_MAX, Principal, PrincipalId, Tenant
+from proxy.admin.wire.upkeep import ApproveRequest, ServerList, ServerView
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator, settings_of
@@ -24,20 +25,18 @@ from proxy.cli.failures import opening
 from proxy.cli.hardening import shield
 from proxy.cli.mcp_map import show_map
 from proxy.dialects.mcp.maps import MapError
-from proxy.dialects.mcp.store import StoreTools
-from proxy.dialects.mcp.store_protocol import StoreProtocol
-from proxy.election import ElectedGuard, ElectedStore, Election
-from proxy.fronts.mcp_stdio import Command as Wrapped
-from proxy.fronts.mcp_stdio import StdioFront
+from proxy.dialects.mcp.store.calls import StoreTools
+from proxy.dialects.mcp.store.protocol import StoreProtocol
+from proxy.fronts.mcp_stdio import ServerCommand, StdioFront
 from proxy.fronts.mcp_store import StoreStdio
-from proxy.guard_client import GuardClient
-from proxy.guard_wire import SOCKET
+from proxy.guard.client import GuardClient
+from proxy.guard.election import ElectedGuard, ElectedStore, Election
+from proxy.guard.wire import SOCKET
 from proxy.mcp.relay import Relay, Server, limits_of
 from proxy.mcp.store_server import StoreServer
-from proxy.settings import child_environment
-from proxy.surroundings import RandomPool, Surroundings
-from proxy.tool_maps import STORE_MAP, load_map
-from proxy.upkeep_wire import ApproveRequest, ServerList, ServerView
+from proxy.seams.surroundings import RandomPool, Surroundings
+from proxy.settings.load import child_environment
+from proxy.settings.tool_maps import STORE_MAP, load_map
 from proxy.version import version
 from telemetry.logs import configure
 
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
     from proxy.dialects.mcp.maps import ToolMap
     from proxy.mcp.relay import Deliver
-    from proxy.settings import Settings
+    from proxy.settings.load import Settings
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 # Programs that start other programs: the name of a server is what comes after them.
@@ -62,7 +61,7 @@ _SIGNALLED: Final = 128
 APPROVE: Final = "approve"
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+class _McpArguments(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...] = ()
     server: Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX - 4)] | None = None
     map: str | None = None
@@ -71,8 +70,8 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _mcp(context: Context) -> int:
-    asked = context.arguments(_Asked)
-    if asked.store and asked != _Asked(store=True):
+    asked = context.arguments(_McpArguments)
+    if asked.store and asked != _McpArguments(store=True):
         raise CommandFailed(Exit.USAGE, "--store is a server itself: it takes no command or map")
     if asked.check:
         found = _map(asked.map)
@@ -94,10 +93,10 @@ async def _mcp(context: Context) -> int:
     return code if code >= 0 else _SIGNALLED - code
 
 
-async def _wrapped(settings: Settings, asked: _Asked) -> int:
+async def _wrapped(settings: Settings, asked: _McpArguments) -> int:
     server = Server(asked.server or server_name(asked.words), _map(asked.map))
     front = StdioFront(
-        Wrapped(words=asked.words, environment=child_environment()),
+        ServerCommand(words=asked.words, environment=child_environment()),
         sys.stdin.buffer,
         sys.stdout.buffer,
     )
@@ -162,7 +161,7 @@ async def _electing(settings: Settings) -> AsyncGenerator[Election]:
     @asynccontextmanager
     async def open_gate() -> AsyncGenerator[asyncio.Event]:
         # In a thread: it brings in LMDB, FAISS and the embedder, and messages pass meanwhile.
-        app = await asyncio.to_thread(importlib.import_module, "proxy.app")
+        app = await asyncio.to_thread(importlib.import_module, "proxy.compose.app")
         composition = app.Composition(listen=False, guards=True)
         # Verdicts are worth a line in a host's own log; each question of a relay is not.
         quiet = msgspec.structs.replace(settings.telemetry, access_log=False)

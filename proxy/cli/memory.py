@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from proxy.admin_wire import (
-    DEFAULT_TENANT,
+from proxy.admin.wire.store import (
     CheckView,
     HistoryView,
     MemoryPage,
@@ -17,13 +16,14 @@ from proxy.admin_wire import (
     PurgeRequest,
     PurgeView,
 )
+from proxy.admin.wire.upkeep import ObservedList, QuarantinedList, UsageList
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import block, inert, iso
-from proxy.upkeep_wire import ObservedList, QuarantinedList, UsageList
+from proxy.seams.tenants import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +34,7 @@ _FIRST_LINE_LEN = 80
 _View = TypeVar("_View")
 
 
-class _List(msgspec.Struct, frozen=True, kw_only=True):
+class _MemoryList(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = DEFAULT_TENANT
     offset: Annotated[int, Meta(ge=0)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
@@ -43,7 +43,7 @@ class _List(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: bool = False
 
 
-class _One(msgspec.Struct, frozen=True, kw_only=True):
+class _OneMemory(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str
     tenant: str = DEFAULT_TENANT
 
@@ -56,7 +56,7 @@ class _Purge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _list(context: Context) -> Exit:
-    asked = context.arguments(_List)
+    asked = context.arguments(_MemoryList)
     if asked.would_refuse:
         return await _list_objected(context, asked.tenant)
     if asked.quarantined:
@@ -145,7 +145,7 @@ async def _list_objected(context: Context, tenant: str) -> Exit:
 
 async def _found(context: Context, view: type[_View], below: str = "") -> _View:
     """What there is of the memory that was named."""
-    asked = context.arguments(_One)
+    asked = context.arguments(_OneMemory)
     async with operator(context) as api:
         path = f"/memories/{part(asked.memory_id)}{below}"
         return await api.get(path, view, tenant=asked.tenant)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.model_settings import Api
+from proxy.settings.model import Api
 
 if TYPE_CHECKING:
-    from proxy.model_settings import ModelUpstream
+    from proxy.settings.model import ModelUpstream
 
 
 def pointed(model: ModelUpstream, data: str, key: str) -> str:

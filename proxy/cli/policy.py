@@ -11,17 +11,18 @@ from msgspec import Meta
 from policy.gate import GATE
 from policy.model import TEXT_LEN_MAX, Channel, Claims, MemoryClass, SourceKind
 from policy.ruleset import RulesetError, parse_ruleset
-from proxy.admin_wire import DEFAULT_TENANT, PolicyView
+from proxy.admin.dry_run import Explainer
+from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
+from proxy.admin.wire.store import PolicyView
+from proxy.admin.wire.upkeep import PolicyReloadRequest, PolicyReloadView
 from proxy.cli.client import as_text
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import block, inert
-from proxy.dialects.operation import MalformedRequest
-from proxy.explain import Explainer
-from proxy.explain_wire import ExplainRequest, ExplainView
-from proxy.strict_json import decode_as
-from proxy.upkeep_wire import PolicyReloadRequest, PolicyReloadView
+from proxy.dialects.strict_json.strict import decode_as
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.tenants import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     import argparse

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from proxy.admin_wire import DEFAULT_TENANT
+from proxy.admin.wire.upkeep import ObservedList, QuarantineRequest, StandingView
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import inert
-from proxy.upkeep_wire import ObservedList, QuarantineRequest, StandingView
-from storage.quarantine import REASON_LEN_MAX
+from proxy.seams.tenants import DEFAULT_TENANT
+from storage.values import QUARANTINE_REASON_LEN_MAX
 
 if TYPE_CHECKING:
     import argparse
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+class _QuarantineArguments(msgspec.Struct, frozen=True, kw_only=True):
     memory_ids: list[str] = []
     tenant: str = DEFAULT_TENANT
-    reason: Annotated[str, Meta(max_length=REASON_LEN_MAX)] = ""
+    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
     would_refuse: bool = False
 
 
@@ -38,7 +38,7 @@ class StandingList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _quarantine(context: Context) -> Exit:
-    asked = context.arguments(_Asked)
+    asked = context.arguments(_QuarantineArguments)
     if bool(asked.memory_ids) is asked.would_refuse:
         raise CommandFailed(Exit.USAGE, "name memories, or --would-refuse, and not both")
     async with operator(context) as api, working(context.terminal, "quarantining"):
@@ -52,13 +52,13 @@ async def _quarantine(context: Context) -> Exit:
 
 
 async def _parole(context: Context) -> Exit:
-    asked = context.arguments(_Asked)
+    asked = context.arguments(_QuarantineArguments)
     async with operator(context) as api, working(context.terminal, "lifting the quarantine"):
         return await _each(context, api, asked, asked.memory_ids, "parole")
 
 
 async def _each(
-    context: Context, api: Operator, asked: _Asked, memory_ids: list[str], verb: str
+    context: Context, api: Operator, asked: _QuarantineArguments, memory_ids: list[str], verb: str
 ) -> Exit:
     """The command for each memory, in turn; the first that fails ends it, and the rest stand.
 

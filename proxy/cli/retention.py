@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from proxy.admin.wire.upkeep import RetentionRequest, RetentionView
 from proxy.cli.client import PATIENT_S
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
 from proxy.cli.progress import working
 from proxy.cli.terminal import iso
-from proxy.upkeep_wire import RetentionRequest, RetentionView
 
 if TYPE_CHECKING:
     import argparse

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.admin_wire import HeldView, OutcomeView, ReviewList
+from proxy.admin.wire.store import HeldView, OutcomeView, ReviewList
+from proxy.admin.wire.upkeep import SettleRequest, UnsettledList
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import block, inert, iso
-from proxy.upkeep_wire import SettleRequest, UnsettledList
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
 
 
-class _List(msgspec.Struct, frozen=True, kw_only=True):
+class _HeldList(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str | None = None
 
 
@@ -29,12 +29,12 @@ class _Settle(msgspec.Struct, frozen=True, kw_only=True):
     result: str
 
 
-class _One(msgspec.Struct, frozen=True, kw_only=True):
+class _OneHeld(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: str
 
 
 async def _list(context: Context) -> Exit:
-    asked = context.arguments(_List)
+    asked = context.arguments(_HeldList)
     async with operator(context) as api:
         review = await api.get("/review", ReviewList, tenant=asked.tenant)
     terminal = context.terminal
@@ -61,7 +61,7 @@ async def _list(context: Context) -> Exit:
 
 
 async def _show(context: Context) -> Exit:
-    asked = context.arguments(_One)
+    asked = context.arguments(_OneHeld)
     async with operator(context) as api:
         held = await api.get(f"/review/{part(asked.candidate_id)}", HeldView)
     terminal = context.terminal
@@ -100,7 +100,7 @@ async def _deny(context: Context) -> Exit:
 
 
 async def _decide(context: Context, word: str, wanted: str) -> Exit:
-    asked = context.arguments(_One)
+    asked = context.arguments(_OneHeld)
     async with operator(context) as api:
         outcome = await api.post(f"/review/{part(asked.candidate_id)}/{word}", OutcomeView)
     terminal = context.terminal
@@ -121,7 +121,7 @@ async def _decide(context: Context, word: str, wanted: str) -> Exit:
 
 
 async def _unsettled(context: Context) -> Exit:
-    asked = context.arguments(_List)
+    asked = context.arguments(_HeldList)
     async with operator(context) as api:
         listed = await api.get("/unsettled", UnsettledList, tenant=asked.tenant)
     return _show_unsettled(context, listed)

@@ -18,18 +18,18 @@ from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
 from proxy.cli.pointing import pointed
-from proxy.observing import BANNER
-from proxy.settings import SETTINGS
+from proxy.compose.observe_mode import BANNER
+from proxy.settings.load import SETTINGS
 from telemetry.logs import configure
 
 if TYPE_CHECKING:
     import argparse
 
-    from proxy.app import Sidecar
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
-    from proxy.setting_table import Address, Raw
-    from proxy.settings import Settings
+    from proxy.compose.app import Sidecar
+    from proxy.settings.load import Settings
+    from proxy.settings.table import Address, Raw
 
 # These options are everywhere.
 _ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin"})
@@ -83,7 +83,7 @@ async def _run(context: Context) -> Exit:
     sys.setswitchinterval(SWITCH_S)
     configure(sys.stderr, settings.telemetry.log_level)
     # Imported here: it brings in LMDB, FAISS and the embedder, which no other command needs.
-    from proxy.app import compose  # noqa: PLC0415
+    from proxy.compose.app import compose  # noqa: PLC0415
 
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from proxy.admin_wire import DEFAULT_TENANT
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert, iso
-from proxy.session_wire import (
+from proxy.ledger.wire import (
     OriginView,
     SegmentView,
     SessionList,
@@ -21,13 +20,14 @@ from proxy.session_wire import (
     ToolList,
     ToolRequest,
 )
+from proxy.seams.tenants import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     import argparse
 
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
-    from proxy.session_wire import SessionWriteView
+    from proxy.ledger.wire import SessionWriteView
 
 # How `session show` heads its two tables.
 _SEGMENTS = ("turn", "channel", "label", "from", "characters", "why")

@@ -6,13 +6,13 @@ import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from proxy.app import Composition, compose
 from proxy.cli.failures import opening
+from proxy.compose.app import Composition, compose
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from proxy.settings import Settings
+    from proxy.settings.load import Settings
 
 
 @asynccontextmanager

@@ -9,12 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import TEXT_LEN_MAX, MemoryClass, SourceKind
-from proxy.admin_wire import TOKEN_SECONDS_MAX, TokenRequest, TokenView
+from proxy.admin.wire.store import TOKEN_SECONDS_MAX, TokenRequest, TokenView
 from proxy.cli.command import Command, read_file
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import iso
-from proxy.strict_json import JsonValue
+from proxy.dialects.strict_json.strict import JsonValue
 
 if TYPE_CHECKING:
     import argparse

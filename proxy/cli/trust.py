@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.admin_wire import TrustList, TrustView
+from proxy.admin.wire.store import TrustList, TrustView
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator

@@ -22,6 +22,7 @@ from storage.audit import (
     InterceptedLeaf,
     OperatorLeaf,
     ResultLeaf,
+    Results,
     Tree,
     VerdictLeaf,
     VerifierKey,
@@ -29,20 +30,15 @@ from storage.audit import (
     decode_leaf,
     open_checkpoint,
 )
-from storage.change import Nodes
-from storage.checking_forwards import Results
-from storage.codec import decode_row, ordinal_key
-from storage.errors import StoreCorrupt
-from storage.interfaces import Decision
-from storage.lmdb_store import LEAVES, ROWS
-from storage.operating import MODE_ENFORCE, MODE_OBSERVE
+from storage.errors import StoreCorrupt, UnknownFormat
+from storage.values import MODE_ENFORCE, MODE_OBSERVE, Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from storage.audit import Leaf
-    from storage.codec import Row, StoreHeader
-    from storage.lmdb_store import View
+    from storage.interfaces import AuditedView
+    from storage.values import Row
 
 PROBLEMS_MAX: Final = 100
 _SEED_LEN: Final = 32
@@ -73,26 +69,30 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Mismatch, ...]
 
 
-class Outside(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store is held against. Read the copy before the store: it only ever grows.
+class Verifier:
+    """One pass over one view of the store. Use once.
 
-    `vkey` pins the verifier key; without it the key is derived from the store's own signing key,
-    which whoever owns the files could have replaced.
+    `copy` is the checkpoint kept outside; read it before the view is taken, because it only ever
+    grows. `vkey` pins the verifier key. Without it the key is derived from the store's own
+    `log_key`, which whoever owns the files could have replaced.
     """
 
-    copy: bytes | None
-    vkey: VerifierKey | None
-    log_key: bytes | None
-
-
-class Verifier:
-    """One pass over one view of the store. Use once."""
-
-    def __init__(self, view: View, outside: Outside, progress: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        view: AuditedView,
+        progress: Callable[[int, int], None],
+        *,
+        copy: bytes | None,
+        vkey: VerifierKey | None,
+        log_key: bytes | None,
+    ) -> None:
         self._view = view
-        self._outside = outside
         self._progress = progress
+        self._copy = copy
+        self._vkey = vkey
+        self._log_key = log_key
         self._problems: list[Mismatch] = []
+        self._unknown: UnknownFormat | None = None
         self._total = 0
         self._done = 0
         # Verdict leaves that admitted something, and were not yet met by a row.
@@ -103,29 +103,39 @@ class Verifier:
         self._results = Results(lambda text: self._problem("leaf", None, text))
 
     def run(self) -> Verification:
-        """Walk leaves, nodes, rows, checkpoint and copy."""
-        header = self._header()
-        leaf_count = self._view.count(LEAVES)
-        row_count = self._view.count(ROWS)
-        self._total = leaf_count + row_count
+        """Walk leaves, nodes, rows, checkpoint and copy.
+
+        Raises:
+            UnknownFormat: Another version wrote the store, and nothing else is wrong with it. The
+                number stands in no leaf: one that somebody changed must hide nothing.
+        """
+        said = self._header()
+        leaf_count = self._view.leaf_count
+        self._total = leaf_count + self._view.row_count
         vkey, copy, stored = self._heads()
-        if header is not None and header.leaf_count != leaf_count:
-            self._problem(
-                "header", None, f"says {header.leaf_count} leaves, there are {leaf_count}"
-            )
+        if said is not None and said[0] != leaf_count:
+            self._problem("header", None, f"says {said[0]} leaves, there are {leaf_count}")
         root = self._leaves(leaf_count, stored, copy)
         self._all_rows()
-        self._versions(header)
+        # Every admission is one step; the last one is where the store says it stands.
+        if said is not None and said[1] != self._rows:
+            self._problem("header", None, f"says version {said[1]}, there are {self._rows} changes")
         self._progress(self._total, self._total)
+        if self._unknown is not None:
+            if not self._problems:
+                raise self._unknown
+            self._problems.insert(
+                0, Mismatch(where="header", position=None, what=str(self._unknown))
+            )
         problems = tuple(self._problems)
         return Verification(
             sound=not problems,
             leaves=leaf_count,
             rows=self._rows,
-            version=header.version if header is not None else 0,
+            version=0 if said is None else said[1],
             root=root.hex(),
             vkey="" if vkey is None else vkey.text(),
-            vkey_pinned=self._outside.vkey is not None,
+            vkey_pinned=self._vkey is not None,
             copy_size=None if copy is None else copy.size,
             mode="observe" if self._mode.observing else "enforce",
             observed=self._mode.admitted,
@@ -133,15 +143,18 @@ class Verifier:
             problems=problems,
         )
 
-    def _header(self) -> StoreHeader | None:
+    def _header(self) -> tuple[int, int] | None:
         try:
-            header = self._view.header()
-        except (StoreCorrupt, msgspec.DecodeError) as error:
+            said = self._view.head()
+        except UnknownFormat as error:
+            self._unknown = error
+            return None
+        except StoreCorrupt as error:
             self._problem("header", None, str(error))
             return None
-        if header is None:
+        if said is None:
             self._problem("header", None, "the store has none: nothing was ever committed")
-        return header
+        return said
 
     def _heads(self) -> tuple[VerifierKey | None, Checkpoint | None, Checkpoint | None]:
         """The verifier key, the head outside the store, and the one inside it."""
@@ -154,14 +167,14 @@ class Verifier:
             self._problem("checkpoint", None, "the store has no signed checkpoint")
         vkey = self._key(note)
         stored = self._opened("checkpoint", note, vkey)
-        if self._outside.copy is None:
+        if self._copy is None:
             self._problem("copy", None, "there is no copy of the checkpoint outside the store")
-        return vkey, self._opened("copy", self._outside.copy, vkey), stored
+        return vkey, self._opened("copy", self._copy, vkey), stored
 
     def _key(self, note: bytes | None) -> VerifierKey | None:
-        if self._outside.vkey is not None:
-            return self._outside.vkey
-        seed = self._outside.log_key
+        if self._vkey is not None:
+            return self._vkey
+        seed = self._log_key
         if note is None or seed is None or len(seed) != _SEED_LEN:
             self._problem("checkpoint", None, "no key to verify its signature with; give --vkey")
             return None
@@ -199,7 +212,9 @@ class Verifier:
                 self._problem("leaf", index, "admits over an objection, outside observe mode")
             if isinstance(leaf, VerdictLeaf) and leaf.decision is Decision.ADMIT:
                 self._unmet[index] = leaf
-                self._note_purge(leaf)
+                intercepted = self._intercepted(leaf)
+                if intercepted is not None and intercepted.change is ChangeKind.PURGE:
+                    self._purged.add(leaf.memory_id)
             elif isinstance(leaf, ResultLeaf):
                 self._results.take(index, leaf, self._unmet.get(leaf.verdict_index))
             self._step()
@@ -221,7 +236,7 @@ class Verifier:
     def _leaf(self, index: int) -> tuple[bytes | None, Leaf | None]:
         data: bytes | None = None
         try:
-            data = self._view.get(LEAVES, ordinal_key(index))
+            data = self._view.leaf(index)
             if data is None:
                 self._problem("leaf", index, "missing")
                 return None, None
@@ -232,35 +247,23 @@ class Verifier:
 
     def _intercepted(self, leaf: VerdictLeaf) -> InterceptedLeaf | None:
         try:
-            data = self._view.get(LEAVES, ordinal_key(leaf.intercepted_index))
+            data = self._view.leaf(leaf.intercepted_index)
             found = None if data is None else decode_leaf(data)
         except StoreCorrupt:
             return None
         matches = isinstance(found, InterceptedLeaf) and found.candidate_id == leaf.candidate_id
         return found if isinstance(found, InterceptedLeaf) and matches else None
 
-    def _note_purge(self, leaf: VerdictLeaf) -> None:
-        intercepted = self._intercepted(leaf)
-        purge = intercepted is not None and intercepted.change is ChangeKind.PURGE
-        if purge:
-            self._purged.add(leaf.memory_id)
-
     def _all_rows(self) -> None:
-        for position, row in self._decoded_rows():
-            self._row(position, row)
-        for index in self._unmet:
-            self._problem("leaf", index, "admits a candidate whose row is not there")
-
-    def _decoded_rows(self) -> Iterator[tuple[int, Row]]:
-        for position, key in enumerate(self._view.keys(ROWS)):
+        for position, row in enumerate(self._view.rows()):
             self._step()
             self._rows += 1
-            try:
-                payload = self._view.get(ROWS, key)
-                if payload is not None:
-                    yield position, decode_row(payload)
-            except (StoreCorrupt, msgspec.DecodeError) as error:
-                self._problem("row", position, str(error))
+            if isinstance(row, StoreCorrupt):
+                self._problem("row", position, str(row))
+            elif row is not None:
+                self._row(position, row)
+        for index in self._unmet:
+            self._problem("leaf", index, "admits a candidate whose row is not there")
 
     def _row(self, position: int, row: Row) -> None:
         leaf = self._unmet.pop(row.leaf_index, None)
@@ -274,29 +277,19 @@ class Verifier:
         if said != has or renamed:
             self._problem("row", position, "its labels or ids are not those of its verdict leaf")
             return
-        intercepted = self._intercepted(leaf)
-        if intercepted is None:
+        seen = self._intercepted(leaf)
+        if seen is None:
             self._problem("row", position, "its verdict leaf points at no interception")
             return
-        if (intercepted.tenant, intercepted.principal_id, intercepted.change) != (
-            row.tenant,
-            row.principal_id,
-            row.change,
-        ):
+        asked = (row.tenant, row.principal_id, row.change)
+        if (seen.tenant, seen.principal_id, seen.change) != asked:
             self._problem("row", position, "not the principal, tenant or change intercepted")
             return
         if row.erased:
             if leaf.memory_id not in self._purged:
                 self._problem("row", position, "erased, and no verdict leaf says purge")
-        elif commitment(row.salt, digest_of(row.canonical)) != intercepted.commitment:
+        elif commitment(row.salt, digest_of(row.canonical)) != seen.commitment:
             self._problem("row", position, "its bytes do not open the commitment in the log")
-
-    def _versions(self, header: StoreHeader | None) -> None:
-        """Every admission is one step; the last one is where the store says it stands."""
-        if header is not None and header.version != self._rows:
-            self._problem(
-                "header", None, f"says version {header.version}, there are {self._rows} changes"
-            )
 
     def _step(self) -> None:
         self._done += 1
@@ -332,8 +325,8 @@ class Mode:
 class _Compared:
     """Holds the stored inner nodes against those recomputed: proofs are made from the stored."""
 
-    def __init__(self, view: View, problem: Callable[[str, int | None, str], None]) -> None:
-        self._stored = Nodes(view)
+    def __init__(self, view: AuditedView, problem: Callable[[str, int | None, str], None]) -> None:
+        self._view = view
         self._problem = problem
 
     def put(self, level: int, index: int, node: bytes) -> None:
@@ -349,4 +342,4 @@ class _Compared:
             )
 
     def get(self, level: int, index: int) -> bytes | None:
-        return self._stored.get(level, index)
+        return self._view.node(level, index)

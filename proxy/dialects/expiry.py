@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 from typing import Final
 
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 RFC3339_PATTERN: Final = (

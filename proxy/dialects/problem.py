@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.operation import HttpReply
+from proxy.seams.operation import HttpReply
 
 if TYPE_CHECKING:
-    from proxy.dialects.operation import Answering, Refusal
+    from proxy.seams.operation import Answering, Refusal
 
 PROBLEM_TYPE: Final = "application/problem+json"
 PROBLEM_BASE: Final = "urn:mnemogate:problem:"

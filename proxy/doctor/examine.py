@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from proxy.doctor.files import probe_files
-from proxy.doctor.finding import Attempt, Finding, Standing
+from proxy.doctor.finding import Attempt, Finding, ProbeResult
 from proxy.doctor.isolation import UNSEEN, isolated, probe_isolation
 from proxy.doctor.locate import effective_uid, listening_uid
 from proxy.doctor.network import probe_network
@@ -44,9 +44,9 @@ def examine(aim: Aim) -> Examination:
     alone = isolated(findings)
     if alone:
         findings = tuple(_unseen(finding) for finding in findings)
-    skipped = {finding.id for finding in findings if finding.verdict is Standing.SKIPPED}
+    skipped = {finding.id for finding in findings if finding.verdict is ProbeResult.SKIPPED}
     return Examination(
-        separated=all(finding.verdict is not Standing.FAIL for finding in findings),
+        separated=all(finding.verdict is not ProbeResult.FAIL for finding in findings),
         proven=not skipped.intersection(_ESSENTIAL),
         isolated=alone,
         findings=findings,
@@ -55,10 +55,10 @@ def examine(aim: Aim) -> Examination:
 
 def _unseen(finding: Finding) -> Finding:
     """What was skipped because it does not exist here is told as that, no more and no less."""
-    if finding.id not in UNSEEN or finding.verdict is not Standing.SKIPPED:
+    if finding.id not in UNSEEN or finding.verdict is not ProbeResult.SKIPPED:
         return finding
     return msgspec.structs.replace(
-        finding, verdict=Standing.UNSEEN, got=f"cannot be seen from here: {finding.got}"
+        finding, verdict=ProbeResult.UNSEEN, got=f"cannot be seen from here: {finding.got}"
     )
 
 

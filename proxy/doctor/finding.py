@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Standing(enum.Enum):
+class ProbeResult(enum.Enum):
     """How a probe ended. Only `FAIL` says that the wall has a hole."""
 
     OK = "ok"
@@ -29,7 +29,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     tried: str
     expected: str
     got: str
-    verdict: Standing
+    verdict: ProbeResult
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,17 +54,17 @@ class Attempt:
 
     def ok(self, got: str) -> Finding:
         """The attempt was stopped."""
-        return self._finding(got, Standing.OK)
+        return self._finding(got, ProbeResult.OK)
 
     def fail(self, got: str) -> Finding:
         """The attempt worked: the agent can do this."""
-        return self._finding(got, Standing.FAIL)
+        return self._finding(got, ProbeResult.FAIL)
 
     def skipped(self, why: str) -> Finding:
         """Nothing was learnt, and why."""
-        return self._finding(why, Standing.SKIPPED)
+        return self._finding(why, ProbeResult.SKIPPED)
 
-    def _finding(self, got: str, verdict: Standing) -> Finding:
+    def _finding(self, got: str, verdict: ProbeResult) -> Finding:
         return Finding(
             id=self._id, tried=self._tried, expected=self._expected, got=got, verdict=verdict
         )

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from proxy.doctor.finding import Attempt, Finding, Standing
+from proxy.doctor.finding import Attempt, Finding, ProbeResult
 from proxy.doctor.locate import running_sidecars
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def probe_isolation(root: Path = Path("/")) -> Iterator[Finding]:
     """Whether this process lives where no gate runs and where no gate keeps its files."""
     alone = _processes()
     yield alone
-    if alone.verdict is Standing.OK:
+    if alone.verdict is ProbeResult.OK:
         yield _files(root)
 
 
 def isolated(findings: Iterable[Finding]) -> bool:
     """Whether a gate answers, and neither its process nor its files exist where this runs."""
-    well = {finding.id for finding in findings if finding.verdict is Standing.OK}
+    well = {finding.id for finding in findings if finding.verdict is ProbeResult.OK}
     seen = well & {"state.list", "process.mem"}
     return not seen and {PROCESSES, FILES} | _ANSWERED <= well and bool(_A_GATE & well)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from policy.model import Candidate
-    from proxy.app import Sidecar
+    from proxy.compose.app import Sidecar
     from proxy.evaluate.systems import Bench
     from proxy.evaluate.wire import Tried
 

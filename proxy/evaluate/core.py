@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from proxy.evaluate.book import Book
     from proxy.evaluate.figures import Figure
     from proxy.evaluate.systems import Bench, System
-    from storage.interfaces import Submission
+    from storage.values import Submission
 
 _CONTROLS: Final = 3
 

@@ -20,7 +20,7 @@ from proxy.evaluate.figures import share
 from proxy.evaluate.systems import ADMITTED, BY_NAME, at
 from proxy.evaluate.tables import Beyond
 from proxy.evaluate.wire import Write, headers_of
-from proxy.settings import child_environment
+from proxy.settings.load import child_environment
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process

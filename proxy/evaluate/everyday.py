@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from policy.model import Channel, Claims
-from proxy.admin_wire import AnchorRequest
+from proxy.admin.wire.store import AnchorRequest
+from proxy.admin.wire.upkeep import QuarantineRequest
 from proxy.evaluate.attacks import Broken, directive
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.figures import share
@@ -14,7 +15,6 @@ from proxy.evaluate.normal import leaning_writes, normal_writes
 from proxy.evaluate.systems import ADMITTED, BY_NAME, SYSTEMS, running
 from proxy.evaluate.tables import Attempt, Tables, Timeline
 from proxy.evaluate.wire import Write
-from proxy.upkeep_wire import QuarantineRequest
 
 if TYPE_CHECKING:
     from proxy.evaluate.book import Book

@@ -15,7 +15,7 @@ from proxy.evaluate.model import asked, scripted_model, tables, turn
 from proxy.evaluate.systems import ADMITTED, BY_NAME, Extras, running
 from proxy.evaluate.tables import Beyond, RefusedText
 from proxy.evaluate.wire import Write
-from proxy.settings import child_environment
+from proxy.settings.load import child_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -165,18 +165,6 @@ def _texts(directory: Path, pattern: str) -> dict[str, list[str]]:
         except (OSError, msgspec.DecodeError) as error:
             raise Broken(f"{path.name} in {CORPORA} cannot be read") from error
     return found
-
-
-def attack_texts() -> list[str]:
-    """Every attack text of the corpora; none where nobody said where they are.
-
-    Raises:
-        Broken: A file is not what it should be.
-    """
-    directory = corpora_directory()
-    if directory is None or not directory.is_dir():
-        return []
-    return [text for texts in _texts(directory, "attack_*.jsonl").values() for text in texts]
 
 
 async def corpora(book: Book) -> None:

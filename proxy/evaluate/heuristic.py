@@ -10,12 +10,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from policy.model import MemoryClass, SourceKind
-from policy.skeleton import skeleton
+from policy.text.skeleton import skeleton
 from policy.verdict import Reason, Reject
 
 if TYPE_CHECKING:
     from policy.model import Candidate
-    from storage.interfaces import Submission
+    from storage.values import Submission
 
 # (1) What a caller that labels honestly may not write.
 _FORBIDDEN: Final = {

@@ -23,13 +23,13 @@ from proxy.evaluate.tables import Tables
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from proxy.dialects.strict_json.strict import JsonValue
     from proxy.evaluate.attacks import Trial
     from proxy.evaluate.book import Book
     from proxy.evaluate.figures import Figure
     from proxy.evaluate.model import ScriptedModel
     from proxy.evaluate.systems import Bench
     from proxy.evaluate.wire import Tried
-    from proxy.strict_json import JsonValue
 
 _RUN_LEN: Final = 5
 _WORD: Final = re.compile(r"\w+")

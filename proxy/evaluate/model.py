@@ -13,8 +13,8 @@ from proxy.evaluate.free_port import on_free_port
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from proxy.dialects.strict_json.strict import JsonValue
     from proxy.evaluate.systems import Bench
-    from proxy.strict_json import JsonValue
 
 TOOL: Final = "fetch_page"
 ROUTES: Final = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}

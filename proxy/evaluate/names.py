@@ -19,4 +19,7 @@ SECTIONS: Final = (
 )
 
 # Made only when they are asked for.
-LONG: Final = ("mutants", "neighbours")
+LONG: Final = ("mutants",)
+
+# Made by the benchmarks of a checkout: nothing of it is installed.
+GUARDS: Final = "neighbours"

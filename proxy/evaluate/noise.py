@@ -70,7 +70,9 @@ async def noise(book: Book) -> None:
             for rate in RATES:
                 count = _Count()
                 for round_number in range(SEEDS):
-                    await _claims(book, bench, count, (mode, rate, round_number))
+                    await _claims(
+                        book, bench, count, mode=mode, rate=rate, round_number=round_number
+                    )
                     done += 1
                     draw(done, total)
                 table.setdefault(f"claims_{mode}", {})[str(rate)] = _row(count)
@@ -129,8 +131,9 @@ def _mislabelled(draws: random.Random, body: Write, mode: str, rate: int) -> Wri
     return msgspec.structs.replace(body, source=source, memory_class=memory_class)
 
 
-async def _claims(book: Book, bench: Bench, count: _Count, what: tuple[str, int, int]) -> None:
-    mode, rate, round_number = what
+async def _claims(
+    book: Book, bench: Bench, count: _Count, *, mode: str, rate: int, round_number: int
+) -> None:
     draws = book.draws(f"noise/claims/{mode}/{rate}", round_number)
     sent = [
         _Sent(

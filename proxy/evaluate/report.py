@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.evaluate import paper
 from proxy.evaluate.plots import Axes, Line, cumulative, plot
-from proxy.evaluate.tables import Measured, NotMeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +39,6 @@ def report(found: Document) -> str:
         "" if beyond is None else _plots(beyond),
         "" if beyond is None else _refused(beyond),
         _suite(tables),
-        _neighbours(tables),
         _how(found.run, found.verdict),
     ]
     # No script, nothing from elsewhere: what is quoted here was written by attackers.
@@ -234,36 +232,6 @@ def _suite(tables: Tables) -> str:
     )
 
 
-def _neighbours(tables: Tables) -> str:
-    if not tables.neighbours:
-        return ""
-    columns = tables.neighbours
-    measured = {name: one for name, one in columns.items() if isinstance(one, Measured)}
-    found = [one.figures() for one in measured.values()]
-    names = list(found[0]) if found else []
-    rows = [[escape(name), *(_cell(one[name]) for one in found)] for name in names]
-    rows.append(
-        ["suite: not applicable", *(str(o.suite_not_applicable) for o in measured.values())]
-    )
-    missing = "".join(
-        f"<li>{escape(name)}: not measured: {escape(one.not_measured)}</li>"
-        for name, one in columns.items()
-        if isinstance(one, NotMeasured)
-    )
-    setups = "".join(
-        f"<li><b>{escape(name)}</b>: {escape(one.configuration)}"
-        f" <code>{escape(one.command or '')}</code></li>"
-        for name, one in columns.items()
-    )
-    return (
-        "<h2>Neighbours, the same requests and the same counting</h2><p>n/a is what one cannot"
-        " express. Guards that filter when they read keep texts out of recall and not out of"
-        " files: that is what the first rows count.</p>"
-        + _table(("", *(escape(name) for name in measured)), rows)
-        + f"<ul>{setups}{missing}</ul>"
-    )
-
-
 def _how(run: Run, verdict: Verdict) -> str:
     command = f"mnemogate evaluate --trials {run.trials} --seed {run.seed}"
     notes = "".join(
@@ -273,7 +241,7 @@ def _how(run: Run, verdict: Verdict) -> str:
     )
     return (
         f"<h2>How to run it again</h2><pre>{escape(command)} --json out.json --html report.html\n"
-        "mnemogate evaluate --mutants\nmnemogate evaluate --only neighbours</pre>"
+        "mnemogate evaluate --mutants</pre>"
         "<p>With MNEMOGATE_CORPORA naming a directory of <code>attack_*.jsonl</code> and"
         " <code>benign_*.jsonl</code> texts of others are tried as well.</p>"
         + (f"<h2>Notes</h2><ul>{notes}</ul>" if notes else "")

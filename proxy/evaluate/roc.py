@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.containment import prints_of, resemblance
+from policy.labels.containment import prints_of, resemblance
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.figures import share, skipped
 from proxy.evaluate.forged import CORPORA, corpora_directory
 from proxy.evaluate.tables import Beyond, Curve
 
 if TYPE_CHECKING:
-    from policy.containment import Prints
+    from policy.labels.containment import Prints
     from proxy.evaluate.book import Book
 
 _FILE: Final = "benign_observations.jsonl"

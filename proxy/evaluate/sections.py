@@ -13,7 +13,6 @@ from proxy.evaluate.everyday import everyday
 from proxy.evaluate.forged import corpora, forged
 from proxy.evaluate.leakage import leakage
 from proxy.evaluate.names import LONG, SECTIONS
-from proxy.evaluate.neighbours.table import neighbours
 from proxy.evaluate.noise import noise
 from proxy.evaluate.roc import roc
 from proxy.evaluate.stress import stress
@@ -39,7 +38,6 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "cost": cost,
     "conformance": conformance,
     "mutants": mutants,
-    "neighbours": neighbours,
 }
 
 

@@ -17,25 +17,24 @@ import msgspec
 
 from policy.gate import GATE
 from policy.model import Channel, Claims, PrincipalId
-from proxy.app import Composition, Sidecar, compose, no_failpoint
-from proxy.auth import bound, mint_key
+from proxy.compose.app import Composition, Sidecar, compose, no_failpoint
 from proxy.evaluate.canary import files_below, found_in
 from proxy.evaluate.heuristic import heuristic_objection
 from proxy.evaluate.unsafe import UnsafeLateGate, UnsafeLateWriter, unsafe_gate_that_admits_all
 from proxy.evaluate.wire import Question, answered, headers_of, shown_in
-from proxy.model.coupling import UnsafeUncoupled
-from proxy.settings import load_settings
+from proxy.model.memory_seam import UnsafeUncoupled
+from proxy.settings.load import load_settings
+from proxy.transport.auth import bound, mint_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from policy.gate import Gate
     from proxy.evaluate.wire import Tried, Write
-    from proxy.model.coupling import Coupling
-    from proxy.settings import Address
-    from proxy.writing import Submits
-    from storage.embedded import EmbeddedStore
-    from storage.interfaces import Failpoint
+    from proxy.intercept.interceptor import Submits
+    from proxy.model.memory_seam import Coupling
+    from proxy.settings.load import Address
+    from storage.interfaces import Failpoint, Store
 
 EVALUATOR: Final = PrincipalId("evaluate")
 SERVED: Final = 200
@@ -254,7 +253,7 @@ def composed(system: System, bench: Bench, extras: Extras) -> Composition:
     late = UnsafeLateGate()
     verify = late.verify if system.policy == "gate" else heuristic_objection
 
-    def placing(store: EmbeddedStore) -> Submits:
+    def placing(store: Store) -> Submits:
         bench.late = UnsafeLateWriter(store, verify)
         return bench.late
 

@@ -151,47 +151,6 @@ class Mutants(msgspec.Struct, frozen=True, kw_only=True):
     mutants: tuple[TriedMutant, ...]
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One column of the neighbours' table. The command is that of a neighbour's environment."""
-
-    configuration: str
-    command: str | None = None
-    a1: Figure = msgspec.field(name="core_nfr A1")
-    a2: Figure = msgspec.field(name="core_nfr A2")
-    a3: Figure = msgspec.field(name="core_nfr A3")
-    a4: Figure = msgspec.field(name="core_nfr A4")
-    a5: Figure = msgspec.field(name="core_nfr A5")
-    honest: Figure = msgspec.field(name="normal writes lost")
-    leaning: Figure = msgspec.field(name="leaning payloads kept out")
-    corpora: Figure = msgspec.field(name="corpora attacks as tool results kept out")
-    # How each scenario of the conformance suite ended.
-    suite: Mapping[str, str]
-    suite_passed: Figure
-    suite_not_applicable: int
-
-    def figures(self) -> Figures:
-        """The rows of the table."""
-        return {
-            "core_nfr A1": self.a1,
-            "core_nfr A2": self.a2,
-            "core_nfr A3": self.a3,
-            "core_nfr A4": self.a4,
-            "core_nfr A5": self.a5,
-            "normal writes lost": self.honest,
-            "leaning payloads kept out": self.leaning,
-            "corpora attacks as tool results kept out": self.corpora,
-            "suite_passed": self.suite_passed,
-        }
-
-
-class NotMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A neighbour that could not be installed or asked, and why; the command as far as it came."""
-
-    configuration: str
-    command: str | None = None
-    not_measured: str
-
-
 class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The tables of every experiment that was made; one experiment gives those that it made."""
 
@@ -206,7 +165,6 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     table5: Mapping[str, Mapping[str, NoiseRow]] | None = None
     conformance: Conformance | None = None
     mutants: Mutants | None = None
-    neighbours: Mapping[str, Measured | NotMeasured] | None = None
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,10 +14,10 @@ from policy.canonical import canonical_bytes, digest_of
 from policy.checks import Step, digest_integrity
 from policy.facts import TokenState
 from policy.gate import GATE, Gate
-from policy.labels import NOTHING_READ
+from policy.labels.derive import NOTHING_READ
 from policy.model import Basis, Candidate, CandidateId, ChangeKind, Provenance, SourceKind
 from policy.verdict import Admit, Hold, Reject
-from storage.interfaces import Decision, Submission
+from storage.values import Decision, Submission
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from policy.model import MemoryId
     from policy.ruleset import Ruleset
     from policy.verdict import Verdict
-    from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome
+    from storage.interfaces import Store
+    from storage.values import Outcome
 
     Verifier = Callable[[Submission], "Hold | Reject | None"]
     Between = Callable[[Submission], Awaitable[None]]
@@ -113,7 +113,7 @@ class UnsafeLateWriter:
     rewrites the file. `between` runs after the write and before its verification.
     """
 
-    def __init__(self, store: EmbeddedStore, verify: Verifier) -> None:
+    def __init__(self, store: Store, verify: Verifier) -> None:
         self._store = store
         self._writer = store.writer
         self._verify = verify

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.strict_json import JsonValue  # noqa: TC001 - msgspec reads the annotations
+from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

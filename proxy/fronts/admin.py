@@ -1,4 +1,4 @@
-"""The admin front: health, metrics, and the operator API. Routing only; the work is `operate`."""
+"""The admin front: health, metrics, and the operator API. Routing only; `Operate` works."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import Channel, Principal, PrincipalId, Tenant
-from proxy.admin_wire import DEFAULT_TENANT
-from proxy.auth import Unauthenticated, operator_of
-from proxy.dialects.operation import HttpReply, HttpRequest, UnknownWrite
+from proxy.admin.openapi import document
 from proxy.dialects.problem import problem
-from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.fronts.confirm_page import ROUTE as CONFIRM_ROUTE
 from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE
-from proxy.fronts.operator_routes import API, ROUTES, Call, Route
-from proxy.openapi import document
-from proxy.responses import Failure, NotFound, attempt
+from proxy.fronts.operator_routes import API, ROUTES, OperatorCall, Route
+from proxy.seams.faults import NotFound, Unauthenticated, UnknownWrite
+from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.seams.tenants import DEFAULT_TENANT
+from proxy.transport.auth import operator_of
+from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.responses import Failure, attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.auth import Authenticator, Peer
+    from proxy.admin.commands import Operate
     from proxy.fronts.confirm_page import ConfirmPage
     from proxy.fronts.health import Health
-    from proxy.operate import Operate
+    from proxy.transport.auth import Authenticator, Peer
 
 OPENAPI: Final = f"{API}/openapi.json"
 _SAFE: Final = READING | {"OPTIONS"}
@@ -101,7 +102,7 @@ class AdminFront:
         if route is None:
             raise NotFound if head.method in _SAFE else UnknownWrite
         request = await incoming.complete()
-        call = Call(by=by, incoming=incoming, request=request, argument=argument)
+        call = OperatorCall(by=by, incoming=incoming, request=request, argument=argument)
         view = await route.handler(self._operate, call)
         return HttpReply(status=200, body=_ENCODER.encode(view))
 

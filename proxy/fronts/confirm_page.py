@@ -16,21 +16,22 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from policy.forwarding import call_of
+from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, PrincipalId
-from proxy.auth import NotOperator, Unauthenticated, operator_of
-from proxy.confirming import CONFIRM, BadLink
-from proxy.dialects.operation import HttpReply, HttpRequest, MalformedRequest
-from proxy.observations import NEXT
+from proxy.admin.confirm_links import CONFIRM, BadLink
+from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
+from proxy.seams.observations import NEXT
+from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.transport.auth import operator_of
 from storage.errors import StorageError, UnknownCandidate
-from storage.interfaces import Decision
+from storage.values import Decision
 
 if TYPE_CHECKING:
-    from proxy.auth import Authenticator
-    from proxy.confirming import Confirming
-    from proxy.exchange import Incoming
-    from storage.following import Followed
-    from storage.interfaces import HeldCandidate, MemoryReader, MemoryWriter
+    from proxy.admin.confirm_links import Confirming
+    from proxy.transport.auth import Authenticator
+    from proxy.transport.exchange import Incoming
+    from storage.interfaces import Followed, MemoryReader, MemoryWriter
+    from storage.values import HeldCandidate
 
 ROUTE: Final = f"{CONFIRM}/{{}}"
 LINK: Final = PrincipalId("confirm:link")
@@ -64,16 +65,6 @@ _HEADERS: Final = (
 )
 
 
-class ConfirmParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page works on."""
-
-    confirming: Confirming
-    reader: MemoryReader
-    writer: MemoryWriter
-    followed: Followed
-    authenticator: Authenticator
-
-
 class _Refused(Exception):  # noqa: N818 - an answer
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -81,11 +72,14 @@ class _Refused(Exception):  # noqa: N818 - an answer
         self.text = text
 
 
-class ConfirmPage:
+class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
     """Answers requests for `/confirm/<candidate id>`. Event loop only."""
 
-    def __init__(self, parts: ConfirmParts) -> None:
-        self._parts = parts
+    confirming: Confirming
+    reader: MemoryReader
+    writer: MemoryWriter
+    followed: Followed
+    authenticator: Authenticator
 
     def claims(self, path: str) -> bool:
         """Whether this page answers for the path."""
@@ -128,7 +122,7 @@ class ConfirmPage:
         return await self._decide(candidate_id, form, incoming)
 
     def _held(self, candidate_id: CandidateId) -> HeldCandidate:
-        held = self._parts.reader.held_candidate(candidate_id)
+        held = self.reader.held_candidate(candidate_id)
         if held is None or held.candidate is None:
             raise _Refused(
                 410, "Nothing waits here any more: it was decided, or the link was used before."
@@ -136,7 +130,7 @@ class ConfirmPage:
         return held
 
     def _shown(self, held: HeldCandidate, code: str) -> HttpReply:
-        self._parts.confirming.check(code, held)
+        self.confirming.check(code, held)
         return _page(200, "Shall this be remembered?", self._body(held, code))
 
     async def _decide(
@@ -146,17 +140,17 @@ class ConfirmPage:
         key = form.get("key")
         if key is not None:
             # Before anything else is said of the candidate.
-            by = operator_of(self._parts.authenticator.require(key, incoming.peer)).principal_id
+            by = operator_of(self.authenticator.require(key, incoming.peer)).principal_id
         held = self._held(candidate_id)
         if key is not None and form.get("decision") == "show":
-            return self._shown(held, self._parts.confirming.code_for(held))
+            return self._shown(held, self.confirming.code_for(held))
         if key is None:
-            self._parts.confirming.check(form.get("code", ""), held)
+            self.confirming.check(form.get("code", ""), held)
         match form.get("decision"):
             case "approve":
-                decide = self._parts.writer.release
+                decide = self.writer.release
             case "deny":
-                decide = self._parts.writer.deny
+                decide = self.writer.deny
             case _:
                 raise _Refused(422, "Nothing was decided.")
         try:
@@ -188,7 +182,7 @@ class ConfirmPage:
             ("Held because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})"),
             ("For", candidate.target),
         ]
-        decided = self._parts.followed.decided(held.candidate_id)
+        decided = self.followed.decided(held.candidate_id)
         culprit = None if decided is None else decided.verdict.culprit
         if culprit is not None:
             named = f"{culprit.server}, tool {culprit.tool}, call {culprit.call_id}"

@@ -11,34 +11,27 @@ import msgspec
 
 from policy.model import CandidateId, Principal, PrincipalId, Tenant
 from policy.query import validate
-from proxy import guard_wire as wire
-from proxy.admin_wire import DEFAULT_TENANT
-from proxy.dialects.operation import (
-    DeleteWhere,
-    HttpReply,
-    ListMemories,
-    MalformedRequest,
-    Search,
-    UnknownWrite,
-    Write,
-)
 from proxy.dialects.problem import problem
-from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
-from proxy.guard import Forwarded, GuardedCall, Segment
-from proxy.responses import Failure, NotFound, attempt
-from storage.interfaces import Decision
+from proxy.guard import wire
+from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
+from proxy.seams.guard import Forwarded, GuardedCall, Segment
+from proxy.seams.operation import DeleteWhere, HttpReply, ListMemories, Search, Write
+from proxy.seams.tenants import DEFAULT_TENANT
+from proxy.settle.forwarding import admitted_of
+from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.responses import Failure, attempt
 from telemetry import propagation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from proxy.auth import Authenticator, Peer
-    from proxy.dialects.operation import Proposal
-    from proxy.fronts.memory import Performs
-    from proxy.guard import Judged, PinState
-    from proxy.guarding import Guarding
-    from proxy.relays import Relays
-    from proxy.surroundings import Surroundings
+    from proxy.guard.live_tools import Relays
+    from proxy.guard.local import Guarding
+    from proxy.seams.guard import Judged, PinState
+    from proxy.seams.operation import Proposal
+    from proxy.seams.performs import Performs
+    from proxy.seams.surroundings import Surroundings
+    from proxy.transport.auth import Authenticator, Peer
     from telemetry.events import TraceContext
 
 DIALECT: Final = "mcp_store"
@@ -54,20 +47,6 @@ def guard_routes() -> frozenset[str]:
     return frozenset(named | {"guard.unknown", REFUSED_ROUTE})
 
 
-class GuardSocketParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the front speaks for."""
-
-    guard: Guarding
-    relays: Relays
-    session: Performs
-    authenticator: Authenticator
-    surroundings: Surroundings
-    halt: Callable[[], None]
-    # A link that decides: for relays of this uid, which could decide without one.
-    link_of: Callable[[CandidateId], str | None]
-    own_uid: int
-
-
 class GuardFront:
     """Serves the gate's socket. Event loop only.
 
@@ -77,9 +56,27 @@ class GuardFront:
 
     name = "guard"
 
-    def __init__(self, parts: GuardSocketParts) -> None:
-        self._parts = parts
-        self._guard = parts.guard
+    def __init__(
+        self,
+        *,
+        guard: Guarding,
+        relays: Relays,
+        operations: Performs,
+        authenticator: Authenticator,
+        surroundings: Surroundings,
+        halt: Callable[[], None],
+        link_of: Callable[[CandidateId], str | None],
+        own_uid: int,
+    ) -> None:
+        """`link_of` makes a link that decides: for `own_uid`, which could decide without one."""
+        self._guard = guard
+        self._relays = relays
+        self._operations = operations
+        self._authenticator = authenticator
+        self._surroundings = surroundings
+        self._halt = halt
+        self._link_of = link_of
+        self._own_uid = own_uid
         self.routes = guard_routes()
         # What each relay that is present has admitted and not settled.
         self._sending: dict[str, set[CandidateId]] = {}
@@ -93,7 +90,7 @@ class GuardFront:
         principal = self._principal(incoming.peer)
         if known and name == PRESENCE and incoming.head.method == "GET":
             return await self._presence(incoming, route, principal)
-        done = await attempt(self._serve(incoming, name, principal, known=known), self._parts.halt)
+        done = await attempt(self._serve(incoming, name, principal, known=known), self._halt)
         error_type = ""
         if isinstance(done, Failure):
             error_type = done.error_type
@@ -103,7 +100,7 @@ class GuardFront:
         )
 
     def _principal(self, peer: Peer) -> Principal:
-        bound = self._parts.authenticator.authenticate(None, peer)
+        bound = self._authenticator.authenticate(None, peer)
         if bound is not None:
             return bound
         return Principal(principal_id=PrincipalId(f"uid:{peer.uid}"), tenant=Tenant(DEFAULT_TENANT))
@@ -167,11 +164,7 @@ class GuardFront:
             judged = await self._guard.judge(principal, call)
         finally:
             incoming.gone.forget(gone.set)
-        admitted = tuple(
-            one.candidate_id
-            for one in judged
-            if one.decision == Decision.ADMIT.value and one.candidate_id is not None
-        )
+        admitted = admitted_of(judged)
         if gone.is_set():
             # Nobody hears this verdict, so nobody sends what it admits.
             failed = tuple((candidate_id, Forwarded.FAILED) for candidate_id in admitted)
@@ -181,12 +174,12 @@ class GuardFront:
         return tuple(self._linked(one) for one in judged) if self._is_own(incoming) else judged
 
     def _is_own(self, incoming: Incoming) -> bool:
-        return incoming.peer.uid == self._parts.own_uid
+        return incoming.peer.uid == self._own_uid
 
     def _linked(self, judged: Judged) -> Judged:
         if judged.confirm_url is None or judged.candidate_id is None:
             return judged
-        link = self._parts.link_of(judged.candidate_id)
+        link = self._link_of(judged.candidate_id)
         return msgspec.structs.replace(judged, confirm_url=link or judged.confirm_url)
 
     def _note(self, incoming: Incoming, admitted: tuple[CandidateId, ...]) -> None:
@@ -201,7 +194,7 @@ class GuardFront:
         state = await self._guard.pin_for(relay, principal, asked.server, asked.tools)
         if relay not in self._present:
             # Nobody would hear that it left: its tools count as served by nobody.
-            self._parts.relays.left(relay)
+            self._relays.left(relay)
         return state
 
     async def _perform(
@@ -216,14 +209,14 @@ class GuardFront:
                 validate(operation.where)
             except ValueError:
                 raise MalformedRequest("where: not a filter that is taken") from None
-        return await self._parts.session.perform(
+        return await self._operations.perform(
             principal, operation, dialect=DIALECT, trace=self._trace(asked, incoming)
         )
 
     def _trace(self, asked: wire.Performance, incoming: Incoming) -> TraceContext:
         if asked.traceparent is None:
             return incoming.trace
-        random_hex = self._parts.surroundings.random_hex
+        random_hex = self._surroundings.random_hex
         return propagation.accept(
             [asked.traceparent], [], lambda count: bytes.fromhex(random_hex(count))
         )
@@ -234,7 +227,7 @@ class GuardFront:
         """An answer that never ends: when its connection does, the relay is gone."""
         relay = incoming.head.headers.get(wire.RELAY_HEADER.lower(), "")
         if _RELAY.fullmatch(relay) is None:
-            done = await attempt(_malformed("header: a relay names itself"), self._parts.halt)
+            done = await attempt(_malformed("header: a relay names itself"), self._halt)
             refused = problem(done.refusal, incoming.answering)
             return Answered(reply=refused, route=route, error_type=done.error_type)
         self._present[relay] += 1
@@ -251,7 +244,7 @@ class GuardFront:
         if self._present[relay] > 0:
             return  # it was back before its old connection was seen to end
         del self._present[relay]
-        self._parts.relays.left(relay)
+        self._relays.left(relay)
         waiting = self._sending.get(relay, set())
         self._guard.abandon(tuple(waiting))
         # Kept for its return; whoever does not return is forgotten with the oldest.

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.operation import HttpReply, HttpRequest, MalformedRequest, UnknownWrite
 from proxy.dialects.problem import problem
-from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
-from proxy.intake import HostRules
-from proxy.responses import Failure, NotFound, attempt
+from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
+from proxy.seams.operation import HttpReply, HttpRequest
+from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.head import HostRules
+from proxy.transport.responses import Failure, attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.interfaces import StoreStatus
+    from storage.values import StoreStatus
 
 HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 UNKNOWN_ROUTE: Final = "unknown"

@@ -11,26 +11,27 @@ import msgspec
 
 from proxy.dialects.mcp.heads import LAST_EVENT, SESSION, check_head, era_of_head
 from proxy.dialects.mcp.message import Era, Kind, Message, NotRelayed, error_answer, parse
-from proxy.dialects.operation import HttpReply, MalformedRequest
-from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.mcp.http.background import Busy
 from proxy.mcp.http.behind_command import CommandLine
 from proxy.mcp.http.behind_url import UrlLine
-from proxy.mcp.http.beside import Busy
 from proxy.mcp.http.child import ChildGone
-from proxy.mcp.http.exchange import Exchange
+from proxy.mcp.http.client_request import Exchange
 from proxy.mcp.http.hub import Hub  # noqa: TC001 - msgspec reads the annotation
 from proxy.mcp.http.line import LISTEN
-from proxy.responses import Failure, NotFound, attempt, problem, refuse
+from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.seams.operation import HttpReply
+from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.responses import Failure, attempt, problem, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from policy.model import Principal
-    from proxy.auth import Authenticator, Peer
     from proxy.dialects.mcp.message import RequestId
-    from proxy.dialects.operation import HttpRequest
-    from proxy.mcp.http.exchange import Head
+    from proxy.mcp.http.client_request import Head
     from proxy.mcp.http.line import Line
+    from proxy.seams.operation import HttpRequest
+    from proxy.transport.auth import Authenticator, Peer
 
 PREFIX: Final = "/mcp/"
 ROUTES: Final = frozenset({"mcp.post", "mcp.listen", "mcp.end", "mcp.refused", REFUSED_ROUTE})
@@ -81,7 +82,7 @@ class McpFront:
 
     async def answer(self, incoming: Incoming) -> Answered:
         """The answer; failures as problem details."""
-        progress = _Progress()
+        progress = _McpProgress()
         done = await attempt(self._serve(incoming, progress), self._halt)
         if isinstance(done, Failure):
             return Answered(
@@ -95,7 +96,7 @@ class McpFront:
         return Answered(reply=reply, route=route, principal=progress.principal, pieces=pieces)
 
     async def _serve(
-        self, incoming: Incoming, progress: _Progress
+        self, incoming: Incoming, progress: _McpProgress
     ) -> tuple[HttpReply, Exchange | None]:
         principal, headers = self._who(incoming.head, incoming.peer)
         progress.principal = principal.principal_id
@@ -105,7 +106,9 @@ class McpFront:
             raise NotFound
         if incoming.head.query:
             raise MalformedRequest("query: none is read here", status=400)
-        asked = _Asked(incoming=incoming, principal=principal, headers=headers, hub=served.hub)
+        asked = _KnownRequest(
+            incoming=incoming, principal=principal, headers=headers, hub=served.hub
+        )
         match incoming.head.method:
             case "POST":
                 return await self._post(asked)
@@ -139,7 +142,7 @@ class McpFront:
 
     # POST
 
-    async def _post(self, asked: _Asked) -> tuple[HttpReply, Exchange | None]:
+    async def _post(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
         # A message is no way to ask for the rest of a stream: that is what GET is for.
         asked.headers.pop(LAST_EVENT, None)
         request = await asked.incoming.complete()
@@ -163,7 +166,7 @@ class McpFront:
             return _refused(200, message.request_id, -32000, text), None
 
     async def _stateless(
-        self, asked: _Asked, message: Message
+        self, asked: _KnownRequest, message: Message
     ) -> tuple[HttpReply, Exchange | None]:
         if message.kind is Kind.NOTIFICATION:
             # This era has none: a call is taken back by closing its stream.
@@ -174,7 +177,7 @@ class McpFront:
         return await self._in_lane(asked, message, Era.STATELESS)
 
     async def _handshake(
-        self, asked: _Asked, message: Message
+        self, asked: _KnownRequest, message: Message
     ) -> tuple[HttpReply, Exchange | None]:
         session_id = asked.headers.get(SESSION)
         if session_id is not None:
@@ -190,7 +193,7 @@ class McpFront:
         return await self._in_lane(asked, message, Era.HANDSHAKE)
 
     async def _through(
-        self, asked: _Asked, message: Message, line: Line
+        self, asked: _KnownRequest, message: Message, line: Line
     ) -> tuple[HttpReply, Exchange | None]:
         """One message of a session."""
         exchange = Exchange(message.request_id, asked.headers)
@@ -207,7 +210,7 @@ class McpFront:
         return _reply(await exchange.head, exchange)
 
     async def _in_lane(
-        self, asked: _Asked, message: Message, era: Era
+        self, asked: _KnownRequest, message: Message, era: Era
     ) -> tuple[HttpReply, Exchange | None]:
         """One message that belongs to no session."""
         exchange = Exchange(message.request_id, asked.headers, era)
@@ -226,7 +229,7 @@ class McpFront:
 
     # GET and DELETE
 
-    async def _get(self, asked: _Asked) -> tuple[HttpReply, Exchange | None]:
+    async def _get(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
         session_id = asked.headers.get(SESSION)
         if era_of_head(asked.headers) is Era.STATELESS or session_id is None:
             return _not_allowed("POST"), None
@@ -250,7 +253,7 @@ class McpFront:
             line.listen(exchange)
         return _reply(await exchange.head, exchange)
 
-    async def _delete(self, asked: _Asked) -> HttpReply:
+    async def _delete(self, asked: _KnownRequest) -> HttpReply:
         session_id = asked.headers.get(SESSION)
         if era_of_head(asked.headers) is Era.STATELESS or session_id is None:
             return _not_allowed("POST")
@@ -265,14 +268,14 @@ class McpFront:
         return HttpReply(status=status)
 
 
-class _Progress:
+class _McpProgress:
     """How far one request came, for telemetry."""
 
     def __init__(self) -> None:
         self.principal = ""
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request whose principal is known."""
 
     incoming: Incoming
@@ -287,7 +290,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
         exchange.when_over(lambda: gone.forget(exchange.leave))
 
 
-def _over(asked: _Asked, line: Line, exchange: Exchange) -> None:
+def _over(asked: _KnownRequest, line: Line, exchange: Exchange) -> None:
     """An exchange without a session is over: its line is free, or has to be let go."""
     if not exchange.left:
         asked.hub.give_back(asked.principal, line)
@@ -301,7 +304,7 @@ async def _taken_back(line: Line, request_id: RequestId, exchange: Exchange) -> 
     line.close()
 
 
-def _unnamed(asked: _Asked, line: Line) -> None:
+def _unnamed(asked: _KnownRequest, line: Line) -> None:
     """`initialize` was answered. A server without sessions knows no difference between lines."""
     if line.session_id is None:
         asked.hub.give_back(asked.principal, line)
@@ -339,7 +342,7 @@ def _not_allowed(allowed: str) -> HttpReply:
     return HttpReply(status=405, headers=(("Allow", allowed),))
 
 
-def _busy(asked: _Asked) -> HttpReply:
+def _busy(asked: _KnownRequest) -> HttpReply:
     return problem(
         refuse(503, "busy: too many MCP sessions", retry_after_s=1), asked.incoming.answering
     )

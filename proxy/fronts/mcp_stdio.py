@@ -21,10 +21,10 @@ from proxy.mcp.lines import Lines, TooLong
 from proxy.mcp.relay import Side
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from proxy.dialects.mcp.message import Message
+    from proxy.dialects.mcp.message import Message, RequestId
     from proxy.mcp.relay import Deliver, Relay
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
@@ -58,7 +58,7 @@ class Sink(Protocol):
         ...
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class ServerCommand(msgspec.Struct, frozen=True, kw_only=True):
     """The server's command line and environment."""
 
     words: tuple[str, ...]
@@ -68,7 +68,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 class StdioFront:
     """Runs one server behind one relay, between two open files."""
 
-    def __init__(self, command: Command, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+    def __init__(self, command: ServerCommand, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self._command = command
         self._stdin = stdin
         self._stdout = stdout
@@ -109,7 +109,7 @@ class StdioFront:
         return child.wait()
 
 
-def _started(command: Command) -> subprocess.Popen[bytes]:
+def _started(command: ServerCommand) -> subprocess.Popen[bytes]:
     # Not asyncio's: it takes a process for running as long as somebody has its pipes open.
     return subprocess.Popen(  # noqa: S603 - the very command that the operator wrapped
         command.words,
@@ -161,26 +161,31 @@ class _Pipes:
 
 async def _up(source: Source, relay: Relay, stdin: Sink) -> None:
     """Client to relay. Its end is the server's, once everything before it was passed on."""
-    await _lines(source, relay, Side.CLIENT)
+    await pass_on(source, Side.CLIENT, relay.from_client, relay.refused)
     await relay.flushed(Side.CLIENT)
     stdin.close()
 
 
 async def _down(stdout: Source, relay: Relay) -> None:
     """Server to relay. After its last word nobody has to wait for another."""
-    await _lines(stdout, relay, Side.SERVER)
+    await pass_on(stdout, Side.SERVER, relay.from_server, relay.refused)
     await relay.flushed(Side.SERVER)
     await relay.lost()
 
 
-async def _lines(source: Source, relay: Relay, side: Side) -> None:
-    take = relay.from_client if side is Side.CLIENT else relay.from_server
+async def pass_on(
+    source: Source,
+    side: Side,
+    take: Callable[[bytes], Awaitable[None]],
+    refuse: Callable[[Side, RequestId | None, str], Awaitable[None]],
+) -> None:
+    """Take every line of a stream, and say so where one is too long. Returns at its end."""
     lines = Lines()
     while True:
         piece = await source.read(_PIECE_BYTES)
         for line in lines.feed(piece) if piece else lines.end():
             if isinstance(line, TooLong):
-                await relay.refused(side, line.request_id, "message: too long")
+                await refuse(side, line.request_id, "message: too long")
             else:
                 await take(line)
         if not piece:

@@ -7,8 +7,7 @@ import logging
 from contextlib import AsyncExitStack
 from typing import IO, TYPE_CHECKING, Final
 
-from proxy.fronts.mcp_stdio import PASSED_ON, sink_of, source_of
-from proxy.mcp.lines import Lines, TooLong
+from proxy.fronts.mcp_stdio import PASSED_ON, pass_on, sink_of, source_of
 from proxy.mcp.relay import Side
 
 if TYPE_CHECKING:
@@ -17,12 +16,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from proxy.dialects.mcp.message import Message
-    from proxy.fronts.mcp_stdio import Sink, Source
+    from proxy.fronts.mcp_stdio import Sink
     from proxy.mcp.relay import Deliver
     from proxy.mcp.store_server import StoreServer
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
-_PIECE_BYTES: Final = 64 * 1024
 
 
 class StoreStdio:
@@ -46,25 +44,14 @@ class StoreStdio:
             sink = await stack.enter_async_context(sink_of(self._stdout))
             server = await stack.enter_async_context(open_server(_Pipe(sink).deliver))
             async with asyncio.TaskGroup() as group:
-                reading = group.create_task(_read(source, server))
+                reading = group.create_task(
+                    pass_on(source, Side.CLIENT, server.from_client, server.refused)
+                )
                 stopped = group.create_task(ended.wait())
                 await asyncio.wait([reading, stopped], return_when=asyncio.FIRST_COMPLETED)
                 reading.cancel()
                 stopped.cancel()
         return -ended.number
-
-
-async def _read(source: Source, server: StoreServer) -> None:
-    lines = Lines()
-    while True:
-        piece = await source.read(_PIECE_BYTES)
-        for line in lines.feed(piece) if piece else lines.end():
-            if isinstance(line, TooLong):
-                await server.refused(Side.CLIENT, line.request_id, "message: too long")
-            else:
-                await server.from_client(line)
-        if not piece:
-            return
 
 
 class _Pipe:

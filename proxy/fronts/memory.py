@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
-from proxy.dialects.operation import (
-    Dialect,
-    HttpReply,
-    HttpRequest,
-    Operation,
-    Result,
-    UnknownWrite,
-)
-from proxy.exchange import REFUSED_ROUTE, Answered, Incoming
-from proxy.responses import Failure, NotFound, attempt, problem
+from proxy.seams.faults import NotFound, UnknownWrite
+from proxy.seams.operation import Dialect, HttpReply, HttpRequest, Operation
+from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
+from proxy.transport.responses import Failure, attempt, problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.model import Principal
-    from proxy.auth import Authenticator
-    from telemetry.events import TraceContext
+    from proxy.seams.performs import Performs
+    from proxy.transport.auth import Authenticator
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 UNKNOWN_ROUTE: Final = "unknown"
-
-
-class Performs(Protocol):
-    """What the front needs of `proxy.session.Session`."""
-
-    async def perform(
-        self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
-    ) -> Result:
-        """The result of one decoded operation."""
-        ...
 
 
 def route_of(dialect: Dialect, operation: Operation | None) -> str:
@@ -55,7 +38,7 @@ def routes_of(dialects: tuple[Dialect, ...]) -> frozenset[str]:
     return frozenset(named | refused | {UNKNOWN_ROUTE, REFUSED_ROUTE})
 
 
-class _Progress:
+class _MemoryProgress:
     """How far one request came, for telemetry; lives as long as the request."""
 
     __slots__ = ("operation", "principal", "request")
@@ -74,12 +57,12 @@ class MemoryFront:
     def __init__(
         self,
         dialects: tuple[Dialect, ...],
-        session: Performs,
+        operations: Performs,
         authenticator: Authenticator,
         halt: Callable[[], None],
     ) -> None:
         self._dialects = dialects
-        self._session = session
+        self._operations = operations
         self._authenticator = authenticator
         self._halt = halt
         self.routes = routes_of(dialects)
@@ -89,7 +72,7 @@ class MemoryFront:
         dialect = next((one for one in self._dialects if one.claims(incoming.head)), None)
         if dialect is None:
             return await self._unclaimed(incoming)
-        progress = _Progress(incoming.head)
+        progress = _MemoryProgress(incoming.head)
         done = await attempt(self._serve(dialect, incoming, progress), self._halt)
         error_type = ""
         if isinstance(done, Failure):
@@ -102,14 +85,16 @@ class MemoryFront:
             error_type=error_type,
         )
 
-    async def _serve(self, dialect: Dialect, incoming: Incoming, progress: _Progress) -> HttpReply:
+    async def _serve(
+        self, dialect: Dialect, incoming: Incoming, progress: _MemoryProgress
+    ) -> HttpReply:
         principal = self._authenticator.require(dialect.credential(incoming.head), incoming.peer)
         progress.principal = principal.principal_id
         request = await incoming.complete()
         progress.request = request
         operation = dialect.decode(request)
         progress.operation = operation
-        result = await self._session.perform(
+        result = await self._operations.perform(
             principal, operation, dialect=dialect.name, trace=incoming.trace
         )
         return dialect.encode(request, operation, result, incoming.answering)

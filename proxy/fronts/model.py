@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proxy.dialects.model.api import COMPLETIONS, RESPONSES, of_program
-from proxy.dialects.model.body import write_body
-from proxy.dialects.model.completions import spells_tokens
 from proxy.dialects.model.errors import no_previous, no_threads, refused
+from proxy.dialects.model.openai.completions import spells_tokens
 from proxy.dialects.model.reading import object_of
-from proxy.dialects.operation import HttpReply, MalformedRequest
-from proxy.exchange import REFUSED_ROUTE, Answered
+from proxy.dialects.strict_json.tolerant import write_body
 from proxy.model.clearing import Clearing
-from proxy.model.coupling import Asked, Undecided
 from proxy.model.credentials import Admitted, admit
-from proxy.model.fetched import Fetched
 from proxy.model.histories import PREVIOUS, Histories
-from proxy.model.passing import Passing
+from proxy.model.memory_seam import Asked, Undecided
+from proxy.model.other_routes import Passing
 from proxy.model.recurring import Recurring
 from proxy.model.room import Holding, NoRoom, Room
 from proxy.model.routes import (
@@ -29,24 +26,27 @@ from proxy.model.routes import (
     purpose_of,
     target_of,
 )
-from proxy.model.turn import Turn, TurnParts, Wire
-from proxy.model_settings import Api, HostedState, ModelPurpose
-from proxy.responses import Failure, NotFound, attempt, refuse
-from proxy.stopping import Stop
+from proxy.model.stored_replies import Fetched
+from proxy.model.turn import Turn, Wire
+from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.settings.model import Api, HostedState, ModelPurpose
+from proxy.transport.exchange import REFUSED_ROUTE, Answered
+from proxy.transport.responses import Failure, attempt, refuse
+from proxy.transport.stop import Stop
 from telemetry.events import ModelServed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from proxy.auth import Authenticator
     from proxy.dialects.model.api import ModelApi
-    from proxy.dialects.model.body import Json
-    from proxy.dialects.operation import Refusal
-    from proxy.exchange import Incoming, Pieces
-    from proxy.model.coupling import Coupling
+    from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.extraction import Extraction
+    from proxy.model.memory_seam import Coupling
     from proxy.model.sending import Behind
-    from proxy.surroundings import Surroundings
+    from proxy.seams.operation import HttpReply, Refusal
+    from proxy.seams.surroundings import Surroundings
+    from proxy.transport.auth import Authenticator
+    from proxy.transport.exchange import Incoming, Pieces
 
 ROUTES: Final = frozenset(
     {
@@ -75,25 +75,28 @@ _UNDECIDED: Final = "a memory candidate of this principal is still undecided; as
 _NO_ROOM: Final = "busy: too many large requests at once"
 
 
-class ModelParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the front stands on."""
-
-    authenticator: Authenticator
-    coupling: Coupling
-    extraction: Extraction
-    halt: Callable[[], None]
-    surroundings: Surroundings
-
-
 class ModelFront:
     """Serves every configured model API. Event loop only."""
 
     name = "data"
     routes = ROUTES
 
-    def __init__(self, behind: Mapping[str, Behind], parts: ModelParts) -> None:
-        self._behind = dict(behind)
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        behind: Mapping[str, Behind],
+        authenticator: Authenticator,
+        coupling: Coupling,
+        extraction: Extraction,
+        halt: Callable[[], None],
+        surroundings: Surroundings,
+    ) -> None:
+        self._behind = behind
+        self._authenticator = authenticator
+        self._coupling = coupling
+        self._extraction = extraction
+        self._halt = halt
+        self._surroundings = surroundings
         self._histories = Histories()
         self._room = Room()
         self._recurring = Recurring()
@@ -111,7 +114,7 @@ class ModelFront:
         anthropic = name == Api.ANTHROPIC.value
         if behind is not None:
             anthropic = behind.settings.api is Api.ANTHROPIC
-        done = await attempt(self._serve(behind, incoming, progress), self._parts.halt)
+        done = await attempt(self._serve(behind, incoming, progress), self._halt)
         if isinstance(done, Failure):
             return Answered(
                 reply=refused(done.refusal, incoming.answering, anthropic=anthropic),
@@ -131,7 +134,7 @@ class ModelFront:
             name = _first(incoming.head.path)
             raise NotFound(f'no model API is served here: write a [[model]] table "{name}"')
         settings = behind.settings
-        admitted = admit(incoming.head, incoming.peer, self._parts.authenticator, settings.headers)
+        admitted = admit(incoming.head, incoming.peer, self._authenticator, settings.headers)
         principal = admitted.principal
         progress.principal = principal.principal_id
         if settings.principals is not None and principal.principal_id not in settings.principals:
@@ -180,7 +183,7 @@ class ModelFront:
             async with stop:
                 body = await served.body()
                 principal = served.admitted.principal
-                clearing = Clearing(self._parts.coupling, principal)
+                clearing = Clearing(self._coupling, principal)
                 await clearing.settled()
                 clearing.check_target(served.incoming.head, served.rest)
                 if api is not None:
@@ -197,7 +200,7 @@ class ModelFront:
 
     def _passing(self, served: _Served, clearing: Clearing) -> Passing:
         """For a route that asks no model; a reply that it brings is judged all the same."""
-        coupling, principal = self._parts.coupling, served.admitted.principal
+        coupling, principal = self._coupling, served.admitted.principal
 
         def asked(api: ModelApi) -> Asked:
             return Asked(
@@ -209,7 +212,7 @@ class ModelFront:
                 maps=served.behind.settings.maps,
             )
 
-        fetched = Fetched(coupling, self._parts.halt, asked)
+        fetched = Fetched(coupling, self._halt, asked)
         return Passing(clearing, coupling.passing(principal), fetched)
 
     async def _turn(
@@ -221,7 +224,7 @@ class ModelFront:
             return no_threads(served.incoming.answering), None
         whole = body
         if api is COMPLETIONS and spells_tokens(body):
-            Clearing(self._parts.coupling, principal).no_tokens()
+            Clearing(self._coupling, principal).no_tokens()
         settings = served.behind.settings
         extracts = settings.purpose is ModelPurpose.EXTRACTION
         if extracts and body.get("stream") is True:
@@ -246,20 +249,22 @@ class ModelFront:
             extracts=extracts,
             readings=self._recurring,
         )
-        started_ns = self._parts.surroundings.clock_ns()
+        started_ns = self._surroundings.clock_ns()
 
         def ended(turn: Turn) -> None:
             self._keep(turn, body, len(raw or b""))
             self._record(turn, served.behind.settings.api, started_ns)
 
-        parts = TurnParts(
-            coupling=self._parts.coupling,
-            extraction=self._parts.extraction,
-            halt=self._parts.halt,
-            clock_ns=self._parts.surroundings.clock_ns,
+        turn = Turn(
+            asked,
+            served.wire(asks=raw is not None),
+            coupling=self._coupling,
+            extraction=self._extraction,
+            halt=self._halt,
+            clock_ns=self._surroundings.clock_ns,
             ended=ended,
         )
-        return await Turn(parts, asked, served.wire(asks=raw is not None)).answer()
+        return await turn.answer()
 
     def _keep(self, turn: Turn, body: dict[str, Json], size: int) -> None:
         """What a client may go on from."""
@@ -270,7 +275,7 @@ class ModelFront:
 
     def _record(self, turn: Turn, api: Api, started_ns: int) -> None:
         model = turn.asked.body.get("model")
-        self._parts.surroundings.record(
+        self._surroundings.record(
             ModelServed(
                 context=turn.asked.trace,
                 provider=api.value,
@@ -279,7 +284,7 @@ class ModelFront:
                 status=turn.status,
                 streamed=turn.streamed,
                 started_ns=started_ns,
-                ended_ns=self._parts.surroundings.clock_ns(),
+                ended_ns=self._surroundings.clock_ns(),
                 sent_ns=turn.sent_ns,
                 first_ns=turn.first_ns,
                 principal=turn.asked.principal.principal_id,

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from policy.model import CandidateId, MemoryId, Principal, PrincipalId, Tenant
-from proxy import admin_wire as wire
-from proxy.dialects.native_wire import UUID_PATTERN
-from proxy.dialects.operation import HttpRequest, MalformedRequest
-from proxy.explain_wire import ExplainRequest, ExplainView
-from proxy.responses import NotFound
-from proxy.session_wire import SessionList, SessionView, ToolList, ToolRequest
-from proxy.strict_json import convert, decode_as
-from proxy.upkeep_wire import (
+from proxy.admin.wire import store as wire
+from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
+from proxy.admin.wire.upkeep import (
     ApproveRequest,
     ObservedList,
     PolicyReloadRequest,
@@ -32,11 +27,17 @@ from proxy.upkeep_wire import (
     UnsettledList,
     UsageList,
 )
+from proxy.dialects.native.wire import UUID_PATTERN
+from proxy.dialects.strict_json.strict import convert, decode_as
+from proxy.ledger.wire import SessionList, SessionView, ToolList, ToolRequest
+from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 if TYPE_CHECKING:
-    from proxy.exchange import Incoming
-    from proxy.operate import Operate
-    from proxy.strict_json import JsonValue
+    from proxy.admin.commands import Operate
+    from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.seams.operation import HttpRequest
+    from proxy.transport.exchange import Incoming
 
 API: Final = "/api/v1"
 PAGE_MAX: Final = 1_000
@@ -45,14 +46,14 @@ _Shape = TypeVar("_Shape")
 
 
 class _Paging(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    tenant: wire.TenantName | None = None
+    tenant: TenantName | None = None
     user_id: str | None = None
     offset: str = "0"
     limit: str = "100"
     leaf: str | None = None
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorCall(msgspec.Struct, frozen=True, kw_only=True):
     """One authenticated operator's request, routed."""
 
     by: Principal
@@ -75,7 +76,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     def tenant(self) -> Tenant:
         """The tenant asked about."""
-        return Tenant(self.query().tenant or wire.DEFAULT_TENANT)
+        return Tenant(self.query().tenant or DEFAULT_TENANT)
 
     def memory_id(self) -> MemoryId:
         """The memory named in the path; the store takes no other shape."""
@@ -90,7 +91,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return CandidateId(self.argument)
 
 
-Handler = Callable[["Operate", Call], Awaitable[msgspec.Struct]]
+Handler = Callable[["Operate", OperatorCall], Awaitable[msgspec.Struct]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,191 +121,191 @@ def _number(text: str, name: str, high: int) -> int:
     return int(text)
 
 
-async def _status(operate: Operate, call: Call) -> msgspec.Struct:
+async def _status(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.query()
     return operate.status()
 
 
-async def _usage(operate: Operate, call: Call) -> msgspec.Struct:
+async def _usage(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.query()
     return operate.usage()
 
 
-async def _memories(operate: Operate, call: Call) -> msgspec.Struct:
+async def _memories(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     asked = call.query()
     offset = _number(asked.offset, "offset", 10**9)
     limit = _number(asked.limit, "limit", PAGE_MAX)
     return await operate.memories(call.tenant(), asked.user_id, offset, limit)
 
 
-async def _observed(operate: Operate, call: Call) -> msgspec.Struct:
+async def _observed(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.observed(call.tenant())
 
 
-async def _memory(operate: Operate, call: Call) -> msgspec.Struct:
+async def _memory(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.memory(call.tenant(), call.memory_id())
 
 
-async def _history(operate: Operate, call: Call) -> msgspec.Struct:
+async def _history(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.history(call.tenant(), call.memory_id())
 
 
-async def _purge(operate: Operate, call: Call) -> msgspec.Struct:
+async def _purge(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     asked = call.body(wire.PurgeRequest)
     return await operate.purge(call.by, call.memory_id(), asked, call.incoming.trace)
 
 
-async def _quarantined(operate: Operate, call: Call) -> msgspec.Struct:
+async def _quarantined(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.quarantined(call.tenant())
 
 
-async def _quarantine(operate: Operate, call: Call) -> msgspec.Struct:
+async def _quarantine(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.quarantine(call.by, call.memory_id(), call.body(QuarantineRequest))
 
 
-async def _parole(operate: Operate, call: Call) -> msgspec.Struct:
+async def _parole(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.parole(call.by, call.memory_id(), call.body(QuarantineRequest))
 
 
-async def _review(operate: Operate, call: Call) -> msgspec.Struct:
+async def _review(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     tenant = call.query().tenant
     return operate.review(None if tenant is None else Tenant(tenant))
 
 
-async def _held(operate: Operate, call: Call) -> msgspec.Struct:
+async def _held(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.held(call.candidate_id())
 
 
-async def _release(operate: Operate, call: Call) -> msgspec.Struct:
+async def _release(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.release(call.by, call.candidate_id())
 
 
-async def _deny(operate: Operate, call: Call) -> msgspec.Struct:
+async def _deny(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.deny(call.by, call.candidate_id())
 
 
-async def _all_trust(operate: Operate, call: Call) -> msgspec.Struct:
+async def _all_trust(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.query()
     return operate.all_trust()
 
 
-async def _trust(operate: Operate, call: Call) -> msgspec.Struct:
+async def _trust(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.trust(PrincipalId(call.argument))
 
 
-async def _restore(operate: Operate, call: Call) -> msgspec.Struct:
+async def _restore(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.restore_trust(call.by, PrincipalId(call.argument))
 
 
-async def _keys(operate: Operate, call: Call) -> msgspec.Struct:
+async def _keys(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.query()
     return operate.credentials.all()
 
 
-async def _key_add(operate: Operate, call: Call) -> msgspec.Struct:
+async def _key_add(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.credentials.add(call.by, call.body(wire.KeyRequest))
 
 
-async def _key_rotate(operate: Operate, call: Call) -> msgspec.Struct:
+async def _key_rotate(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     asked = call.body(wire.RotateRequest)
     return await operate.credentials.rotate(call.by, call.argument, asked)
 
 
-async def _key_revoke(operate: Operate, call: Call) -> msgspec.Struct:
+async def _key_revoke(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.credentials.revoke(call.by, call.argument)
 
 
-async def _token(operate: Operate, call: Call) -> msgspec.Struct:
+async def _token(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.credentials.mint_token(call.body(wire.TokenRequest))
 
 
-async def _anchors(operate: Operate, call: Call) -> msgspec.Struct:
+async def _anchors(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.anchors(call.tenant())
 
 
-async def _anchor_put(operate: Operate, call: Call) -> msgspec.Struct:
+async def _anchor_put(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.put_anchor(call.by, call.body(wire.AnchorRequest))
 
 
-async def _leaves(operate: Operate, call: Call) -> msgspec.Struct:
+async def _leaves(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     asked = call.query()
     offset = _number(asked.offset, "offset", 10**15)
     return await operate.leaves(offset, _number(asked.limit, "limit", PAGE_MAX))
 
 
-async def _proof(operate: Operate, call: Call) -> msgspec.Struct:
+async def _proof(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.prove(_number(call.query().leaf or "", "leaf", 10**15))
 
 
-async def _checkpoint(operate: Operate, call: Call) -> msgspec.Struct:
+async def _checkpoint(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.query()
     return operate.checkpoint()
 
 
-async def _policy(operate: Operate, call: Call) -> msgspec.Struct:
+async def _policy(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.query()
     return operate.policy()
 
 
-async def _reload(operate: Operate, call: Call) -> msgspec.Struct:
+async def _reload(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.reload_policy(call.by, call.body(PolicyReloadRequest).digest)
 
 
-async def _explain(operate: Operate, call: Call) -> msgspec.Struct:
+async def _explain(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.explain(call.body(ExplainRequest))
 
 
-async def _retention(operate: Operate, call: Call) -> msgspec.Struct:
+async def _retention(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.retain(dry_run=call.body(RetentionRequest).dry_run)
 
 
-async def _servers(operate: Operate, call: Call) -> msgspec.Struct:
-    return operate.behind.servers(Tenant(call.query().tenant or wire.DEFAULT_TENANT))
+async def _servers(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    return operate.behind.servers(Tenant(call.query().tenant or DEFAULT_TENANT))
 
 
-async def _approve(operate: Operate, call: Call) -> msgspec.Struct:
+async def _approve(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     asked = call.body(ApproveRequest)
     return await operate.behind.approve(call.by, Tenant(asked.tenant), call.argument, asked.digest)
 
 
-async def _unsettled(operate: Operate, call: Call) -> msgspec.Struct:
+async def _unsettled(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     tenant = call.query().tenant
     return operate.behind.unsettled(None if tenant is None else Tenant(tenant))
 
 
-async def _settle(operate: Operate, call: Call) -> msgspec.Struct:
+async def _settle(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     done = call.body(SettleRequest).done
     return await operate.behind.settle(call.by, call.candidate_id(), done=done)
 
 
-async def _sessions(operate: Operate, call: Call) -> msgspec.Struct:
+async def _sessions(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.sessions(_number(call.query().limit, "limit", PAGE_MAX))
 
 
-async def _session(operate: Operate, call: Call) -> msgspec.Struct:
+async def _session(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.query()
     return operate.one_session(call.argument)
 
 
-async def _tools(operate: Operate, call: Call) -> msgspec.Struct:
+async def _tools(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return operate.ledger.tools(call.tenant())
 
 
-async def _tool_approve(operate: Operate, call: Call) -> msgspec.Struct:
+async def _tool_approve(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     asked = call.body(ToolRequest)
     return await operate.ledger.approve(asked.tenant, call.argument, asked.digest)
 
 
-async def _check(operate: Operate, call: Call) -> msgspec.Struct:
+async def _check(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.check()
 
 
-async def _compact(operate: Operate, call: Call) -> msgspec.Struct:
+async def _compact(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.body(wire.Empty)
     return await operate.compact()
 

@@ -1,4 +1,4 @@
-"""A server's answers: what was sent is settled by them, and what may not be read is taken out."""
+"""A server's answers: what may not be read is taken out of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from policy.model import SourceKind
 from proxy.dialects.mcp.message import (
+    CALL,
     INTERNAL_ERROR,
+    LIST,
     Era,
     Kind,
     Message,
@@ -23,22 +25,21 @@ from proxy.dialects.mcp.results import (
     texts_of,
     uncached,
 )
-from proxy.guard import Forwarded, Segment
-from proxy.mcp.calls import join_of
-from proxy.mcp.ground import UNDECIDED, Ground
 from proxy.mcp.naming import call_of, method_of, tool_of
+from proxy.mcp.pending import join_of
+from proxy.seams.guard import Segment
+from proxy.settle.forwarding import UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from proxy.dialects.mcp.maps import Shown
-    from proxy.guard import Join
+    from proxy.dialects.strict_json.strict import JsonValue
     from proxy.mcp.catalogue import Catalogue
+    from proxy.mcp.connection import Connection
     from proxy.mcp.pending import Pending
-    from proxy.strict_json import JsonValue
+    from proxy.seams.guard import Join
 
-CALL: Final = "tools/call"
-LIST: Final = "tools/list"
 # What a server says of itself and of its tools.
 _LISTINGS: Final = frozenset({"initialize", "server/discover", LIST})
 NOT_SHOWN: Final = (
@@ -46,33 +47,17 @@ NOT_SHOWN: Final = (
 )
 
 
-def outcome_of(message: Message) -> Forwarded:
-    """What an answer to a forwarded call says of the items in it."""
-    result = message.result
-    if message.kind is not Kind.RESULT or result.get("isError") is True:
-        return Forwarded.FAILED
-    # It asks for more first: the client calls again, and that call is judged again.
-    if result.get("resultType", "complete") != "complete":
-        return Forwarded.FAILED
-    return Forwarded.DONE
-
-
 class Answers:
     """What a client gets to see of what a server says. Event loop only."""
 
-    def __init__(self, ground: Ground, catalogue: Catalogue) -> None:
-        self._ground = ground
+    def __init__(self, connection: Connection, catalogue: Catalogue) -> None:
+        self._connection = connection
         self._catalogue = catalogue
-
-    async def settle(self, pending: Pending, message: Message) -> None:
-        """Record what became of the items that went with a call. Also after it was taken back."""
-        admitted, pending.admitted = pending.admitted, ()
-        await self._ground.settle(admitted, outcome_of(message))
 
     async def shown(self, pending: Pending, message: Message) -> Message:
         """The answer as its client may see it; the very message where nothing was taken out."""
         if message.kind is Kind.RESULT:
-            self._ground.server.heed(message.result)
+            self._connection.server.heed(message.result)
         if pending.method == LIST and message.kind is Kind.RESULT:
             await self._catalogue.listed(pending.params, message)
         part = "result" if message.kind is Kind.RESULT else "error"
@@ -83,7 +68,7 @@ class Answers:
             return self._withheld(pending)
         await self._note(pending, kept)
         if message.kind is Kind.RESULT:
-            if not self._ground.server.is_context:
+            if not self._connection.server.is_context:
                 kept = uncached(pending.method, kept)
             if pending.note:
                 kept = partly_done(kept, pending.note, pending.item_count)
@@ -100,7 +85,7 @@ class Answers:
         if found is None:
             return message
         kept: JsonValue = found
-        if not self._ground.server.is_context:
+        if not self._connection.server.is_context:
             try:
                 kept = await self._plan(filtering(found))
             except UNDECIDED:
@@ -110,14 +95,14 @@ class Answers:
         return message if kept is found else made({**message.body, part: kept}, message.era)
 
     async def _sifted(self, pending: Pending, part: str, found: JsonValue) -> JsonValue:
-        if self._ground.server.is_context:
+        if self._connection.server.is_context:
             return found
         if part == "result" and pending.method in _LISTINGS:
             return await self._plan(filtering_words(found))
         return await self._plan(filtering(found, self._shown_of(pending)))
 
     def _shown_of(self, pending: Pending) -> Shown:
-        tool_map = self._ground.tool_map
+        tool_map = self._connection.tool_map
         if tool_map is None:
             return PLAIN
         rule = pending.rule
@@ -126,11 +111,13 @@ class Answers:
     async def _plan(
         self, plan: Generator[tuple[str, ...], tuple[bool, ...], JsonValue]
     ) -> JsonValue:
-        guard, ground = self._ground.guard, self._ground
+        guard, connection = self._connection.guard, self._connection
         try:
             strings = next(plan)
             while True:
-                strings = plan.send(await guard.sift(ground.principal, ground.server.name, strings))
+                strings = plan.send(
+                    await guard.sift(connection.principal, connection.server.name, strings)
+                )
         except StopIteration as end:
             value: JsonValue = end.value
             return value
@@ -142,24 +129,24 @@ class Answers:
         return error_answer(pending.request_id, INTERNAL_ERROR, NOT_SHOWN)
 
     async def _note(self, pending: Pending, value: JsonValue) -> None:
-        tool = tool_of(pending, self._ground.server, self._ground.principal.tenant)
+        tool = tool_of(pending, self._connection.server, self._connection.principal.tenant)
         await self._saw(tool, call_of(pending.request_id), value, pending.join)
 
     async def _saw(self, tool: str, call_id: str, value: JsonValue, join: Join) -> None:
-        ground = self._ground
-        kind = SourceKind.TOOL_RESULT if ground.server.is_context else SourceKind.UNKNOWN
+        connection = self._connection
+        kind = SourceKind.TOOL_RESULT if connection.server.is_context else SourceKind.UNKNOWN
         try:
             texts = texts_of(value)
             if texts:
                 segment = Segment(
-                    server=ground.server.name,
+                    server=connection.server.name,
                     tool=tool,
                     call_id=call_id,
                     texts=texts,
                     join=join,
                     kind=kind,
                 )
-                await ground.guard.saw(ground.principal, segment)
+                await connection.guard.saw(connection.principal, segment)
         except UNDECIDED:
             # It lowers no label that is not lowest: without a model front all of them are.
             return

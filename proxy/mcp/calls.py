@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policy.verdict import InvariantBroken, Reason
+from policy.verdict import Reason
 from proxy.dialects.mcp.calls import Call, read_call, without
-from proxy.dialects.mcp.elicit import Answer, retried
+from proxy.dialects.mcp.elicit import Reaction, retried
 from proxy.dialects.mcp.maps import FORMAT, ToolKind, ToolMap
 from proxy.dialects.mcp.message import Message, Object, made
-from proxy.dialects.operation import MalformedRequest
-from proxy.guard import Forwarded, GuardedCall, Join, Judged
-from proxy.mcp.ground import UNDECIDED, Ground
-from proxy.mcp.own import meta_of
-from proxy.observations import observation_of_call
+from proxy.mcp.own_requests import meta_of
+from proxy.mcp.pending import join_of, short
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Forwarded, GuardedCall, Judged
+from proxy.seams.observations import observation_of_call
+from proxy.settle.forwarding import UNDECIDED, admitted_of, judge
 
 if TYPE_CHECKING:
     from proxy.mcp.catalogue import Catalogue
+    from proxy.mcp.connection import Connection
     from proxy.mcp.pending import Pending
     from proxy.mcp.people import People
-    from proxy.strict_json import JsonValue
 
 _TRACEPARENT_LEN = 64
-_NAME_LEN = 256
 # Of a server whose map nobody named: every tool is a write, and no write can be read.
 _NOTHING_KNOWN = ToolMap(format=FORMAT, name="none", read_from="nothing")
 
@@ -30,8 +30,8 @@ _NOTHING_KNOWN = ToolMap(format=FORMAT, name="none", read_from="nothing")
 class Calls:
     """Decides of each tool call whether, and as what, it goes on. Event loop only."""
 
-    def __init__(self, ground: Ground, catalogue: Catalogue, people: People) -> None:
-        self._ground = ground
+    def __init__(self, connection: Connection, catalogue: Catalogue, people: People) -> None:
+        self._connection = connection
         self._catalogue = catalogue
         self._people = people
 
@@ -57,7 +57,7 @@ class Calls:
 
     async def _read(self, message: Message, pending: Pending) -> Call | None:
         """The call as the map understands it; None where it was refused for its form."""
-        tool_map = self._ground.tool_map or _NOTHING_KNOWN
+        tool_map = self._connection.tool_map or _NOTHING_KNOWN
         try:
             call = read_call(tool_map, message.params)
         except MalformedRequest as error:
@@ -71,7 +71,7 @@ class Calls:
         """Why this tool is not called, whatever its arguments."""
         if call.kind is None:
             return Reason.UNKNOWN_TOOL
-        if call.kind is ToolKind.ADMIN and self._ground.is_agent:
+        if call.kind is ToolKind.ADMIN and self._connection.is_agent:
             return Reason.ADMIN_TOOL
         return None
 
@@ -85,22 +85,18 @@ class Calls:
         if judged is None:
             await self._refused(pending, observation_of_call(Reason.GATE_UNAVAILABLE))
             return None
-        admitted = tuple(
-            one.candidate_id
-            for one in judged
-            if one.decision == "admit" and one.candidate_id is not None
-        )
-        if pending.cancelled.is_set() or self._ground.gone.is_set():
+        admitted = admitted_of(judged)
+        if pending.cancelled.is_set() or self._connection.gone.is_set():
             # Nobody waits for it any more, or nobody is there to get it: it is not sent.
-            await self._ground.settle(admitted, Forwarded.FAILED)
+            await self._connection.forwarding.settle(admitted, Forwarded.FAILED)
             return None
         if not admitted:
             if not await self._people.take_over(message, pending, judged):
-                await self._ground.refuse(pending, [one.observation for one in judged])
+                await self._connection.refuse(pending, [one.observation for one in judged])
             return None
         outgoing = _reduced(message, call, judged)
         if outgoing is None:
-            await self._ground.settle(admitted, Forwarded.FAILED)
+            await self._connection.forwarding.settle(admitted, Forwarded.FAILED)
             await self._refused(pending, observation_of_call(Reason.CALL_MALFORMED))
             return None
         pending.admitted = admitted
@@ -112,19 +108,16 @@ class Calls:
         self, message: Message, pending: Pending, call: Call
     ) -> tuple[Judged, ...] | None:
         guarded = GuardedCall(
-            server=self._ground.server.name,
+            server=self._connection.server.name,
             tool=call.tool,
             items=call.items,
             join=pending.join,
-            traceparent=_short(message.meta.get("traceparent"), _TRACEPARENT_LEN),
+            traceparent=short(message.meta.get("traceparent"), _TRACEPARENT_LEN),
         )
         try:
-            judged = await self._ground.guard.judge(self._ground.principal, guarded)
+            return await judge(self._connection.guard, self._connection.principal, guarded)
         except UNDECIDED:
             return None
-        if len(judged) != len(call.items):
-            raise InvariantBroken("a guard gives one verdict per item")
-        return judged
 
     async def _came_back(self, message: Message, pending: Pending) -> bool:
         """Whether this is a call that was asked to come back with a person's answer."""
@@ -136,34 +129,19 @@ class Calls:
             return True
         if found is None:
             return False
-        waiting = self._ground.server.come_back(found.state, self._ground.principal.principal_id)
+        waiting = self._connection.server.come_back(
+            found.state, self._connection.principal.principal_id
+        )
         if waiting is None:
             await self._refused(pending, observation_of_call(Reason.CALL_MALFORMED))
-        elif found.answer is not Answer.ACCEPT:
+        elif found.answer is not Reaction.ACCEPT:
             await self._refused(pending, waiting.observation)
         else:
             self._people.wait(pending, waiting.candidate_id, waiting.observation)
         return True
 
     async def _refused(self, pending: Pending, observation: str) -> None:
-        await self._ground.refuse(pending, [observation])
-
-
-def join_of(meta: Object) -> Join:
-    """The ids by which a model front will know the same call: Claude Code's and Codex's."""
-    turn = meta.get("x-codex-turn-metadata")
-    codex: Object = turn if isinstance(turn, dict) else {}
-    return Join(
-        tool_use_id=_short(meta.get("claudecode/toolUseId")),
-        call_id=_short(meta.get("callId")),
-        session_id=_short(codex.get("session_id")) or _short(meta.get("sessionId")),
-        thread_id=_short(codex.get("thread_id")) or _short(meta.get("threadId")),
-        turn_id=_short(codex.get("turn_id")),
-    )
-
-
-def _short(value: JsonValue, length_max: int = _NAME_LEN) -> str | None:
-    return value if isinstance(value, str) and 0 < len(value) <= length_max else None
+        await self._connection.refuse(pending, [observation])
 
 
 def _reduced(message: Message, call: Call, judged: tuple[Judged, ...]) -> Message | None:

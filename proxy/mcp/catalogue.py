@@ -5,25 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policy.verdict import Reason
-from proxy.dialects.mcp.message import Kind, Message, Object
-from proxy.dialects.operation import MalformedRequest
-from proxy.mcp.ground import LOG, UNDECIDED, Ground, ServerGone, Side
+from proxy.dialects.mcp.message import LIST, Kind, Message, Object
+from proxy.mcp.connection import LOG, Connection, ServerGone, Side
 from proxy.mcp.server import PAGES_MAX, Pages
+from proxy.seams.faults import MalformedRequest
+from proxy.settle.forwarding import UNDECIDED
 
 if TYPE_CHECKING:
-    from proxy.guard import PinnedTool
+    from proxy.seams.guard import PinnedTool
 
 
 class Catalogue:
     """The tools of the server on one connection. Event loop only."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._pages = Pages()
 
     def changed(self) -> None:
         """The server says that its tools are others now."""
-        self._ground.server.listed(self._ground.principal.tenant, None)
+        self._connection.server.listed(self._connection.principal.tenant, None)
 
     async def listed(self, asked: Object, answer: Message) -> None:
         """The client is about to see this page of the list: what it sees is what is pinned."""
@@ -37,8 +38,8 @@ class Catalogue:
 
     async def refusal(self, meta: Object) -> Reason | None:
         """Why no tool of this server may be called now; None where they are as approved."""
-        ground = self._ground
-        tools = ground.server.tools(ground.principal.tenant)
+        connection = self._connection
+        tools = connection.server.tools(connection.principal.tenant)
         if tools is None:
             try:
                 tools = await self._list(meta)
@@ -53,10 +54,10 @@ class Catalogue:
             params: Object = {"_meta": meta} if meta else {}
             if cursor is not None:
                 params["cursor"] = cursor
-            answer = await self._ground.ask(Side.SERVER, "tools/list", params)
+            answer = await self._connection.ask(Side.SERVER, LIST, params, None)
             if answer.kind is not Kind.RESULT:
                 raise MalformedRequest("tools: the server lists none")
-            self._ground.server.heed(answer.result)
+            self._connection.server.heed(answer.result)
             tools = pages.add(params, answer)
             if tools is not None:
                 return tools
@@ -64,17 +65,17 @@ class Catalogue:
         raise MalformedRequest("tools: too many pages")
 
     async def _pin(self, tools: tuple[PinnedTool, ...]) -> Reason | None:
-        ground = self._ground
-        tenant = ground.principal.tenant
-        ground.server.listed(tenant, tools)
-        if ground.server.is_approved(tenant, tools):
+        connection = self._connection
+        tenant = connection.principal.tenant
+        connection.server.listed(tenant, tools)
+        if connection.server.is_approved(tenant, tools):
             return None
         try:
-            state = await ground.guard.pin(ground.principal, ground.server.name, tools)
+            state = await connection.guard.pin(connection.principal, connection.server.name, tools)
         except UNDECIDED:
             return Reason.GATE_UNAVAILABLE
         if state.approved:
-            ground.server.approved(tenant, tools)
+            connection.server.approved(tenant, tools)
             return None
         LOG.warning("tools changed", extra={"count": len(state.changed)})
         return Reason.TOOLS_CHANGED

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.mcp.message import Era
-from proxy.guard import Join
+from proxy.dialects.mcp.message import LIST, Era
+from proxy.seams.guard import Join
 
 if TYPE_CHECKING:
     from policy.model import CandidateId
     from proxy.dialects.mcp.maps import Tool
     from proxy.dialects.mcp.message import Message, Object, RequestId
+    from proxy.dialects.strict_json.strict import JsonValue
 
 PENDING_MAX: Final = 4_096
 ANSWERED_MAX: Final = 256
+_NAME_LEN: Final = 256
 
 
 class Stage(enum.Enum):
@@ -37,11 +39,10 @@ class Pending:
         self.method: str = message.method
         self.era: Era = message.era
         self.via = via
-        self.params: Object = message.params if message.method == "tools/list" else {}
+        self.params: Object = message.params if message.method == LIST else {}
         self.stage = Stage.QUEUED
         # Its client took it back: whatever comes for it is for us alone.
         self.cancelled = asyncio.Event()
-        self.answered = asyncio.Event()
         # A request of the relay's own: its answer never reaches the other side.
         self.own: asyncio.Future[Message] | None = None
         # The admitted items that went with it, to be settled by the answer.
@@ -112,10 +113,7 @@ class Table:
         """The request that an answer with this id ends; its id is free again."""
         if request_id is None:
             return None
-        pending = self._pending.pop(request_id, None)
-        if pending is not None:
-            pending.answered.set()
-        return pending
+        return self._pending.pop(request_id, None)
 
     def _forget_cancelled(self) -> None:
         """What was taken back is mostly never answered: it may not fill the table."""
@@ -126,3 +124,21 @@ class Table:
     def all(self) -> tuple[Pending, ...]:
         """Every request under way, oldest first."""
         return tuple(self._pending.values())
+
+
+def join_of(meta: Object) -> Join:
+    """The ids by which a model front will know the same call: Claude Code's and Codex's."""
+    turn = meta.get("x-codex-turn-metadata")
+    codex: Object = turn if isinstance(turn, dict) else {}
+    return Join(
+        tool_use_id=short(meta.get("claudecode/toolUseId")),
+        call_id=short(meta.get("callId")),
+        session_id=short(codex.get("session_id")) or short(meta.get("sessionId")),
+        thread_id=short(codex.get("thread_id")) or short(meta.get("threadId")),
+        turn_id=short(codex.get("turn_id")),
+    )
+
+
+def short(value: JsonValue, length_max: int = _NAME_LEN) -> str | None:
+    """A claim of a client that is no longer than an id may be; None of anything else."""
+    return value if isinstance(value, str) and 0 < len(value) <= length_max else None

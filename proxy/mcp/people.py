@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Final
 from policy.verdict import InvariantBroken
 from proxy.dialects.mcp import elicit
 from proxy.dialects.mcp.message import Era, Message, Object
-from proxy.mcp.ground import UNDECIDED, Ground, ServerGone, Side
+from proxy.mcp.connection import Connection, ServerGone, Side
 from proxy.mcp.server import Waiting
+from proxy.settle.forwarding import UNDECIDED
 
 if TYPE_CHECKING:
     from policy.model import CandidateId
-    from proxy.guard import Judged
     from proxy.mcp.answers import Answers
     from proxy.mcp.pending import Pending
-    from proxy.mcp.tending import Tending
+    from proxy.seams.guard import Judged
+    from proxy.settle.leftovers import Leftovers
 
 STATE_BYTES: Final = 16
 CONFIRMED: Final = "A person confirmed it, and it is being stored. Do not send it again."
@@ -26,10 +27,12 @@ NOT_TAKEN: Final = "A person confirmed it, and the memory server did not take it
 class People:
     """Sends people to where they decide, and waits. Event loop only."""
 
-    def __init__(self, ground: Ground, answers: Answers, tending: Tending) -> None:
-        self._ground = ground
+    def __init__(
+        self, connection: Connection, answers: Answers, leftovers: Leftovers[Message]
+    ) -> None:
+        self._connection = connection
         self._answers = answers
-        self._tending = tending
+        self._leftovers = leftovers
         # What the client of the handshake era said it can do.
         self._takes_urls = False
 
@@ -51,7 +54,7 @@ class People:
         takes_urls = elicit.takes_urls_now(message.params) if stateless else self._takes_urls
         if not takes_urls:
             return False
-        random_hex = self._ground.surroundings.random_hex
+        random_hex = self._connection.surroundings.random_hex
         question = elicit.Question(
             elicitation_id=random_hex(STATE_BYTES),
             url=held[0].confirm_url,
@@ -62,30 +65,27 @@ class People:
             state = random_hex(STATE_BYTES)
             waiting = Waiting(
                 candidate_id=held[0].candidate_id,
-                principal_id=self._ground.principal.principal_id,
+                principal_id=self._connection.principal.principal_id,
                 observation=observation,
             )
-            self._ground.server.wait_for(state, waiting)
-            await self._ground.answer(pending, elicit.input_required(question, state))
+            self._connection.server.wait_for(state, waiting)
+            await self._connection.answer(pending, elicit.input_required(question, state))
         else:
-            asked = self._asked(pending, held[0].candidate_id, observation, question)
-            self._ground.spawn(asked)
+            given_up = asyncio.Event()
+            self._connection.spawn(self._question(pending, question, given_up))
+            self.wait(pending, held[0].candidate_id, observation, given_up)
         return True
 
-    def wait(self, pending: Pending, candidate_id: CandidateId, observation: str) -> None:
-        """Answer this call when the person has decided, or the time for that is over."""
-        self._ground.spawn(self._decided(pending, candidate_id, observation, asyncio.Event()))
-
-    async def _asked(
+    def wait(
         self,
         pending: Pending,
         candidate_id: CandidateId,
         observation: str,
-        question: elicit.Question,
+        given_up: asyncio.Event | None = None,
     ) -> None:
-        given_up = asyncio.Event()
-        self._ground.spawn(self._question(pending, question, given_up))
-        await self._decided(pending, candidate_id, observation, given_up)
+        """Answer this call when the person has decided, gave up, or the time for that is over."""
+        over = given_up or asyncio.Event()
+        self._connection.spawn(self._decided(pending, candidate_id, observation, over))
 
     async def _question(
         self, pending: Pending, question: elicit.Question, given_up: asyncio.Event
@@ -94,10 +94,10 @@ class People:
         if not isinstance(params, dict):
             raise InvariantBroken("a question has parameters")
         try:
-            answer = await self._ground.ask(Side.CLIENT, elicit.METHOD, params, via=pending.via)
+            answer = await self._connection.ask(Side.CLIENT, elicit.METHOD, params, pending.via)
         except ServerGone:
             return  # the time to decide is bounded elsewhere
-        if elicit.answer_of(answer.body) is not elicit.Answer.ACCEPT:
+        if elicit.answer_of(answer.body) is not elicit.Reaction.ACCEPT:
             given_up.set()
 
     async def _decided(
@@ -107,10 +107,14 @@ class People:
         observation: str,
         given_up: asyncio.Event,
     ) -> None:
-        ends = asyncio.get_running_loop().time() + self._ground.limits.person_seconds
-        while not (given_up.is_set() or pending.cancelled.is_set() or self._ground.gone.is_set()):
+        ends = asyncio.get_running_loop().time() + self._connection.limits.person_seconds
+        while not (
+            given_up.is_set() or pending.cancelled.is_set() or self._connection.gone.is_set()
+        ):
             try:
-                judged = await self._ground.guard.decided(self._ground.principal, candidate_id)
+                judged = await self._connection.guard.decided(
+                    self._connection.principal, candidate_id
+                )
             except UNDECIDED:
                 break
             if judged.decision == "admit":
@@ -122,20 +126,22 @@ class People:
             left = ends - asyncio.get_running_loop().time()
             if left <= 0:
                 break
-            await _first(min(left, self._ground.limits.ask_seconds), given_up, pending.cancelled)
-        await self._ground.refuse(pending, [observation])
+            await _first(
+                min(left, self._connection.limits.ask_seconds), given_up, pending.cancelled
+            )
+        await self._connection.refuse(pending, [observation])
 
     async def _released(self, pending: Pending, candidate_id: CandidateId) -> None:
         """The person said yes: what was released is sent, and its answer is this call's."""
-        answer = await self._tending.send_released(candidate_id)
+        answer = await self._leftovers.send_released(candidate_id)
         if answer is None:
-            await self._ground.refuse(pending, [CONFIRMED])
+            await self._connection.refuse(pending, [CONFIRMED])
             return
         shown = await self._answers.shown(pending, answer)
         if shown.result:
-            await self._ground.answer(pending, shown.result)
+            await self._connection.answer(pending, shown.result)
         else:
-            await self._ground.refuse(pending, [NOT_TAKEN])
+            await self._connection.refuse(pending, [NOT_TAKEN])
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> None:

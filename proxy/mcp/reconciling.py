@@ -12,14 +12,14 @@ from proxy.dialects.mcp.maps import Shown, path
 from proxy.dialects.mcp.paths import MisfitError, places
 from proxy.dialects.mcp.pieces import arguments_of
 from proxy.dialects.mcp.results import texts_of
-from proxy.dialects.operation import MalformedRequest
-from proxy.guard import Forwarded
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Forwarded
 
 if TYPE_CHECKING:
     from proxy.dialects.mcp.maps import Reconcile, ToolMap
     from proxy.dialects.mcp.message import Object
-    from proxy.guard import Unsettled
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.seams.guard import Unsettled
 
 _ARGUMENT: Final = "$arg:"
 

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Self
 
 from proxy.dialects.mcp.message import (
+    CALL,
     INVALID_REQUEST,
     SERVER_GONE,
     Era,
@@ -20,34 +21,36 @@ from proxy.dialects.mcp.message import (
     error_answer,
     parse,
 )
-from proxy.mcp.answers import CALL, NOT_SHOWN, Answers
+from proxy.mcp.answers import NOT_SHOWN, Answers
+from proxy.mcp.backend import McpBackend, outcome_of
 from proxy.mcp.calls import Calls
 from proxy.mcp.catalogue import Catalogue
-from proxy.mcp.ground import (
+from proxy.mcp.connection import (
     LOG,
+    Connection,
     Counts,
     Deliver,
-    Ground,
     RelayLimits,
     Side,
     limits_of,
     other,
 )
 from proxy.mcp.inbox import Inbox
-from proxy.mcp.own import OwnRequests, meta_of
+from proxy.mcp.own_requests import OwnRequests, meta_of
 from proxy.mcp.pending import Answered, Arrival, Pending, Stage, Table
 from proxy.mcp.people import People
 from proxy.mcp.server import Server
-from proxy.mcp.tending import Tending
 from proxy.mcp.unanswered import Unanswered
+from proxy.settle.forwarding import Forwarding
+from proxy.settle.leftovers import Leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from types import TracebackType
 
     from policy.model import Principal
-    from proxy.guard import Guard
-    from proxy.surroundings import Surroundings
+    from proxy.seams.guard import Guard
+    from proxy.seams.surroundings import Surroundings
 
 __all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side", "limits_of"]
 
@@ -90,7 +93,15 @@ class Relay:
         self._dropped: dict[RequestId, None] = {}
         self._answered = Answered()
         self._own = OwnRequests(self._asked, self._send, limits, surroundings)
-        self._ground = Ground(
+        self._forwarding = Forwarding(
+            guard,
+            principal,
+            server.name,
+            spawn=self._spawn,
+            answer_seconds=limits.answer_seconds,
+            retry_seconds=limits.tend_seconds,
+        )
+        self._connection = Connection(
             guard=guard,
             principal=principal,
             server=server,
@@ -103,20 +114,21 @@ class Relay:
             spawn=self._spawn,
             ready=asyncio.Event(),
             gone=asyncio.Event(),
-            open_writes=set(),
+            forwarding=self._forwarding,
         )
-        self._catalogue = Catalogue(self._ground)
-        self._answers = Answers(self._ground, self._catalogue)
-        self._unanswered = Unanswered(self._ground)
-        self._tending = Tending(self._ground, self._catalogue)
-        self._people = People(self._ground, self._answers, self._tending)
-        self._calls = Calls(self._ground, self._catalogue, self._people)
+        self._catalogue = Catalogue(self._connection)
+        self._answers = Answers(self._connection, self._catalogue)
+        self._unanswered = Unanswered(self._connection)
+        self._backend = McpBackend(self._connection, self._catalogue)
+        self._leftovers = Leftovers(self._forwarding, self._backend, server.tending)
+        self._people = People(self._connection, self._answers, self._leftovers)
+        self._calls = Calls(self._connection, self._catalogue, self._people)
 
     async def __aenter__(self) -> Self:
         """Start to relay."""
         await self._tasks.__aenter__()
         self._pumps = [self._tasks.create_task(self._pump(side)) for side in Side]
-        self._spawn(self._tending.run())
+        self._spawn(self._tend())
         return self
 
     async def __aexit__(
@@ -133,9 +145,7 @@ class Relay:
             job.cancel()
         try:
             async with asyncio.timeout(_LAST_SETTLING_S):
-                for pending in self._asked[Side.CLIENT].all():
-                    if pending.stage is Stage.SENT:
-                        await self._unanswered.unknown(pending)
+                await self._forwarding.close()
         except TimeoutError:
             LOG.warning("not settled: the gate is away")
         for job in self._jobs:
@@ -178,7 +188,7 @@ class Relay:
             if pending is not None and pending.stage is Stage.SENT:
                 await self._unanswered.lost(pending)
             return
-        self._ground.gone.set()
+        self._connection.gone.set()
         self._own.close()
         for pending in self._asked[Side.CLIENT].all():
             await self._unanswered.lost(pending)
@@ -247,11 +257,11 @@ class Relay:
     async def _ask(self, arrival: Arrival, pending: Pending) -> None:
         """A request of the client."""
         message: Message | None = arrival.message
-        if self._ground.gone.is_set():
+        if self._connection.gone.is_set():
             await self._unanswered.lost(pending)
             return
         if arrival.message.era is Era.STATELESS:
-            self._tending.speak_as(meta_of(arrival.message))
+            self._backend.speak_as(meta_of(arrival.message))
         if pending.method == CALL:
             if not pending.cancelled.is_set():
                 message = await self._calls.outgoing(arrival.message, pending)
@@ -263,12 +273,10 @@ class Relay:
         if message is None:
             return
         pending.stage = Stage.SENT
-        if pending.admitted:
-            self._ground.open_writes.update(pending.admitted)
-            self._spawn(self._unanswered.overdue(pending, pending.admitted))
+        self._forwarding.sent(pending.admitted)
         await self._send(Side.SERVER, message, arrival.via)
         if message.era is Era.STATELESS:
-            self._ground.ready.set()
+            self._connection.ready.set()
 
     async def _tell(self, arrival: Arrival) -> None:
         """A notification of the client."""
@@ -287,7 +295,7 @@ class Relay:
                 return
         await self._send(Side.SERVER, message, arrival.via)
         if message.method == _INITIALIZED:
-            self._ground.ready.set()
+            self._connection.ready.set()
 
     async def _unasked(self, arrival: Arrival) -> None:
         """A request or a notification of the server."""
@@ -322,8 +330,8 @@ class Relay:
                 pending.own.set_result(message)
             return
         if side is Side.SERVER:
-            self._ground.open_writes.difference_update(pending.admitted)
-            await self._answers.settle(pending, message)
+            # Also where its client took it back.
+            await self._forwarding.settle(pending.admitted, outcome_of(message))
         if pending.cancelled.is_set():
             self.counts.late += 1
             return
@@ -343,6 +351,10 @@ class Relay:
         await self._send(Side.CLIENT, message, arrival.via)
 
     # What was lost, taken back, or asked by ourselves
+
+    async def _tend(self) -> None:
+        await self._connection.ready.wait()
+        await self._leftovers.run(self._limits.tend_seconds)
 
     def _drop(self, pending: Pending) -> None:
         """It was taken back before it was sent: nobody hears of it."""

@@ -11,13 +11,13 @@ import msgspec
 from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
 from proxy.dialects.mcp.maps import Posture, ToolMap
 from proxy.dialects.mcp.message import META_SERVER_INFO
-from proxy.dialects.operation import MalformedRequest
-from proxy.tool_maps import CONTEXT_MAP, map_for_server, shipped_map
+from proxy.seams.faults import MalformedRequest
+from proxy.settings.tool_maps import CONTEXT_MAP, map_for_server, shipped_map
 
 if TYPE_CHECKING:
     from policy.model import CandidateId, PrincipalId, Tenant
     from proxy.dialects.mcp.message import Message, Object
-    from proxy.guard import PinnedTool
+    from proxy.seams.guard import PinnedTool
 
 PAGES_MAX: Final = 64
 WAITING_MAX: Final = 1_024

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from proxy.dialects.mcp.message import (
+    CALL,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     Era,
@@ -25,23 +26,23 @@ from proxy.dialects.mcp.message import (
     result_answer,
 )
 from proxy.dialects.mcp.results import refused
-from proxy.dialects.mcp.store_plans import GRAPH_URI
-from proxy.dialects.mcp.store_protocol import INVALID_PARAMS, Problem, Subscription
-from proxy.dialects.operation import MalformedRequest, Write, Written
-from proxy.mcp.ground import Counts, RelayLimits, Side
+from proxy.dialects.mcp.store.plans import GRAPH_URI
+from proxy.dialects.mcp.store.protocol import INVALID_PARAMS, Problem, Subscription
+from proxy.mcp.connection import Counts, RelayLimits, Side
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import Write, Written
 from storage.errors import OutcomeUnknown, StorageError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from proxy.dialects.mcp.store_protocol import StoreProtocol
-    from proxy.dialects.mcp.store_steps import Plan
-    from proxy.dialects.operation import Operation, Result
-    from proxy.mcp.ground import Deliver
+    from proxy.dialects.mcp.store.protocol import StoreProtocol
+    from proxy.dialects.mcp.store.steps import Plan
+    from proxy.mcp.connection import Deliver
+    from proxy.seams.operation import Operation, Result
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 WAITING_MAX: Final = 256
-_CALL: Final = "tools/call"
 _UPDATED: Final = "notifications/resources/updated"
 NOT_NOW: Final = "The memory cannot be reached now. Nothing was stored; try again later."
 NOT_KNOWN: Final = (
@@ -195,7 +196,7 @@ class StoreServer:
             return shown, changed
 
     async def _malformed(self, message: Message, malformed: MalformedRequest, via: object) -> None:
-        if message.method == _CALL:
+        if message.method == CALL:
             # As the model's own mistake, so that it can mend it: hosts take an error for a fault
             # of the server.
             await self._result(message, refused([malformed.detail], stateless=False), via)
@@ -204,7 +205,7 @@ class StoreServer:
 
     async def _unreached(self, message: Message, error: StorageError, via: object) -> None:
         said = NOT_KNOWN if isinstance(error, OutcomeUnknown) else NOT_NOW
-        if message.method == _CALL:
+        if message.method == CALL:
             await self._result(message, refused([said], stateless=False), via)
         else:
             await self._fail(message.request_id, INTERNAL_ERROR, said, via)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.mcp.message import (
@@ -15,12 +14,11 @@ from proxy.dialects.mcp.message import (
     result_answer,
 )
 from proxy.dialects.mcp.results import refused
-from proxy.guard import Forwarded
-from proxy.mcp.ground import Ground, ServerGone, Side
+from proxy.mcp.connection import Connection, ServerGone, Side
 from proxy.mcp.pending import Stage
+from proxy.seams.guard import Forwarded
 
 if TYPE_CHECKING:
-    from policy.model import CandidateId
     from proxy.mcp.pending import Pending
 
 _LOST: Final = (
@@ -36,8 +34,8 @@ class Unanswered:
     A write that was sent is unknown then, whatever the reason: only a read can tell.
     """
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     async def lost(self, pending: Pending) -> None:
         """Its answer will not come."""
@@ -53,36 +51,21 @@ class Unanswered:
             text = f"the server's answer cannot be relayed: {refusal.detail}"
             await self._end(pending, error_answer(pending.request_id, refusal.code, text))
 
-    async def overdue(self, pending: Pending, admitted: tuple[CandidateId, ...]) -> None:
-        """No answer for so long: it counts as unknown. Its call stays open; one may still come."""
-        try:
-            async with asyncio.timeout(self._ground.limits.answer_seconds):
-                await pending.answered.wait()
-        except TimeoutError:
-            await self._ground.settle(admitted, Forwarded.UNKNOWN)
-
-    async def unknown(self, pending: Pending) -> None:
-        """Record that nobody knows what became of what went with it."""
-        admitted, pending.admitted = pending.admitted, ()
-        self._ground.open_writes.difference_update(admitted)
-        await self._ground.settle(admitted, Forwarded.UNKNOWN)
-
     async def _end(self, pending: Pending, answer: Message) -> None:
         """`answer` is what its client is told, unless it wrote: then it hears what to do."""
-        if not self._ground.finish(pending):
+        if not self._connection.finish(pending):
             return
         if pending.own is not None:
             # Whoever asked settles what went with it.
             if not pending.own.done():
                 pending.own.set_exception(ServerGone())
             return
-        wrote = bool(pending.admitted)
-        await self.unknown(pending)
+        await self._connection.forwarding.settle(pending.admitted, Forwarded.UNKNOWN)
         if pending.cancelled.is_set():
             return
-        if wrote:
+        if pending.admitted:
             answer = result_answer(pending.request_id, _not_known(pending), pending.era)
-        await self._ground.send(Side.CLIENT, answer, pending.via)
+        await self._connection.send(Side.CLIENT, answer, pending.via)
 
 
 def _not_known(pending: Pending) -> Object:

@@ -1,1 +1,1 @@
-"""The model front behind its door: routes, credentials, one model request from end to end."""
+"""One model request from end to end: whose it is, what it asks, and its calls judged."""

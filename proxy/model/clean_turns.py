@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.by_identity import ByIdentity
 from proxy.dialects.model.reading import list_of
+from proxy.ledger.by_identity import ByIdentity
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
     from proxy.dialects.model.transcript import ModelRequest, Turn
-    from proxy.session_ground import TurnRead
-    from proxy.sessions import Entered
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.ledger.sessions import Entered
+    from proxy.ledger.turn_values import TurnRead
 
 
 class CleanTurns:
@@ -37,13 +37,15 @@ class CleanTurns:
         stamp: tuple[int, int],
         request: ModelRequest,
         entered: Entered,
-        bodies: tuple[dict[str, Json], dict[str, Json]],
+        *,
+        body: dict[str, Json],
+        edited: dict[str, Json],
     ) -> None:
-        """The first of the two bodies came to the second one: what stayed in it is clean."""
+        """What of `body` stayed in `edited` is clean."""
         if len(request.prefix) != 1:
             return
         (key,) = request.prefix
-        came, went = (list_of(body.get(str(key))) for body in bodies)
+        came, went = (list_of(one.get(str(key))) for one in (body, edited))
         known = self.of(stamp, request, entered)
         stayed = {id(part) for part in went}
         for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):

@@ -15,15 +15,15 @@ from proxy.dialects.model.bodies import (
     sifted,
     target_carries,
 )
-from proxy.dialects.operation import MalformedRequest
 from proxy.model.sending import shown_headers
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from policy.model import Principal
-    from proxy.dialects.model.body import Json
-    from proxy.dialects.operation import HttpRequest
-    from proxy.model.coupling import Coupling
-    from proxy.upstream import Reply
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.model.memory_seam import Coupling
+    from proxy.seams.operation import HttpRequest
+    from proxy.transport.upstream import Reply
 
 _KIND: Final = "content-type"
 _ANY_KIND: Final = "application/octet-stream"

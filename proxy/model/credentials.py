@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from policy.model import Principal
-    from proxy.auth import Authenticator, Peer
-    from proxy.dialects.operation import HttpRequest
+    from proxy.seams.operation import HttpRequest
+    from proxy.transport.auth import Authenticator, Peer
 
 OWN: Final = "mnemogate-key"
 # Headers in which the APIs take a credential.

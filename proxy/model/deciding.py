@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.stream import Decided
 from proxy.dialects.model.transcript import ModelReply
-from proxy.responses import Failure, attempt
+from proxy.transport.responses import Failure, attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.dialects.model.stream import Waiting
     from proxy.dialects.model.transcript import ModelCall
-    from proxy.model.coupling import Coupling, Prepared
+    from proxy.model.memory_seam import Coupling, Prepared
 
 UNDECIDED: Final = (
     "This call was not made: Mnemogate could not decide about it. Nothing was stored. "

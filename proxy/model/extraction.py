@@ -7,13 +7,11 @@ is taken out, and the backend's parser finds an answer of its own format with le
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from policy.model import ChangeKind, Channel
-from policy.verdict import InvariantBroken
 from proxy.dialects.mcp.calls import kept_of, read_call
 from proxy.dialects.mcp.maps import ToolKind, path
 from proxy.dialects.model.outputs import (
@@ -25,20 +23,18 @@ from proxy.dialects.model.outputs import (
     spells_object,
     with_outputs,
 )
-from proxy.dialects.operation import MalformedRequest
-from proxy.guard import Forwarded, GuardedCall, Join
-from proxy.model.veto import SERVER_PREFIX
-from storage.errors import StorageError
+from proxy.model.calls_judged import SERVER_PREFIX
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Forwarded, GuardedCall, Join
+from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
 
 if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.dialects.mcp.calls import Call
     from proxy.dialects.mcp.maps import ToolMap
-    from proxy.dialects.model.body import Json
     from proxy.dialects.model.outputs import Output
-    from proxy.guard import Guard, Judged
-
-_UNDECIDED: Final = (StorageError, MalformedRequest)
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.seams.guard import Guard, Judged
 
 
 class Replied(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +101,7 @@ class Extraction:
         wanted = [at for at in range(len(read.items)) if _changes(read, at)]
         try:
             judged = await self._judged(replied, read, wanted) if wanted else ()
-        except _UNDECIDED:
+        except UNDECIDED:
             return None
         refused = frozenset(
             at for at, one in zip(wanted, judged, strict=True) if one.decision != "admit"
@@ -123,19 +119,11 @@ class Extraction:
             join=Join(tool_use_id=replied.call_id),
             traceparent=replied.traceparent,
         )
-        judged = await self._guard.judge(replied.principal, call)
-        if len(judged) != len(wanted):
-            raise InvariantBroken("a guard gives one verdict per item")
-        # Nothing comes back that says what the backend made of it: it was handed over.
-        done = tuple(
-            (one.candidate_id, Forwarded.DONE)
-            for one in judged
-            if one.decision == "admit" and one.candidate_id is not None
-        )
-        if done:
-            with contextlib.suppress(StorageError):
-                # Its intent stands; it is only not known to be done.
-                await self._guard.settle(replied.principal, server, done)
+        judged = await judge(self._guard, replied.principal, call)
+        # Nothing comes back that says what the backend made of it: it was handed over. Where that
+        # cannot be recorded its intent stands, and is only not known to be done.
+        admitted = admitted_of(judged)
+        await record(self._guard, replied.principal, server, admitted, Forwarded.DONE)
         return judged
 
 

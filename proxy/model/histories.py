@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.model.body import Json  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.model.reading import list_of, text_of
+from proxy.dialects.strict_json.tolerant import Json  # noqa: TC001 - msgspec reads the annotation
 
 if TYPE_CHECKING:
     from policy.model import PrincipalId
@@ -21,7 +21,7 @@ BYTES_MAX: Final = 32 * 1024 * 1024
 PREVIOUS: Final = "previous_response_id"
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _HistoryStep(msgspec.Struct, frozen=True):
     """The items that one response added to its history."""
 
     before: str | None
@@ -34,7 +34,7 @@ class Histories:
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._kept: dict[PrincipalId, OrderedDict[str, _Kept]] = {}
+        self._kept: dict[PrincipalId, OrderedDict[str, _HistoryStep]] = {}
         self._sizes: dict[PrincipalId, int] = {}
 
     def whole(self, principal_id: PrincipalId, body: dict[str, Json]) -> dict[str, Json] | None:
@@ -61,7 +61,7 @@ class Histories:
         kept = self._kept.setdefault(principal_id, OrderedDict())
         self._drop(principal_id, response_id)
         before = text_of(body.get(PREVIOUS))
-        kept[response_id] = _Kept(before, (*items_of(body), *output), size)
+        kept[response_id] = _HistoryStep(before, (*items_of(body), *output), size)
         self._sizes[principal_id] = self._sizes.get(principal_id, 0) + size
         while self._sizes[principal_id] > self._bytes_max:
             self._drop(principal_id, next(iter(kept)))
@@ -73,7 +73,7 @@ class Histories:
 
     def _before(self, principal_id: PrincipalId, response_id: str) -> list[Json] | None:
         kept = self._kept.get(principal_id, OrderedDict())
-        chain: list[_Kept] = []
+        chain: list[_HistoryStep] = []
         at: str | None = response_id
         while at is not None:
             one = kept.get(at)

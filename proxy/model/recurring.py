@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from proxy.dialects.model.body import check_depth, read_body
 from proxy.dialects.model.reading import object_of
+from proxy.dialects.strict_json.tolerant import check_depth, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from policy.model import PrincipalId
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 _R = TypeVar("_R")
 

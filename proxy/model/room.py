@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from proxy.exchange import Pieces
+    from proxy.transport.exchange import Pieces
 
 BYTES_MAX: Final = 512 * 1024 * 1024
 

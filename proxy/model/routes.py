@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from proxy.dialects.model.api import ANTHROPIC, CHAT, COMPLETIONS, RESPONSES
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from proxy.dialects.model.api import ModelApi
-    from proxy.dialects.operation import HttpRequest
+    from proxy.seams.operation import HttpRequest
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Collections that keep text on the provider's side and bring it back into a context later, and

@@ -6,14 +6,17 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Self
 
-from proxy.upstream import Upstream, UpstreamError, UpstreamLimits
+from proxy.dialects.sse import BrokenStream, RawReader
+from proxy.seams.faults import UpstreamError
+from proxy.transport.upstream import Upstream, UpstreamLimits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, AsyncIterator
     from contextlib import AsyncExitStack
 
-    from proxy.model_settings import ModelUpstream
-    from proxy.upstream import Reply
+    from proxy.dialects.sse import Event
+    from proxy.settings.model import ModelUpstream
+    from proxy.transport.upstream import Reply
 
 # What this hop says for itself.
 _OURS: Final = frozenset(
@@ -86,3 +89,18 @@ def shown_headers(reply: Reply) -> tuple[tuple[str, str], ...]:
 
 def _fit(value: str) -> bool:
     return value.isascii() and value.isprintable()
+
+
+async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]:
+    """The events of a stream, as they are complete.
+
+    Raises:
+        UpstreamError: One of them is larger than any API sends.
+    """
+    reader = RawReader()
+    async for piece in pieces:
+        try:
+            yield reader.feed(piece)
+        except BrokenStream:
+            raise UpstreamError("the answer of the server behind is too large") from None
+    yield reader.last()

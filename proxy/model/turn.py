@@ -1,36 +1,43 @@
-"""One model request from its body to the last byte of its reply."""
+"""One model request from its body to the last byte of its reply.
+
+A reply that streams passes as it comes; its calls wait until they are decided about.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from proxy.dialects.model.api import ModelApi, continued
-from proxy.dialects.model.body import read_body, write_body
-from proxy.dialects.model.one_reading import straight_object
+from proxy.dialects.model.one_reading import straight_event, straight_object
+from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import repeats, text_of
+from proxy.dialects.model.stream import Unread
 from proxy.dialects.model.transcript import ModelCall
-from proxy.dialects.operation import HttpReply, MalformedRequest
+from proxy.dialects.strict_json.tolerant import read_body, write_body
 from proxy.model.clearing import Clearing
 from proxy.model.deciding import Deciding
 from proxy.model.extraction import Replied
-from proxy.model.streamed import StreamedReply
-from proxy.responses import Failure, attempt
-from proxy.upstream import UpstreamError
+from proxy.model.sending import events_of
+from proxy.seams.faults import MalformedRequest, UpstreamError
+from proxy.seams.operation import HttpReply
+from proxy.transport.responses import Failure, attempt
 from telemetry.propagation import format_traceparent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
-    from proxy.dialects.model.body import Json
-    from proxy.exchange import Pieces
-    from proxy.model.coupling import Asked, Coupling, Filter, Prepared
+    from proxy.dialects.sse import Event
+    from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.extraction import Extraction
+    from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
     from proxy.model.sending import Behind
-    from proxy.upstream import Reply
+    from proxy.transport.exchange import Pieces
+    from proxy.transport.upstream import Reply
 
 OK: Final = 200
 EVENTS: Final = "text/event-stream"
@@ -51,25 +58,25 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     asks: bool = True
 
 
-class TurnParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What every turn stands on."""
-
-    coupling: Coupling
-    extraction: Extraction
-    halt: Callable[[], None]
-    clock_ns: Callable[[], int]
-    # Called once, when the last byte was sent or nobody reads on.
-    ended: Callable[[Turn], None]
-
-
 class Turn:
     """One model request. Its methods are called one after the other, by one task."""
 
-    def __init__(self, parts: TurnParts, asked: Asked, wire: Wire) -> None:
+    def __init__(
+        self,
+        asked: Asked,
+        wire: Wire,
+        *,
+        coupling: Coupling,
+        extraction: Extraction,
+        halt: Callable[[], None],
+        clock_ns: Callable[[], int],
+        ended: Callable[[Turn], None],
+    ) -> None:
+        """`ended` is called once, when the last byte was sent or nobody reads on."""
         self.api: ModelApi = asked.api
         self.asked = asked
         self.prepared: Prepared | None = None
-        self.deciding = Deciding(parts.coupling, parts.halt)
+        self.deciding = Deciding(coupling, halt)
         self.askings = 0
         self.status = OK
         self.streamed = False
@@ -81,8 +88,12 @@ class Turn:
         self.wire = wire
         self.output: tuple[Json, ...] = ()  # of a Responses reply, as the agent gets it
         self.reply_id = ""
-        self.clearing = Clearing(parts.coupling, asked.principal)
-        self._parts = parts
+        self.clearing = Clearing(coupling, asked.principal)
+        self._coupling = coupling
+        self._extraction = extraction
+        self._halt = halt
+        self._clock_ns = clock_ns
+        self._ended = ended
         self._more: list[Json] = []
 
     async def answer(self) -> tuple[HttpReply, Pieces | None]:
@@ -127,10 +138,10 @@ class Turn:
         """Send the request as it may go upstream; the reply stays open as long as the stack."""
         whole = continued(self.api, self.asked.body, self._more) if self._more else self.asked.body
         asked = msgspec.structs.replace(self.asked, body=whole)
-        self.prepared = await self._parts.coupling.prepare(asked)
+        self.prepared = await self._coupling.prepare(asked)
         self.withheld |= self.prepared.body is not whole
         self.askings += 1
-        self.sent_ns = self.sent_ns or self._parts.clock_ns()
+        self.sent_ns = self.sent_ns or self._clock_ns()
         wire = self.wire
         sent = write_body(self.prepared.body) if wire.asks else None
         headers = self.clearing.headers(wire.headers)
@@ -146,7 +157,7 @@ class Turn:
             return None
         self._more += more
         await stack.aclose()
-        done = await attempt(self.ask(stack), self._parts.halt)
+        done = await attempt(self.ask(stack), self._halt)
         if isinstance(done, Failure) or not _said(done):
             return None
         return done
@@ -167,7 +178,7 @@ class Turn:
             told=await self.deciding.tell(self.current, reply),
             traceparent=format_traceparent(trace),
         )
-        return write_body(await self._parts.extraction.edited(replied, body))
+        return write_body(await self._extraction.edited(replied, body))
 
     async def _whole(self, raw: bytes) -> bytes:
         """A reply that does not stream, edited."""
@@ -198,15 +209,15 @@ class Turn:
 
     def filter(self) -> Filter:
         """For the events of one asking."""
-        return self._parts.coupling.filter(self.current)
+        return self._coupling.filter(self.current)
 
     def begins(self) -> None:
         """The reply begins to go to the agent."""
-        self.first_ns = self.first_ns or self._parts.clock_ns()
+        self.first_ns = self.first_ns or self._clock_ns()
 
     def ended(self) -> None:
         """The reply is over, or nobody reads on."""
-        self._parts.ended(self)
+        self._ended(self)
 
     @property
     def session(self) -> str:
@@ -219,6 +230,82 @@ class Turn:
         if self.prepared is None:
             raise UpstreamError("nothing was sent to the server behind", sent=False)
         return self.prepared
+
+
+class StreamedReply:
+    """The pieces of one reply, all its askings in one. See `Pieces`."""
+
+    def __init__(self, turn: Turn, stack: AsyncExitStack, reply: Reply) -> None:
+        """`stack` holds the upstream's answer open; it is closed with this."""
+        self._turn = turn
+        self._stack = stack
+        self._reply = reply
+        self._editor = turn.api.editor()
+        self._running = self._run()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The pieces, none of them empty."""
+        return self._running
+
+    async def aclose(self) -> None:
+        """Let go of the upstream, and note what the model had said by then."""
+        await self._running.aclose()
+        await self._stack.aclose()
+        turn = self._turn
+        await turn.deciding.tell(turn.current, self._editor.said())
+        turn.ended()
+
+    async def _run(self) -> AsyncGenerator[bytes]:
+        turn, editor = self._turn, self._editor
+        reply: Reply | None = self._reply
+        while reply is not None:
+            clean = turn.filter()
+            try:
+                async for events in events_of(turn.wire.behind.pieces(reply, turn.due_s)):
+                    async for out in self._edited(events, clean):
+                        yield out
+                async for out in self._edited([None], clean):
+                    yield out
+            except Unread:
+                raise UpstreamError("the server behind sent an event that is not JSON") from None
+            if not editor.refused_all():
+                break
+            reply = await turn.ask_again(editor.again(), self._stack)
+            if reply is None:
+                yield editor.close()
+        if editor.holds:
+            # A part of a call must not pass for all of it.
+            raise UpstreamError("the server behind broke off its answer")
+        if isinstance(editor, ResponsesEditor):
+            turn.output = editor.output
+        turn.reply_id = editor.said().reply_id or ""
+
+    async def _edited(self, events: Sequence[Event | None], clean: Filter) -> AsyncGenerator[bytes]:
+        """What goes on of these events; nothing after a call until it is decided about.
+
+        None is the end of the stream. What a verdict refuses is withheld from the next event on.
+        """
+        turn, editor = self._turn, self._editor
+        out = b""
+        for event in chain.from_iterable(_cleaned(one, clean) for one in events):
+            was_over = editor.over
+            passed, waiting = editor.feed(event)
+            if waiting or (editor.over and not was_over):
+                # What is certain goes first, so that nobody waits for a verdict on something else.
+                before, out = out + (passed if waiting else b""), b""
+                if before:
+                    turn.begins()
+                    yield before
+                decided = await turn.deciding.decide(turn.current, waiting, editor.said())
+                out = b"".join(editor.decide(one) for one in decided)
+            out += b"" if waiting else passed
+        if out:
+            turn.begins()
+            yield out
+
+
+def _cleaned(event: Event | None, clean: Filter) -> list[Event]:
+    return clean.end() if event is None else clean.feed(straight_event(event))
 
 
 def _said(reply: Reply) -> bool:

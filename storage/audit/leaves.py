@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -28,7 +28,10 @@ from policy.model import (
 )
 from policy.verdict import InvariantBroken, Reason
 from storage.errors import StoreCorrupt
-from storage.interfaces import Decision  # noqa: TC001 - msgspec reads the annotations
+from storage.values import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LEAF_FORMAT: Final = 1
 SALT_LEN: Final = 16
@@ -88,7 +91,7 @@ class VerdictLeaf(
     structural: bool
     trust_level: Annotated[str, Meta(max_length=16)]
     # Where the text was seen before: kind, server, tool and call of that segment. Left out where
-    # nothing is named, as in every leaf of format 1.
+    # nothing is named.
     culprit: Culprit | None = None
     # The session that it was joined to, by our own id (32 hex digits); left out in the same way.
     session: Annotated[str, Meta(max_length=64)] | None = None
@@ -130,6 +133,13 @@ class ResultLeaf(
     verdict_index: _Index
     result: Forwarded
     by: PrincipalId
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """The last verdict on one candidate, and whose it is."""
+
+    verdict: VerdictLeaf
+    intercepted: InterceptedLeaf
 
 
 _OBJECTIONS: Final = {OBSERVED_HOLD: "hold", OBSERVED_REJECT: "reject"}
@@ -246,6 +256,31 @@ def decode_leaf(data: bytes) -> Leaf:
     if encode_leaf(leaf) != data:
         raise StoreCorrupt("audit leaf is not in its one spelling")
     return leaf
+
+
+class Results:
+    """What the log says of everything that was sent, leaf by leaf in its order."""
+
+    def __init__(self, problem: Callable[[str], None]) -> None:
+        self._problem = problem
+        # By the verdict that admitted it: how often its end was told, and whether it ever was lost.
+        self.ended: dict[int, Forwarded] = {}
+        self.lost: set[int] = set()
+
+    def take(self, index: int, leaf: ResultLeaf, verdict: VerdictLeaf | None) -> None:
+        """One result leaf, with the admission that it names."""
+        if verdict is None or verdict.decision is not Decision.ADMIT:
+            self._problem(f"result leaf {index} names no admission")
+        elif verdict.candidate_id != leaf.candidate_id:
+            self._problem(f"result leaf {index} is of another candidate than its verdict")
+        elif leaf.verdict_index in self.ended:
+            self._problem(f"result leaf {index} ends what had ended")
+        elif leaf.result is not Forwarded.UNKNOWN:
+            self.ended[leaf.verdict_index] = leaf.result
+        elif leaf.verdict_index in self.lost:
+            self._problem(f"result leaf {index} repeats that an answer was lost")
+        else:
+            self.lost.add(leaf.verdict_index)
 
 
 def _packed_hex(text: str) -> bytes | str:

@@ -22,6 +22,7 @@ from tests.benchmarks import (
     writes,
 )
 from tests.benchmarks.floor import fdatasync_floor
+from tests.benchmarks.guards import table as guards
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +42,9 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
     "growth": ("a million memories: writes, starts, searches, memory", growth.run),
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
+    "guards": ("five other guards: the same attacks, the same counting", guards.run),
 }
-_HEAVY = frozenset({"neighbours", "growth"})
+_HEAVY = frozenset({"neighbours", "growth", "guards"})
 
 
 def sections() -> str:

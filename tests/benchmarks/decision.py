@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import BudgetState, Facts, InterceptRecord, NonceState, TokenState
 from policy.gate import GATE
-from policy.labels import derive_provenance, read_text
+from policy.labels.derive import derive_provenance, read_text
 from policy.model import Candidate, CandidateId, ChangeKind, Principal, PrincipalId, Scope, Tenant
 from policy.ruleset import parse_ruleset
-from policy.trust import NEWCOMER
+from policy.trust.ladder import NEWCOMER
 from policy.verdict import Admit, InvariantBroken
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import time
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import BudgetState, TokenState
-from policy.labels import derive_provenance, read_text
+from policy.labels.derive import derive_provenance, read_text
 from policy.model import (
     Candidate,
     CandidateId,
@@ -17,7 +17,7 @@ from policy.model import (
     Scope,
     Tenant,
 )
-from storage.interfaces import Submission
+from storage.values import Submission
 
 PRINCIPAL = Principal(principal_id=PrincipalId("agent"), tenant=Tenant("default"))
 

@@ -24,7 +24,7 @@ from policy.gate import GATE
 from policy.query import EVERYTHING
 from policy.ruleset import parse_ruleset
 from storage.embedded import EmbeddedOptions, open_embedded
-from storage.writer import WriterOptions
+from storage.write.writer import WriterOptions
 from tests.benchmarks.corpus import DIMENSION, Corpus
 from tests.benchmarks.filling import PRINCIPAL, submission
 from tests.benchmarks.servers import ROOT

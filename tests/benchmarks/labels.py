@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.containment import Index, Resemblance, prints_of
-from policy.labels import read_candidate
+from policy.labels.containment import Index, Resemblance, prints_of
+from policy.labels.derive import read_candidate
 from policy.model import Candidate, ChangeKind, PrincipalId, Tenant
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from policy.containment import Prints
+    from policy.labels.containment import Prints
 
 FITTED = frozenset({"conv-41", "conv-43"})
 OTHERS = 250

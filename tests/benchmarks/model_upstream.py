@@ -17,7 +17,13 @@ def _event(kind: str, **more: object) -> bytes:
 
 
 def _stream() -> bytes:
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    message: dict[str, object] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+    }
     block = {"type": "text", "text": ""}
     said = "Of course, that is done now."
     return b"".join(

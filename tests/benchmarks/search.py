@@ -11,7 +11,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.faiss_index import VectorIndex, seal
+from storage.derived.vectors.faiss_index import VectorIndex, seal
 from tests.benchmarks.corpus import DIMENSION, Corpus, Floats
 
 SIZES = (10_000, 100_000)

@@ -82,18 +82,19 @@ def bare(directory: Path) -> Generator[Server]:
 
 
 @contextmanager
-def sidecar(base: Path, *flags: str, collector: str | None = None) -> Generator[Server]:
-    """`mnemogate run` as shipped; with `collector`, spans go there."""
+def sidecar(
+    base: Path, *flags: str, collector: str | None = None, root: Path = ROOT
+) -> Generator[Server]:
+    """`mnemogate run` of the tree at `root`, whatever is installed; spans go to `collector`."""
     environment = {
         "HOME": str(base),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(root),
         "PATH": os.environ.get("PATH", ""),
         "MNEMOGATE_AGENT_KEY": KEY,
         "MNEMOGATE_OPERATOR_KEY": "bench-operator-key-0123456789",
     }
     if collector is not None:
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector
-    # The tree that this file lies in, whatever is installed.
     command = [sys.executable, "-P", "-m", "proxy", "run"]
     command += ["--listen", f"127.0.0.1:{free_port()}", "--admin", "127.0.0.1:0"]
     command += ["--state", str(base / "state"), "--checkpoint", str(base / "checkpoint.txt")]

@@ -38,8 +38,8 @@ def run(seconds: float = 3.0) -> list[str]:
 def _row(plain: Server, gated: Server, writers: int, seconds: float, seed: int) -> str:
     pairs = [
         (
-            _measured(plain, writers, seconds, 10 * seed + number + 1),
-            _measured(gated, writers, seconds, 10 * seed + number + 1),
+            measured(plain, writers, seconds, 10 * seed + number + 1),
+            measured(gated, writers, seconds, 10 * seed + number + 1),
         )
         for number in range(ROUNDS)
     ]
@@ -58,7 +58,7 @@ def _row(plain: Server, gated: Server, writers: int, seconds: float, seed: int) 
     )
 
 
-def _measured(server: Server, writers: int, seconds: float, seed: int) -> dict[str, float]:
+def measured(server: Server, writers: int, seconds: float, seed: int) -> dict[str, float]:
     """What the load saw, and the processor time per write, which busy neighbours move less."""
     before_ns = _cpu_ns(server.process.pid)
     seen = load(server, writers, seconds, seed)

@@ -13,11 +13,11 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from policy.model import ChangeKind, MemoryClass
-from proxy.dialects.model import anthropic
-from proxy.dialects.operation import Proposal
-from proxy.guard import Join
-from proxy.sessions import Sessions
-from storage.session_log import prints_key
+from proxy.dialects.model.anthropic import messages as anthropic
+from proxy.ledger.sessions import Sessions
+from proxy.seams.guard import Join
+from proxy.seams.operation import Proposal
+from storage.session_log.log import prints_key
 from tests.unit.proxy.ledgers import ADA, KEY, Clock, assistant, call, reply, result, user
 from tests.unit.proxy.wired import TRACE
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from proxy.dialects.model.body import Json
     from proxy.dialects.model.transcript import ModelCall
-    from proxy.dialects.operation import WrittenItem
-    from proxy.sessions import Entered
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.ledger.sessions import Entered
+    from proxy.seams.operation import WrittenItem
     from tests.unit.proxy.wired import Wired
 
 LABELS_NO_BETTER_THAN_A_TOOL = frozenset({"tool_result", "unknown"})

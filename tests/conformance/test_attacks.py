@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.gate import unsafe_gate_without
-from proxy.app import Composition
+from proxy.compose.app import Composition
 from tests.conformance.attacks import ATTACKS, TRIALS, WALLS, Tamperer, attempt
 from tests.conformance.canary import traces
 from tests.integration.running import OPERATOR_KEY, running

@@ -15,8 +15,8 @@ import pytest
 from policy.checks import STEPS
 from policy.gate import GATE, Gate, unsafe_gate_without
 from policy.model import Channel, Claims
-from proxy.app import Composition
-from proxy.settings import SettingsError
+from proxy.compose.app import Composition
+from proxy.settings.load import SettingsError
 from tests.conformance.bypass import directive, formed, mem0, reads
 from tests.conformance.canary import new_canary, traces
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from policy.gate import GATE
-from policy.labels import derive_provenance
+from policy.labels.derive import derive_provenance
 from policy.model import MemoryClass
 from tests.conformance.labelled import (
     DISGUISES,
@@ -31,7 +31,7 @@ from tests.unit.proxy.wired import wired
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy.dialects.operation import WrittenItem
+    from proxy.seams.operation import WrittenItem
     from tests.conformance.labelled import Remark
 
 pytestmark = pytest.mark.corpora
@@ -99,7 +99,7 @@ async def test_control_without_the_session_s_taint_the_paraphrases_land(
         own = provenance.culprits[-1].kind
         return msgspec.structs.replace(provenance, source=own)
 
-    monkeypatch.setattr("policy.labels.derive_provenance", untainted)
+    monkeypatch.setattr("policy.labels.derive.derive_provenance", untainted)
     items = await laundered(corpora, tmp_path, MemoryClass.L2, every=SHARE_OF_A_QUICK_RUN)
     decisions = Counter(item.decision for item in items)
     assert decisions["admit"] > 0.9 * len(items)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from policy.gate import unsafe_gate_without
 from policy.model import MemoryClass
-from proxy.app import Composition
-from proxy.guard import Forwarded, GuardedCall, Item, Segment
-from proxy.guard_client import GuardClient
-from proxy.guard_wire import SOCKET
+from proxy.compose.app import Composition
+from proxy.guard.client import GuardClient
+from proxy.guard.wire import SOCKET
+from proxy.seams.guard import Forwarded, GuardedCall, Item, Segment
 from tests.conformance.canary import new_canary, traces
 from tests.integration.running import running
 from tests.unit.proxy.guarded import AGENT, BY, SERVER, item

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from proxy.dialects.operation import Dialect, Operation, Refusal, Result
-from tests.unit.proxy.dialects.mem0_sample import ANSWERING, OSS, PLATFORM, request
+from proxy.seams.operation import Dialect, Operation, Refusal, Result
+from tests.unit.proxy.dialects.mem0.sample import ANSWERING, OSS, PLATFORM, request
 
 _VECTORS = pathlib.Path(__file__).parent / "vectors" / "mem0"
 

@@ -15,7 +15,7 @@ from storage.embedded import EmbeddedOptions
 from tests.unit.storage.opening import AGENT, VOUCHED, Bench, candidate_of, submission_of, write
 
 if TYPE_CHECKING:
-    from storage.interfaces import Submission
+    from storage.values import Submission
 
 OPTIONS = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26, segment_len=1)
 

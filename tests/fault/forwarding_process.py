@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policy.forwarding import ForwardedCall, target_of, texts_of
+from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, Forwarded, MemoryClass, SourceKind
 from proxy.evaluate.points import Killer
-from storage.forwarding import Behind
+from storage.values import Behind
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (
     AGENT,
@@ -30,9 +30,9 @@ from tests.unit.storage.opening import (
 if TYPE_CHECKING:
     from policy.model import Candidate
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Submission
+    from storage.values import Submission
 
-TARGET = target_of("memory")
+TARGET = target_of(MCP, "memory")
 BEHIND = Behind(tenant=TENANT, target=TARGET, by=BY)
 STEPS = ("judge", "settle", "lose", "claim", "release")
 

@@ -11,8 +11,8 @@ import pytest
 from policy.model import MemoryClass
 from policy.query import EVERYTHING
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
-from storage.interfaces import Decision
-from storage.lmdb_store import LmdbStore
+from storage.tables.lmdb_store import LmdbStore
+from storage.values import Decision
 from tests.unit.storage.opening import TENANT, Bench, candidate_of, say, submission_of, write
 
 if TYPE_CHECKING:

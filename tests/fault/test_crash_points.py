@@ -11,7 +11,7 @@ import pytest
 
 from policy.query import EVERYTHING
 from proxy.evaluate.points import POINTS
-from storage.interfaces import Decision
+from storage.values import Decision
 from tests.conformance.canary import new_canary, traces
 from tests.fault.crashing import OPTIONS, candidates, submission
 from tests.unit.storage.opening import TENANT, Bench, write

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from storage.codec import ordinal_key
-from storage.lmdb_store import LEAVES
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import LEAVES
 from tests.conftest import HEAVY
 from tests.integration.cli_process import Place
 from tests.unit.storage.opening import Bench, say

@@ -11,7 +11,7 @@ import pytest
 from policy.canonical import canonical_bytes
 from policy.model import ChangeKind, MemoryClass, Scope, SourceKind
 from policy.verdict import Reason
-from storage.interfaces import Decision
+from storage.values import Decision
 from tests.conformance.canary import new_canary, traces
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome
+    from storage.values import Outcome
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from policy.model import CandidateId, Forwarded
 from policy.query import EVERYTHING
 from proxy.evaluate.points import POINTS
 from storage.audit import ResultLeaf, decode_leaf
-from storage.lmdb_store import LEAVES
 from tests.conformance.canary import new_canary, traces
 from tests.fault.crashing import OPTIONS
 from tests.fault.forwarding_process import BEHIND, STEPS, settle, submission
@@ -59,8 +58,7 @@ def _pending(store: EmbeddedStore, canary: str) -> dict[str, bool]:
 
 
 def _results(store: EmbeddedStore, candidate_id: str) -> list[Forwarded]:
-    with store.lmdb.reading() as view:
-        leaves = [decode_leaf(data) for _, data in view.scan(LEAVES)]
+    leaves = [decode_leaf(data) for data in store.audit.leaves(0, 10_000)]
     return [
         leaf.result
         for leaf in leaves

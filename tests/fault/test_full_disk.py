@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome
+    from storage.values import Outcome
 
 ROOMY = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26)
 TIGHT = EmbeddedOptions(quota_bytes=1 << 19, staging_quota_bytes=1 << 26)

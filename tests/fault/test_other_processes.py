@@ -12,8 +12,8 @@ import pytest
 
 from storage.embedded import EmbeddedOptions
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
-from storage.interfaces import Decision
-from storage.writer import WriterOptions
+from storage.values import Decision
+from storage.write.writer import WriterOptions
 from tests.fault.other_processes import holding
 from tests.unit.storage.opening import Bench, candidate_of, say, submission_of, write
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from policy.model import Candidate
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome
+    from storage.values import Outcome
 
 IMPATIENT = EmbeddedOptions(
     quota_bytes=1 << 24,

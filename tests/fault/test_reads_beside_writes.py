@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome
+    from storage.values import Outcome
 
 ROUNDS = 25
 TWENTY = range(20)

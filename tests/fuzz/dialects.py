@@ -7,26 +7,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policy.canonical import canonical_bytes, decode_canonical
-from policy.labels import read_text
+from policy.labels.derive import read_text
 from policy.model import Candidate, PrincipalId, Tenant
 from policy.query import matches, validate
-from proxy.dialects.operation import (
-    DeleteWhere,
-    ListMemories,
-    MalformedRequest,
-    Operation,
-    Refusal,
-    Search,
-    UnknownWrite,
-    Write,
-)
+from proxy.seams.faults import MalformedRequest, UnknownWrite
+from proxy.seams.operation import DeleteWhere, ListMemories, Operation, Refusal, Search, Write
 from tests.fuzz.choices import MARK
 from tests.fuzz.heads import written_down
-from tests.unit.proxy.dialects.mem0_sample import ANSWERING, memory
+from tests.unit.proxy.dialects.mem0.sample import ANSWERING, memory
 
 if TYPE_CHECKING:
     from policy.query import Filter
-    from proxy.dialects.operation import Dialect, HttpRequest, Proposal
+    from proxy.seams.operation import Dialect, HttpRequest, Proposal
 
 DETAIL_LEN_MAX = 300
 _OPERATIONS = msgspec.json.Decoder(Operation)
@@ -37,7 +29,8 @@ def check_dialect(dialect: Dialect, data: bytes) -> None:
     asked = written_down(data)
     if asked is None:
         return
-    dialect.claims(asked)
+    if dialect.claims(asked):
+        assert asked.path.split("/")[1] in dialect.segments, "a path that a model API may hide"
     dialect.credential(asked)
     try:
         operation = dialect.decode(asked)

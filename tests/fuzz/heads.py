@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from proxy.dialects.operation import HttpRequest, MalformedRequest
-from proxy.intake import METHODS, head_of
+from proxy.seams.faults import MalformedRequest
+from proxy.transport.head import METHODS, head_of
 
 if TYPE_CHECKING:
-    from proxy.received import Received
+    from proxy.seams.operation import HttpRequest
+    from proxy.transport.request import Received
 
 
 class SentHead(msgspec.Struct, frozen=True):

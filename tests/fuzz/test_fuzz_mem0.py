@@ -10,8 +10,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.operation import HttpRequest, MalformedRequest, UnknownWrite
-from tests.unit.proxy.dialects.mem0_sample import API_KEY, OSS, PLATFORM, TOKEN, request
+from proxy.seams.faults import MalformedRequest, UnknownWrite
+from proxy.seams.operation import HttpRequest
+from tests.unit.proxy.dialects.mem0.sample import API_KEY, OSS, PLATFORM, TOKEN, request
 
 _VECTORS = pathlib.Path(__file__).parent.parent / "conformance" / "vectors" / "mem0"
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

@@ -8,9 +8,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.native import Native
-from proxy.dialects.operation import HttpRequest, MalformedRequest, UnknownWrite
-from proxy.strict_json import decode_object
+from proxy.dialects.native.dialect import Native
+from proxy.dialects.strict_json.strict import decode_object
+from proxy.seams.faults import MalformedRequest, UnknownWrite
+from proxy.seams.operation import HttpRequest
 
 NATIVE = Native()
 ID = "00000000-0000-4000-8000-00000000000a"

@@ -38,6 +38,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """A state directory, and commands that are about it."""
 
     root: Path
+    # This tree under the tests' own interpreter, unless a test is about another installation.
+    program: tuple[str, ...] = (sys.executable, "-P", "-m", "proxy")
+    path: str = str(ROOT)
 
     @property
     def state(self) -> Path:
@@ -60,10 +63,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def command(self, *words: str, stdin: str = "", **environment: str) -> Done:
         """Run one command to its end."""
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "proxy", *words],
+            [*self.program, *words],
             capture_output=True,
             cwd="/",
-            env=self.environment(**environment) | {"PYTHONPATH": str(ROOT)},
+            env=self.environment(**environment) | {"PYTHONPATH": self.path},
             input=stdin,
             text=True,
             timeout=DEADLINE_S,
@@ -76,11 +79,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         """`mnemogate run` on free ports, until the block ends."""
         with subprocess.Popen(
             [
-                *(sys.executable, "-P", "-m", "proxy", "run", "--json"),
+                *(*self.program, "run", "--json"),
                 *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *words),
             ],
             cwd="/",
-            env=self.environment(**environment) | {"PYTHONPATH": str(ROOT)},
+            env=self.environment(**environment) | {"PYTHONPATH": self.path},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -109,8 +112,15 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
     def write(self, key: str, **body: object) -> tuple[int, Any]:
         """One native write: status and answer."""
+        return self._post("/v1/memories", key, body)
+
+    def search(self, key: str, query: str) -> tuple[int, Any]:
+        """One native search: status and answer."""
+        return self._post("/v1/search", key, {"query": query})
+
+    def _post(self, path: str, key: str, body: dict[str, object]) -> tuple[int, Any]:
         request = urllib.request.Request(  # noqa: S310 - our own listener
-            f"{self.ready['data']}/v1/memories",
+            f"{self.ready['data']}{path}",
             data=json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
             method="POST",

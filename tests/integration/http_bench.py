@@ -22,9 +22,10 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from proxy.auth import Authenticator, hash_key
-from proxy.dialects.native import Native
-from proxy.dialects.operation import (
+from proxy.dialects.native.dialect import Native
+from proxy.fronts.memory import MemoryFront
+from proxy.seams.observations import observation_for
+from proxy.seams.operation import (
     Entities,
     Found,
     GetHistory,
@@ -44,13 +45,12 @@ from proxy.dialects.operation import (
     Written,
     WrittenItem,
 )
-from proxy.fronts.memory import MemoryFront
-from proxy.intake import HostRules
-from proxy.observations import observation_for
-from proxy.server import Listener
-from proxy.settings import Address, Binding, Limits
-from proxy.surroundings import Surroundings
-from storage.interfaces import KeyRecord
+from proxy.seams.surroundings import Surroundings
+from proxy.settings.load import Address, Binding, Limits
+from proxy.transport.auth import Authenticator, hash_key
+from proxy.transport.head import HostRules
+from proxy.transport.listener import Listener
+from storage.values import KeyRecord
 from telemetry.events import RequestServed
 
 if TYPE_CHECKING:

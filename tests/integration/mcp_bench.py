@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from policy.model import Principal, PrincipalId, Tenant
-from proxy.auth import Authenticator, hash_key
-from proxy.dialects.mcp.sse import Event, EventReader
+from proxy.dialects.sse import EventFields, FieldReader
 from proxy.fronts.mcp_http import McpFront, Served
-from proxy.intake import HostRules
-from proxy.mcp.http.beside import Beside
-from proxy.mcp.http.hub import Hub, HubLimits, HubParts
+from proxy.mcp.http.background import Beside
+from proxy.mcp.http.hub import Hub, HubLimits
 from proxy.mcp.relay import Relay, RelayLimits
 from proxy.mcp.relay import Server as Behind
-from proxy.server import Listener
-from proxy.settings import Address
-from proxy.surroundings import RandomPool, Surroundings
-from proxy.tool_maps import shipped_map
-from proxy.upstream import Upstream, UpstreamLimits
-from storage.interfaces import KeyRecord
+from proxy.seams.surroundings import RandomPool, Surroundings
+from proxy.settings.load import Address
+from proxy.settings.tool_maps import shipped_map
+from proxy.transport.auth import Authenticator, hash_key
+from proxy.transport.head import HostRules
+from proxy.transport.listener import Listener
+from proxy.transport.upstream import Upstream, UpstreamLimits
+from storage.values import KeyRecord
 from tests.integration.http_bench import LIMITS
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 
@@ -55,8 +55,8 @@ class Answer:
         self.body = body
 
     @property
-    def events(self) -> list[Event]:
-        return EventReader().feed(self.body)
+    def events(self) -> list[EventFields]:
+        return FieldReader().feed(self.body)
 
     @property
     def messages(self) -> list[Any]:
@@ -193,13 +193,16 @@ async def bench(
         else:
             server = behind
         beside = Beside()
-        parts = HubParts(
+        hub = Hub(
+            "small",
+            server,
+            relay_for,
+            limits=limits or HubLimits(),
             spawn=beside.spawn,
             halt=lambda: None,
             now_s=time.monotonic,
             random_hex=out.random_hex,
         )
-        hub = Hub("small", server, relay_for, parts, limits or HubLimits())
         front = McpFront(
             {"small": Served(hub=hub, principals=principals)},
             Authenticator(records, (), out.now_ms),

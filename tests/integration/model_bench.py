@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from proxy.app import Composition
+from proxy.compose.app import Composition
 from proxy.dialects.model.reading import list_of
-from proxy.dialects.model.sse import Event
-from proxy.model.coupling import Prepared, UnsafeUncoupled
+from proxy.dialects.sse import Event
+from proxy.model.memory_seam import Prepared, UnsafeUncoupled
 from tests.integration.models.server import ScriptedModel, scripted_model
 from tests.integration.running import AGENT_KEY, Running, running
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.model import Principal
-    from proxy.dialects.model.body import Json as AnyJson
     from proxy.dialects.model.transcript import ModelCall, ModelReply
-    from proxy.model.coupling import Asked
+    from proxy.dialects.strict_json.tolerant import Json as AnyJson
+    from proxy.model.memory_seam import Asked
 
 Json = dict[str, Any]
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from policy.model import Channel, Claims, PrincipalId
-from proxy.app import Composition, Sidecar, compose
-from proxy.auth import bound, mint_key
-from proxy.settings import load_settings
+from proxy.compose.app import Composition, Sidecar, compose
+from proxy.settings.load import load_settings
+from proxy.transport.auth import bound, mint_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from pathlib import Path
 
     from policy.model import Principal
-    from proxy.setting_table import Raw
+    from proxy.settings.table import Raw
 
 AGENT_KEY = "agent-key-for-tests-0123456789"
 OPERATOR_KEY = "operator-key-for-tests-0123456789"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from policy.model import Channel, PrincipalId
-from policy.trust import NEWCOMER
+from policy.trust.ladder import NEWCOMER
 from tests.conformance.canary import new_canary, traces
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from storage.audit import OperatorLeaf, decode_leaf
-from storage.codec import ordinal_key
-from storage.lmdb_store import LEAVES
-from storage.read_only import read_only
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import LEAVES
+from storage.tables.read_only import read_only
 from tests.integration.cli_process import Place
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.integration.cli_process import DEADLINE_S, Place
-from tests.unit.proxy.test_rules import STRICTER
+from tests.unit.proxy.admin.test_rules_in_force import STRICTER
 from tests.unit.storage.opening import RULESET_TEXT
 
 if TYPE_CHECKING:

@@ -22,12 +22,7 @@ NO_TEXT = os.fsdecode(b"\xff\xfe")
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 
 
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tells the suite how much to run is no setting of a command."""
-    for name in tuple(os.environ):
-        if name.startswith("MNEMOGATE_"):
-            monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("no_settings")
 
 
 @pytest.fixture

@@ -1,18 +1,22 @@
-"""A client that cannot be installed skips its test for one reason only."""
+"""What cannot be installed skips its test for one reason only."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.integration.clients.environments import node_environment, python_environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.integration.clients.environments import (
+    exact_environment,
+    interpreter_of,
+    node_environment,
+    overlay,
+    python_environment,
+)
 
 NOWHERE = "http://127.0.0.1:9/simple"
+RUNNING = Path(sys.executable)
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
@@ -30,6 +34,10 @@ def test_a_registry_that_cannot_be_reached_skips(
     monkeypatch.setenv("PIP_INDEX_URL", NOWHERE)
     with pytest.raises(pytest.skip.Exception, match="registry cannot be reached"):
         python_environment("mem0ai", "2.2.1")
+    with pytest.raises(pytest.skip.Exception, match="registry cannot be reached"):
+        exact_environment(RUNNING, ("rfc8785==0.1.4",))
+    with pytest.raises(pytest.skip.Exception, match="registry cannot be reached"):
+        overlay(RUNNING, "rfc8785==0.1.4")
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", NOWHERE)
     with pytest.raises(pytest.skip.Exception, match=r"cannot be reached|not installed"):
         node_environment("mem0ai", "3.3.1")
@@ -47,3 +55,32 @@ def test_any_other_failed_installation_fails(
     with pytest.raises(pytest.fail.Exception, match="a broken interpreter"):
         python_environment("mem0ai", "2.2.1")
     assert not list(tmp_path.glob("*/installed"))
+
+
+def test_a_version_that_the_registry_does_not_have_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = tmp_path / "simple" / "rfc8785"
+    listed.mkdir(parents=True)
+    name = "rfc8785-0.1.4-py3-none-any.whl"
+    (listed / "index.html").write_text(f'<a href="{name}">{name}</a>')
+    monkeypatch.setenv("PIP_INDEX_URL", listed.parent.as_uri())
+    with pytest.raises(pytest.fail.Exception, match=r"from versions: 0\.1\.4"):
+        exact_environment(RUNNING, ("rfc8785==0.1.3",))
+    assert not list(tmp_path.glob("*/installed"))
+
+
+def test_an_interpreter_that_is_not_there_or_not_whole_skips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(pytest.skip.Exception, match=r"no python3\.4 that can"):
+        interpreter_of("3.4")
+    found = tmp_path / "python3.4"
+    found.write_text("#!/bin/sh\nexit 1\n")
+    found.chmod(0o700)
+    with pytest.raises(pytest.skip.Exception, match=r"no python3\.4 that can"):
+        interpreter_of("3.4")
+    # Control: one of that name that can is taken.
+    found.write_text("#!/bin/sh\nexit 0\n")
+    assert interpreter_of("3.4") == found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from policy.model import Claims
-from proxy.app import Composition
+from proxy.compose.app import Composition
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from policy.model import ChangeKind
-from proxy.app import Composition
-from proxy.guard import Judged, Segment
-from proxy.guard_client import GuardClient
-from proxy.guard_wire import SOCKET
+from proxy.compose.app import Composition
+from proxy.guard.client import GuardClient
+from proxy.guard.wire import SOCKET
+from proxy.seams.guard import Judged, Segment
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.proxy.guarded import AGENT, SERVER, STEERING, call, item
 
@@ -187,7 +187,9 @@ async def test_whoever_could_not_decide_anyway_is_sent_to_a_page_that_wants_the_
     assert (status, "operator's key" in page, "zebra" in page.lower()) == (200, True, False)
     # So has a wrapper of another uid that the operator has bound.
     (tmp_path / "b").mkdir()
-    monkeypatch.setattr("proxy.parts.os", SimpleNamespace(geteuid=lambda: os.geteuid() + 1))
+    monkeypatch.setattr(
+        "proxy.compose.services.os", SimpleNamespace(geteuid=lambda: os.geteuid() + 1)
+    )
     async with running(tmp_path / "b") as live, GuardClient(live.state / SOCKET) as guard:
         (foreign,) = await guard.judge(AGENT, call(second))
         assert foreign.confirm_url == f"{live.admin_url}/confirm/{foreign.candidate_id}"

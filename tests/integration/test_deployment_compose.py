@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.secret_files import secret_from
-from proxy.setting_table import SETTINGS
+from proxy.settings.secret_files import secret_from
+from proxy.settings.table import SETTINGS
 from tests.integration.manifests import COMPOSE, ROOT, Json, read_yaml, tool, write_yaml
 
 if TYPE_CHECKING:

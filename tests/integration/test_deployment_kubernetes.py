@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from proxy.setting_table import SETTINGS
+from proxy.settings.table import SETTINGS
 from tests.integration.manifests import (
     KUBERNETES,
     Json,

@@ -16,6 +16,7 @@ from proxy.evaluate.core import core
 from proxy.evaluate.everyday import everyday
 from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.forged import corpora
+from tests.benchmarks.__main__ import sections as bench_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,9 +149,27 @@ def test_an_evaluation_without_a_promise_or_a_control_is_not_sound() -> None:
     assert sound == [False, False, True, False]
 
 
+@pytest.mark.parametrize("words", [(), ("--only", "core")])
+def test_the_neighbours_are_said_to_run_from_a_checkout(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = subprocess.run(
+        (sys.executable, "-P", "-m", "proxy", "evaluate", "--only", "neighbours", *words),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert "the neighbours run from a checkout: make bench ARGS='--only guards'" in line
+    assert "guards" in bench_sections(), "control: that is a table of the benchmarks"
+
+
 LOADED = (
     "import sys; from proxy.cli.parser import build_parser; "
-    "build_parser(); import proxy.cli.run, proxy.app, proxy.cli.mcp; "
+    "build_parser(); import proxy.cli.run, proxy.compose.app, proxy.cli.mcp; "
     "sys.stdout.write(' '.join(m for m in sys.modules if m.startswith('proxy.evaluate')))"
 )
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from proxy.app import Composition
-from proxy.observing import EVERY_S
+from proxy.compose.app import Composition
+from proxy.compose.observe_mode import EVERY_S
 from tests.integration.running import AGENT_KEY, running
 from tests.integration.test_retention import DAY_NS, RULES, Clock
 from tests.integration.turns import Turns

@@ -11,22 +11,14 @@ import aiohttp
 import pytest
 
 from policy import query
-from policy.editing import Edit
+from policy.labels.editing import Edit
 from policy.model import CandidateId, ChangeKind, MemoryClass, SourceKind
 from policy.verdict import Reason
-from proxy.dialects.operation import (
-    GetMemory,
-    Got,
-    Listed,
-    ListMemories,
-    MalformedRequest,
-    Proposal,
-    Write,
-    Written,
-)
-from proxy.guard import Forwarded, PinnedTool, Segment
-from proxy.guard_client import GuardClient
-from proxy.guard_wire import REQUEST_BYTES_MAX, SOCKET
+from proxy.guard.client import GuardClient
+from proxy.guard.wire import REQUEST_BYTES_MAX, SOCKET
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Forwarded, PinnedTool, Segment
+from proxy.seams.operation import GetMemory, Got, Listed, ListMemories, Proposal, Write, Written
 from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.proxy.guarded import AGENT, BY, GOOD, SERVER, STEERING, call, item
@@ -35,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
-    from proxy.guard import Guard
+    from proxy.seams.guard import Guard
 
 
 class Gate:
@@ -108,7 +100,7 @@ async def test_what_is_long_is_divided_and_comes_back_in_order(gate: Gate) -> No
 async def test_a_relay_that_dies_leaves_its_items_and_one_that_stays_does_not(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.guarding.GONE_S", 0.0)
+    monkeypatch.setattr("proxy.guard.local.GONE_S", 0.0)
     async with GuardClient(gate.live.state / SOCKET) as other:
         (judged,) = await other.judge(AGENT, call(item(GOOD)))
         assert await gate.client.unsettled(AGENT, SERVER) == ()

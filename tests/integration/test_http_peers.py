@@ -12,9 +12,9 @@ import pytest
 import trustme
 
 from policy.model import Channel
-from proxy.auth import bound
-from proxy.server import tls_context
-from proxy.settings import Binding, Tls
+from proxy.settings.load import Binding, Tls
+from proxy.transport.auth import bound
+from proxy.transport.listener import tls_context
 from tests.integration.http_bench import (
     AGENT_KEY,
     Answer,

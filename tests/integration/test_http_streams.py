@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.dialects.operation import HttpReply
-from proxy.exchange import Answered, Incoming
-from proxy.intake import HostRules
-from proxy.server import Listener
-from proxy.settings import Address
+from proxy.seams.operation import HttpReply
+from proxy.settings.load import Address
+from proxy.transport.exchange import Answered, Incoming
+from proxy.transport.head import HostRules
+from proxy.transport.listener import Listener
 from tests.integration.http_bench import LIMITS, request_bytes, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from proxy.settings import Limits
+    from proxy.settings.load import Limits
 
 WAIT_S = 5.0
 LAST_CHUNK = b"0\r\n\r\n"

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from proxy.app import compose
-from proxy.settings import load_settings
+from proxy.compose.app import compose
+from proxy.settings.load import load_settings
 from tests.conformance.canary import traces
 from tests.integration.mcp_bench import (
     WAIT_S,
@@ -30,7 +30,7 @@ from tests.integration.running import AGENT_KEY, OPERATOR_KEY
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from proxy.app import Sidecar
+    from proxy.compose.app import Sidecar
 
 PROGRAM = Path(__file__).with_name("mcp_memory_server.py")
 SILENT = "secret"

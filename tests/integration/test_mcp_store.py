@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from proxy.dialects.mcp.store_tools import GRAPH_TOOLS, PLAIN_TOOLS
+from proxy.dialects.mcp.store.tools import GRAPH_TOOLS, PLAIN_TOOLS
 from tests.integration.cli_process import ROOT, Place
 from tests.integration.clients.environments import node_environment
 from tests.integration.clients.mcp_clients import EVERY, HANDSHAKE, McpClient

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.app import Composition
-from proxy.model.coupling import UnsafeUncoupled
+from proxy.compose.app import Composition
+from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
 from tests.integration.model_bench import APIS, Bench, asking, call, fronted, shown
 from tests.integration.running import AGENT_KEY

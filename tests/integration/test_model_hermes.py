@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from policy.gate import unsafe_gate_without
-from proxy.app import Composition
+from proxy.compose.app import Composition
 from tests.conformance.canary import new_canary, traces
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.hermes import CONFIG, readme_settings

@@ -8,8 +8,8 @@ from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 
-from policy.withheld_words import RUN, blobs_in, words_of
-from proxy.model.coupling import UnsafeUncoupled
+from policy.withheld.words import RUN, blobs_in, words_of
+from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
 from tests.integration.model_bench import APIS, PATHS, asking, coupled, fronted
 from tests.integration.models.server import Fault
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.model import Principal
-    from proxy.dialects.model.body import Json as AnyJson
     from proxy.dialects.model.transcript import Where
+    from proxy.dialects.strict_json.tolerant import Json as AnyJson
     from tests.integration.model_bench import Answer, Bench
 
 

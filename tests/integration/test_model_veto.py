@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from proxy.app import Composition
-from proxy.model.coupling import UnsafeUncoupled
+from proxy.compose.app import Composition
+from proxy.model.memory_seam import UnsafeUncoupled
 from tests.integration.model_bench import APIS, Bench, asking, call, fronted
 from tests.integration.models.server import Fault
 from tests.integration.running import OPERATOR_KEY

@@ -8,7 +8,7 @@ import pytest
 
 from policy.gate import GATE, UnsafeObservingGate, unsafe_gate_without
 from policy.model import Channel
-from proxy.app import Composition
+from proxy.compose.app import Composition
 from tests.integration.cli_process import Place
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 

@@ -47,7 +47,7 @@ async def test_a_page_is_cut_where_it_is_full_and_the_next_goes_on_there(
         await _fill(live, 40)
         texts, sizes = await _walk(live, "")
         assert sizes == [40]  # control: there is room for them in one answer
-        monkeypatch.setattr("storage.reading.ANSWER_BYTES_MAX", ROOM)
+        monkeypatch.setattr("storage.read.reader.ANSWER_BYTES_MAX", ROOM)
         for where in ("", "&user_id=ada"):
             again, sizes = await _walk(live, where)
             assert again == texts, "none is left out, and none comes twice"
@@ -88,7 +88,7 @@ async def test_a_list_of_ids_is_cut_where_it_is_full_and_goes_on_there(
         headers = {"Authorization": f"Token {AGENT_KEY}"}
         async with live.client.get(live.url + "/v1/entities/", headers=headers) as answer:
             assert answer.status == 200, await answer.text()
-        monkeypatch.setattr("storage.reading.ANSWER_BYTES_MAX", 4_000)
+        monkeypatch.setattr("storage.read.reader.ANSWER_BYTES_MAX", 4_000)
         pieces: list[object] = []
         answers = 0
         while len(pieces) < 25:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policy.model import Tenant
-from proxy.app import Composition
+from proxy.compose.app import Composition
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 from tests.unit.storage.opening import RULESET_TEXT
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.model import Channel, Claims, PrincipalId
-from proxy.app import Composition
+from proxy.compose.app import Composition
 from storage.errors import StoreRolledBack
 from tests.conformance.canary import new_canary, traces
 from tests.integration.running import OPERATOR_KEY, Json, Running, running

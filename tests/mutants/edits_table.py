@@ -6,13 +6,13 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_LABELS: Final = "policy/labels.py"
-_EDITING: Final = "policy/editing.py"
-_STANDING: Final = "storage/standing.py"
-_SESSION: Final = "tests/unit/policy/test_labels_session.py"
-_EDITS: Final = "tests/unit/proxy/test_guarding_edits.py"
-_TEXTS: Final = "tests/unit/policy/test_editing.py"
-_STANDS: Final = "tests/unit/storage/test_standing.py"
+_LABELS: Final = "policy/labels/derive.py"
+_EDITING: Final = "policy/labels/editing.py"
+_STANDING: Final = "storage/write/text_behind.py"
+_SESSION: Final = "tests/unit/policy/labels/test_derive_session.py"
+_EDITS: Final = "tests/unit/proxy/guard/test_local_edits.py"
+_TEXTS: Final = "tests/unit/policy/labels/test_editing.py"
+_STANDS: Final = "tests/unit/storage/write/test_text_behind.py"
 _MADE: Final = "tests/unit/proxy/dialects/mcp/test_effects.py"
 _AGAIN: Final = at(_SESSION, "test_class_and_text_are_read_again_and_the_stricter_rule_counts")
 _FOLLOWS: Final = at(_SESSION, "test_an_edit_of_a_text_that_is_known_follows_the_class_that_it_has")
@@ -76,7 +76,7 @@ EDITS: Final = (
     ),
     Mutant(
         name="the whole text is not read",
-        file="proxy/writing.py",
+        file="proxy/intercept/interceptor.py",
         old="            reading = read_beside(reading, edit.after)\n",
         new="            reading = read_beside(reading, edit.before)\n",
         invariant="pieces that are no order do not add up to one",
@@ -84,7 +84,7 @@ EDITS: Final = (
     ),
     Mutant(
         name="what is appended to is not read",
-        file="storage/gathering.py",
+        file="storage/write/gathering.py",
         old="    return read_beside(reading, after)\n",
         new="    return reading\n",
         invariant="pieces that are no order do not add up to one",
@@ -92,7 +92,7 @@ EDITS: Final = (
     ),
     Mutant(
         name="a policy is written over by a new file",
-        file="storage/gathering.py",
+        file="storage/write/gathering.py",
         old="    if candidate.change is ChangeKind.CREATE and not raised:\n",
         new="    if candidate.change is ChangeKind.CREATE:\n",
         invariant="what is replaced counts as much as what replaces it",
@@ -100,7 +100,7 @@ EDITS: Final = (
     ),
     Mutant(
         name="a changed word is looked for alone",
-        file="proxy/session_evidence.py",
+        file="proxy/ledger/evidence.py",
         old="        parts = (*(one.text for one in asked), looked.fresh)\n",
         new="        parts = tuple(one.text for one in asked)\n",
         invariant="a line that an edit makes a page's is the page's",
@@ -108,7 +108,7 @@ EDITS: Final = (
     ),
     Mutant(
         name="a common word is not new",
-        file="policy/containment.py",
+        file="policy/labels/containment.py",
         old="            or not runs.isdisjoint(other.runs)\n",
         new="            or not runs.isdisjoint(other.kept)\n",
         invariant="a line that an edit makes a page's is the page's",
@@ -116,7 +116,7 @@ EDITS: Final = (
     ),
     Mutant(
         name="what the model said again is a source",
-        file="proxy/session_ring.py",
+        file="proxy/ledger/ring.py",
         old="                again = bool(kept.derived) and len(found) < AGAIN_MAX\n",
         new="                again = False\n",
         invariant="an agent may look at a note before it changes it",
@@ -124,13 +124,13 @@ EDITS: Final = (
     ),
     Mutant(
         name="behind what the model said nothing is looked for",
-        file="proxy/session_ring.py",
+        file="proxy/ledger/ring.py",
         old="                    pending.append(kept.prints)\n",
         new="                    pending += []\n",
         invariant="a page in the model's own words is a page",
         tests=(
             at(
-                "tests/unit/proxy/test_session_ring_sessions.py",
+                "tests/unit/proxy/ledger/test_ring_sessions.py",
                 "test_behind_what_the_model_said_is_looked_for_what_it_was_made_of",
             ),
         ),

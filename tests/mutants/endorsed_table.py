@@ -6,11 +6,11 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_SENTENCES: Final = "policy/sentences.py"
-_WORDS: Final = "policy/sentence_words.py"
-_ENDORSEMENT: Final = "policy/endorsement.py"
-_SENTENCE_TESTS: Final = "tests/unit/policy/test_sentences.py"
-_ENDORSEMENT_TESTS: Final = "tests/unit/policy/test_endorsement.py"
+_SENTENCES: Final = "policy/text/sentences.py"
+_WORDS: Final = "policy/text/sentence_words.py"
+_ENDORSEMENT: Final = "policy/labels/endorsement.py"
+_SENTENCE_TESTS: Final = "tests/unit/policy/text/test_sentences.py"
+_ENDORSEMENT_TESTS: Final = "tests/unit/policy/labels/test_endorsement.py"
 _NEVER_DROPS: Final = at(
     _SENTENCE_TESTS, "test_a_cut_never_drops_a_negation_a_condition_or_a_quotation"
 )
@@ -61,7 +61,7 @@ ENDORSED: Final = (
     ),
     Mutant(
         name="a quotation is cut",
-        file="policy/quoting.py",
+        file="policy/text/quoting.py",
         old="            self._pieces.append(text[opening.start() : end])\n",
         new="            kept[-1] = text[at : opening.end()]\n            at = opening.end()\n"
         "            continue\n",
@@ -259,7 +259,7 @@ ENDORSED: Final = (
     ),
     Mutant(
         name="a tag closes at the first of its name",
-        file="policy/quoting.py",
+        file="policy/text/quoting.py",
         old="            depth += -1 if closes else 1\n",
         new="            depth = 0 if closes else 1\n",
         invariant="what a person quotes she does not say",
@@ -267,52 +267,52 @@ ENDORSED: Final = (
     ),
     Mutant(
         name="a heading makes a tool's sentence hers",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old="            for version in (said.said, *said.versions)\n",
         new="            for version in said.versions[:1]\n",
         invariant="what a tool said first is no person's, whatever stands over it",
         tests=(
             at(
-                "tests/unit/proxy/test_session_pasted.py",
+                "tests/unit/proxy/ledger/test_pasted.py",
                 "test_what_a_tool_said_first_is_not_hers_under_a_heading_of_hers",
             ),
         ),
     ),
     Mutant(
         name="the system prompt washes what a summary sums up",
-        file="proxy/session_entering.py",
+        file="proxy/ledger/requests.py",
         old="        if own is not None and own.trust < SourceKind.MODEL_INFERENCE.trust:\n",
         new="        if own is not None:\n",
         invariant="compaction under a new name washes no label",
         tests=(
             at(
-                "tests/unit/proxy/test_session_splices.py",
+                "tests/unit/proxy/ledger/test_splices.py",
                 "test_a_summary_under_another_name_is_not_washed_by_the_system_prompt",
             ),
         ),
     ),
     Mutant(
         name="a turn of a model that nobody saw takes a conversation from under its call",
-        file="proxy/session_joining.py",
+        file="proxy/ledger/joining.py",
         old="    if known:\n        for _, root in known:",
         new="    if history.models:\n        for _, root in known:",
         invariant="a conversation that begins under a call is that call's",
         tests=(
             at(
-                "tests/unit/proxy/test_session_joining.py",
+                "tests/unit/proxy/ledger/test_joining.py",
                 "test_a_turn_of_a_model_that_nobody_saw_makes_no_task_a_person_s_words",
             ),
         ),
     ),
     Mutant(
         name="the last of two readings of a turn counts after a merger",
-        file="proxy/session_state.py",
+        file="proxy/ledger/state.py",
         old="            into.labels[digest] = (meet(there, label), root)\n",
         new="            into.labels[digest] = (label, root)\n",
         invariant="what joins two sessions raises nothing in either",
         tests=(
             at(
-                "tests/unit/proxy/test_session_joining.py",
+                "tests/unit/proxy/ledger/test_joining.py",
                 "test_of_two_readings_of_one_turn_the_lower_outlives_the_merger",
             ),
         ),

@@ -6,9 +6,10 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_FORWARDING: Final = "tests/unit/storage/test_forwarding.py"
-_GUARDING: Final = "tests/unit/proxy/test_guarding.py"
-_SIFTING: Final = "tests/unit/proxy/test_sifting.py"
+_FORWARDING: Final = "tests/unit/storage/behind/test_intents.py"
+_GUARDING: Final = "tests/unit/proxy/guard/test_local.py"
+_PROTOCOLS: Final = "tests/unit/proxy/guard/test_local_protocols.py"
+_SIFTING: Final = "tests/unit/proxy/guard/test_sieve.py"
 _CONFIRM: Final = "tests/integration/test_confirm_page.py"
 _CRASHES: Final = "tests/fault/test_forwarding_crashes.py"
 _SETTLED: Final = at(_GUARDING, "test_what_the_server_said_decides_whether_a_memory_is_shown")
@@ -16,8 +17,24 @@ _ONCE: Final = at(_GUARDING, "test_a_released_item_is_given_to_one_relay_once")
 
 GUARD: Final = (
     Mutant(
+        name="a protocol that the policy does not know is guarded",
+        file="proxy/guard/local.py",
+        old="        if target_prefix not in PREFIXES:\n",
+        new="        if not target_prefix:\n",
+        invariant="what goes to a server behind is judged as that",
+        tests=(at(_PROTOCOLS, "test_a_protocol_that_the_policy_does_not_know_gets_no_guard"),),
+    ),
+    Mutant(
+        name="servers of one name are one",
+        file="proxy/guard/local.py",
+        old="        return target_of(self._target_prefix, server)\n",
+        new="        return target_of(PREFIXES[0], server)\n",
+        invariant="only relays of its own server and tenant settle an item",
+        tests=(at(_PROTOCOLS, "test_servers_of_one_name_and_two_protocols_are_two"),),
+    ),
+    Mutant(
         name="every relay gets a link that decides",
-        file="proxy/confirming.py",
+        file="proxy/admin/confirm_links.py",
         old='        return None if held is None else f"{self._base}{CONFIRM}/{candidate_id}"\n',
         new="        return self.link_of(candidate_id)\n",
         invariant="what the agent's key opens decides nothing in a person's place",
@@ -30,7 +47,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="an intent is noted nowhere",
-        file="storage/commit.py",
+        file="storage/write/commit.py",
         old="        draft.put(FORWARDS, bytes.fromhex(row.candidate_id), encode(record))\n",
         new="        encode(record)\n",
         invariant="the intent is durable before anybody may send",
@@ -38,7 +55,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="an intent is shown",
-        file="storage/commit.py",
+        file="storage/write/commit.py",
         old="        if self.keyed:\n            return MemoryStatus.FORWARDING\n",
         new="",
         invariant="what another server does not have for sure is in no read",
@@ -46,7 +63,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="an intent is in the catalogue",
-        file="storage/derived.py",
+        file="storage/derived/keeper.py",
         old="            if added.shown:\n",
         new="            if added:\n",
         invariant="what another server does not have for sure is in no count",
@@ -54,7 +71,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a settled item can be settled again",
-        file="storage/forwarding.py",
+        file="storage/behind/intents.py",
         old="            change.draft.delete(FORWARDS, key)\n",
         new="",
         invariant="the same answer twice is one leaf",
@@ -62,7 +79,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a lost answer is logged each time",
-        file="storage/forwarding.py",
+        file="storage/behind/intents.py",
         old="            if record.unknown:\n                return False\n",
         new="",
         invariant="the same answer twice is one leaf",
@@ -70,7 +87,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a failed item becomes a memory",
-        file="storage/forwarding.py",
+        file="storage/behind/intents.py",
         old="        shown = done and not removal\n",
         new="        shown = not removal\n",
         invariant="what the server refused is no memory",
@@ -78,7 +95,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="anybody settles",
-        file="storage/forwarding.py",
+        file="storage/behind/intents.py",
         old="(record.tenant, record.target) != (behind.tenant, behind.target)",
         new="not record.tenant",
         invariant="only relays of its own server and tenant settle an item",
@@ -86,7 +103,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a released item is given to everybody",
-        file="storage/forwarding.py",
+        file="storage/behind/intents.py",
         old="                if record is not None and not record.sent:\n",
         new="                if record is not None:\n",
         invariant="a released item is sent by one relay, once",
@@ -94,7 +111,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a claim is not written down",
-        file="storage/forwarding.py",
+        file="storage/behind/intents.py",
         old="                    change.draft.put(FORWARDS, key, encode(sent))\n",
         new="                    encode(sent)\n",
         invariant="what may have been sent is never sent again",
@@ -102,7 +119,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="what a person released counts as sent",
-        file="storage/judging.py",
+        file="storage/write/judging.py",
         old="            sent=docket.case.held is None,\n",
         new="            sent=True,\n",
         invariant="a released item reaches the server",
@@ -110,7 +127,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a changed tool is approved",
-        file="storage/pinning.py",
+        file="storage/values.py",
         old="set(self.approved) ^ set(self.seen)",
         new="set(self.approved) - set(self.approved)",
         invariant="tools that are not those approved are noticed",
@@ -118,7 +135,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="what is held is not withheld",
-        file="proxy/sifting.py",
+        file="proxy/guard/sieve.py",
         old="_WITHHELD: Final = frozenset({Stands.HELD, Stands.DENIED,",
         new="_WITHHELD: Final = frozenset({Stands.DENIED,",
         invariant="what waits for a person does not exist for the agent",
@@ -126,7 +143,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a held candidate is not followed",
-        file="storage/following.py",
+        file="storage/behind/followed.py",
         old="                yield from self._held(view, leaf.candidate_id)\n",
         new="                return\n",
         invariant="what waits for a person does not exist for the agent",
@@ -134,7 +151,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a proposal hides a memory",
-        file="proxy/sifting.py",
+        file="proxy/guard/sieve.py",
         old="        acting = [one for one in self.withheld if one not in self.shown]\n",
         new="        acting = list(self.withheld)\n",
         invariant="a steered agent cannot hide a memory by proposing it again",
@@ -150,7 +167,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a containment lowers nothing",
-        file="policy/labels.py",
+        file="policy/labels/derive.py",
         old="        if origin.kind.trust < source.trust:\n",
         new="        if origin.kind.trust > 9:\n",
         invariant="a text is labelled no better than where it was seen",
@@ -158,7 +175,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a link is for any candidate",
-        file="proxy/confirming.py",
+        file="proxy/admin/confirm_links.py",
         old="        if bound != (held.candidate_id, held.memory_class):\n",
         new="        if bound == ():\n",
         invariant="a link decides the candidate that it was made for",
@@ -166,7 +183,7 @@ GUARD: Final = (
     ),
     Mutant(
         name="a link is for ever",
-        file="proxy/confirming.py",
+        file="proxy/admin/confirm_links.py",
         old="        if confirmation.expires_at_ms <= self._out.now_ms():\n",
         new="        if confirmation.expires_at_ms <= 0:\n",
         invariant="a link is good for a quarter of an hour",

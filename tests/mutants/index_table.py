@@ -6,10 +6,10 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_INDEX: Final = "storage/faiss_index.py"
-_DERIVED: Final = "storage/derived.py"
-_SKETCHES: Final = "tests/unit/storage/test_sketches.py"
-_READING: Final = "tests/unit/storage/test_derived.py"
+_INDEX: Final = "storage/derived/vectors/faiss_index.py"
+_DERIVED: Final = "storage/derived/keeper.py"
+_SKETCHES: Final = "tests/unit/storage/derived/vectors/test_sketches.py"
+_READING: Final = "tests/unit/storage/derived/test_keeper.py"
 
 INDEX: Final = (
     Mutant(
@@ -57,7 +57,7 @@ INDEX: Final = (
     ),
     Mutant(
         name="reads do not wait for all rows",
-        file="storage/reading.py",
+        file="storage/read/reader.py",
         old="        self._derived.wait()\n        for patience",
         new="        for patience",
         invariant="no read answers from a part of the rows",

@@ -7,9 +7,9 @@ from typing import Final
 from tests.mutants.mutant import Mutant, at
 
 _GATE: Final = "policy/gate.py"
-_LABELS: Final = "policy/labels.py"
+_LABELS: Final = "policy/labels/derive.py"
 _CHECK_TESTS: Final = "tests/unit/policy/test_checks.py"
-_LABEL_TESTS: Final = "tests/unit/policy/test_labels.py"
+_LABEL_TESTS: Final = "tests/unit/policy/labels/test_derive.py"
 
 LABELS: Final = (
     Mutant(
@@ -72,7 +72,7 @@ LABELS: Final = (
         old="    if metadata_json is not None:\n        found",
         new="    if metadata_json is not None and not metadata_json:\n        found",
         invariant="words hidden in metadata are read like the text",
-        tests=("tests/unit/policy/test_language.py",),
+        tests=("tests/unit/policy/text/test_language.py",),
     ),
     Mutant(
         name="names are not read",
@@ -92,19 +92,19 @@ LABELS: Final = (
     ),
     Mutant(
         name="the ladder leads up",
-        file="policy/trust.py",
+        file="policy/trust/ladder.py",
         old="TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED)",
         new="TrustLevel.DEGRADED: (TrustLevel.TRUSTED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED)",
         invariant="trust never rises by a violation",
-        tests=("tests/unit/policy/test_trust.py",),
+        tests=("tests/unit/policy/trust/test_ladder.py",),
     ),
     Mutant(
         name="the third violation only degrades",
-        file="policy/trust.py",
+        file="policy/trust/ladder.py",
         old="TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED)",
         new="TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.DEGRADED)",
         invariant="the third violation makes untrusted (MWP Table 6)",
-        tests=("tests/unit/policy/test_trust.py",),
+        tests=("tests/unit/policy/trust/test_ladder.py",),
     ),
     Mutant(
         name="a token outlives its time",
@@ -158,11 +158,11 @@ LABELS: Final = (
     ),
     Mutant(
         name="look-alike letters stay",
-        file="policy/skeleton.py",
+        file="policy/text/skeleton.py",
         old=".translate(ASCII_LOOKALIKES).casefold()",
         new=".casefold()",
         more=(("_AFTER_CASE = ASCII_LOOKALIKES | _PUNCTUATION", "_AFTER_CASE = _PUNCTUATION"),),
         invariant="text is read as a person sees it",
-        tests=("tests/unit/policy/test_skeleton.py",),
+        tests=("tests/unit/policy/text/test_skeleton.py",),
     ),
 )

@@ -12,9 +12,9 @@ _CREDENTIALS: Final = "tests/unit/proxy/model/test_credentials.py"
 _EDITORS: Final = "tests/unit/proxy/dialects/model/test_editors.py"
 _CLEAN_TURNS: Final = "tests/unit/proxy/model/test_clean_turns.py"
 _RECURRING: Final = "tests/unit/proxy/model/test_recurring.py"
-_REPLY: Final = "tests/unit/proxy/dialects/model/test_withheld_reply.py"
+_REPLY: Final = "tests/unit/proxy/dialects/model/test_replies_withheld.py"
 _ROUTES: Final = "tests/unit/proxy/model/test_routes.py"
-_SSE: Final = "tests/unit/proxy/dialects/model/test_sse.py"
+_SSE: Final = "tests/unit/proxy/dialects/test_sse.py"
 _PLACE: Final = at(_REPLY, "test_no_event_brings_it_wherever_it_stands")
 _BESIDE: Final = at(_REPLY, "test_nothing_stands_beside_the_data_of_an_event")
 _UNJUDGED: Final = at(_EDITORS, "test_no_call_goes_on_unjudged_wherever_a_stream_brings_it")
@@ -38,7 +38,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="the request goes upstream as it came",
-        file="proxy/model/coupled.py",
+        file="proxy/model/with_ledger.py",
         old="(prepared, body=body, session=entered.session)\n",
         new="(prepared, session=entered.session)\n",
         invariant="no later model request carries what was refused",
@@ -54,7 +54,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="a call that tells late what it is passes",
-        file="proxy/dialects/model/responses_stream.py",
+        file="proxy/dialects/model/openai/responses_stream.py",
         old="            # It may not have said so when it began.\n"
         "            self._held.setdefault(index, [])\n",
         new="            pass\n",
@@ -81,7 +81,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="a thought of a clean turn stays behind a turn that changed",
-        file="proxy/dialects/model/withheld_anthropic.py",
+        file="proxy/dialects/model/anthropic/withheld.py",
         old="        if at in leave.clean and not (loosened and binds):\n",
         new="        if at in leave.clean:\n",
         invariant="a signed block goes with what it is bound to",
@@ -110,7 +110,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="a piece is looked at alone",
-        file="proxy/dialects/model/withheld_reply.py",
+        file="proxy/dialects/model/replies_withheld.py",
         old="        told = before + text\n",
         new="        told = text\n",
         invariant="a text that comes in pieces is cut wherever it stands",
@@ -118,7 +118,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="the rest of a delta passes",
-        file="proxy/dialects/model/withheld_reply.py",
+        file="proxy/dialects/model/replies_withheld.py",
         old='        lean = self._whole({**body, "delta": {**delta, field: ""}}, (index, kind))\n',
         new="        lean = body\n",
         invariant="a text that comes in pieces is cut wherever it stands",
@@ -126,7 +126,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="an event goes on as the bytes that came",
-        file="proxy/dialects/model/withheld_reply.py",
+        file="proxy/dialects/model/replies_withheld.py",
         old="    raw = event_of(_name(event), body)\n",
         new="    raw = event.raw if payload(event) == body else event_of(_name(event), body)\n",
         invariant="nothing stands beside the data of an event",
@@ -134,7 +134,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="a comment passes",
-        file="proxy/dialects/model/withheld_reply.py",
+        file="proxy/dialects/model/replies_withheld.py",
         old="            kept = self._trailed((), text) == text\n",
         new="            kept = bool(text)\n",
         invariant="nothing stands beside the data of an event",
@@ -142,7 +142,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="a block without a number passes",
-        file="proxy/dialects/model/anthropic_stream.py",
+        file="proxy/dialects/model/anthropic/stream.py",
         old='            # Nobody can say of which block it is.\n            return b"", ()\n',
         new="            return event.raw, ()\n",
         invariant="no call reaches the agent unjudged",
@@ -150,7 +150,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="the beginning of a response names calls",
-        file="proxy/dialects/model/responses_stream.py",
+        file="proxy/dialects/model/openai/responses_stream.py",
         old='        if self._brings_more(object_of(body.get("response"))):\n',
         new="        if self._brings_more({}):\n",
         invariant="no call reaches the agent unjudged",
@@ -158,7 +158,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="a chunk with whole calls passes",
-        file="proxy/dialects/model/chat_stream.py",
+        file="proxy/dialects/model/openai/chat_stream.py",
         old="    if not _calls_of(message):\n",
         new="    if message or not message:\n",
         invariant="no call reaches the agent unjudged",
@@ -176,7 +176,7 @@ MODEL: Final = (
     ),
     Mutant(
         name="a text may end a line",
-        file="proxy/dialects/model/sse.py",
+        file="proxy/dialects/sse.py",
         old='    b"\\xe2\\x80\\xa8": b"\\\\u2028",\n',
         new="",
         invariant="a model cannot write an event of its own into its text",
@@ -192,25 +192,27 @@ MODEL: Final = (
     ),
     Mutant(
         name="fields that no API has pass in a chat",
-        file="proxy/dialects/model/withheld_openai.py",
+        file="proxy/dialects/model/openai/withheld.py",
         old="    return swept(change(part, where, leave, asks), where, leave, asks)\n",
         new="    return change(part, where, leave, asks)\n",
         invariant="no place of a request brings what was refused",
         tests=(
             at(
-                "tests/unit/proxy/test_withholding_swept.py", "test_no_place_of_a_request_brings_it"
+                "tests/unit/proxy/withhold/test_withholding_swept.py",
+                "test_no_place_of_a_request_brings_it",
             ),
         ),
     ),
     Mutant(
         name="fields that no API has pass in a message",
-        file="proxy/dialects/model/withheld_anthropic.py",
+        file="proxy/dialects/model/anthropic/withheld.py",
         old="object_of(swept(_message(message, place, leave, asks), place, leave, asks))\n",
         new="_message(message, place, leave, asks)\n",
         invariant="no place of a request brings what was refused",
         tests=(
             at(
-                "tests/unit/proxy/test_withholding_swept.py", "test_no_place_of_a_request_brings_it"
+                "tests/unit/proxy/withhold/test_withholding_swept.py",
+                "test_no_place_of_a_request_brings_it",
             ),
         ),
     ),
@@ -222,7 +224,8 @@ MODEL: Final = (
         invariant="no place of a request brings what was refused",
         tests=(
             at(
-                "tests/unit/proxy/test_withholding_swept.py", "test_no_place_of_a_request_brings_it"
+                "tests/unit/proxy/withhold/test_withholding_swept.py",
+                "test_no_place_of_a_request_brings_it",
             ),
         ),
     ),
@@ -234,7 +237,8 @@ MODEL: Final = (
         invariant="no place of a request brings what was refused",
         tests=(
             at(
-                "tests/unit/proxy/test_withholding_swept.py", "test_no_place_of_a_request_brings_it"
+                "tests/unit/proxy/withhold/test_withholding_swept.py",
+                "test_no_place_of_a_request_brings_it",
             ),
         ),
     ),
@@ -246,20 +250,20 @@ MODEL: Final = (
         invariant="who proposes a tool's name cannot take it away",
         tests=(
             at(
-                "tests/unit/proxy/test_withholding_swept.py",
+                "tests/unit/proxy/withhold/test_withholding_swept.py",
                 "test_a_tool_is_not_taken_away_by_proposing_to_remember_its_name",
             ),
         ),
     ),
     Mutant(
         name="other routes wait for nothing",
-        file="proxy/withholding.py",
+        file="proxy/withhold/withholding.py",
         old="        await self.quiet(principal.principal_id, deadline_s)\n",
         new="",
         invariant="nothing goes on while a candidate of its principal is undecided",
         tests=(
             at(
-                "tests/unit/proxy/test_withholding_in_flight.py",
+                "tests/unit/proxy/withhold/test_withholding_in_flight.py",
                 "test_other_routes_wait_as_well_and_then_know_what_is_withheld",
             ),
         ),

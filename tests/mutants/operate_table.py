@@ -6,12 +6,12 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_QUARANTINE: Final = "storage/quarantine.py"
-_QUARANTINES: Final = "tests/unit/storage/test_quarantine.py"
+_QUARANTINE: Final = "storage/write/quarantine.py"
+_QUARANTINES: Final = "tests/unit/storage/write/test_quarantine.py"
 _CLOCK: Final = "tests/integration/test_clock_back.py"
 _WITHHELD: Final = "tests/integration/test_withheld_changes.py"
 _BOUNDED: Final = "tests/integration/test_reads_bounded.py"
-_USAGE: Final = "tests/unit/storage/test_usage.py"
+_USAGE: Final = "tests/unit/storage/write/test_usage.py"
 _HIDDEN: Final = at(
     _QUARANTINES, "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again"
 )
@@ -37,8 +37,8 @@ OPERATE: Final = (
     Mutant(
         name="a quarantine leaves no leaf",
         file=_QUARANTINE,
-        old="leaf_index = change.log(_leaf(order, status, row, change.now_ms))",
-        new="leaf_index = change.leaf_count",
+        old="leaf_index=change.log(leaf)",
+        new="leaf_index=change.leaf_count",
         invariant="what an operator does to a memory is in the log",
         tests=(
             at(
@@ -49,7 +49,7 @@ OPERATE: Final = (
     ),
     Mutant(
         name="a paroled memory is appended out of order",
-        file="storage/catalogue.py",
+        file="storage/derived/catalogue.py",
         old="        at = int(np.searchsorted(kept, ordinal))\n",
         new="        at = len(kept)\n",
         invariant="the lists of live memories ascend",
@@ -62,7 +62,7 @@ OPERATE: Final = (
     ),
     Mutant(
         name="a tenant has no share",
-        file="storage/usage.py",
+        file="storage/write/usage.py",
         old="        return msgspec.structs.replace(budget, tenant_full=True)",
         new="        return budget  # forgotten",
         invariant="one tenant cannot take the room of all",
@@ -70,7 +70,7 @@ OPERATE: Final = (
     ),
     Mutant(
         name="refusals of a full tenant go on for ever",
-        file="storage/usage.py",
+        file="storage/write/usage.py",
         old='        return QuotaReached("the tenant has used up its share of the store")',
         new="        return None",
         invariant="refusals end where their leaves would be the flood",
@@ -78,7 +78,7 @@ OPERATE: Final = (
     ),
     Mutant(
         name="a clock that is set back is believed",
-        file="storage/steady.py",
+        file="storage/clock.py",
         old="        return wall_ns if least_ns - wall_ns <= SLACK_NS else least_ns\n",
         new="        return wall_ns\n",
         invariant="what expired or was revoked stays so, whatever the clock says",
@@ -86,7 +86,7 @@ OPERATE: Final = (
     ),
     Mutant(
         name="the time is not kept over a restart",
-        file="proxy/app.py",
+        file="proxy/compose/app.py",
         old="        clock.not_before(store.time_ms)\n",
         new="",
         invariant="what expired or was revoked stays so, whatever the clock says",
@@ -110,7 +110,7 @@ OPERATE: Final = (
     ),
     Mutant(
         name="metadata is not asked about anchors",
-        file="proxy/evidence.py",
+        file="proxy/intercept/shadow.py",
         old="            said.append(skeleton(lines_of(shown.metadata_json)))\n",
         new="            pass\n",
         invariant="what a recall shows is what step 8 asks about",
@@ -126,21 +126,21 @@ OPERATE: Final = (
     ),
     Mutant(
         name="any id is repeated",
-        file="proxy/writing.py",
+        file="proxy/intercept/interceptor.py",
         old="        return memory_id if there else None\n",
         new="        return memory_id\n",
         invariant="a refusal repeats nothing of the client's",
         tests=(
             at(_WITHHELD, "test_an_id_that_no_memory_has_is_not_repeated"),
             at(
-                "tests/unit/proxy/test_writing.py",
+                "tests/unit/proxy/intercept/test_interceptor.py",
                 "test_nothing_to_change_is_missing_and_never_staged",
             ),
         ),
     ),
     Mutant(
         name="a page has no end",
-        file="storage/reading.py",
+        file="storage/read/reader.py",
         old="            self.full = self._left < size and self._left != ANSWER_BYTES_MAX\n",
         new="",
         invariant="one answer is bounded, whatever is stored",
@@ -148,7 +148,7 @@ OPERATE: Final = (
     ),
     Mutant(
         name="unread answers are not counted",
-        file="proxy/server.py",
+        file="proxy/transport/listener.py",
         old="        return self.unread_bytes() + size > self._limits.unread_bytes_max\n",
         new="        return False\n",
         invariant="answers that nobody reads do not fill the memory",

@@ -104,7 +104,7 @@ PASSING: Final = (
     ),
     Mutant(
         name="replies of a batch pass unjudged",
-        file="proxy/model/fetched.py",
+        file="proxy/model/stored_replies.py",
         old="        if not waiting:\n",
         new="        if reply:\n",
         invariant="no call reaches the agent unjudged",
@@ -146,21 +146,21 @@ PASSING: Final = (
     ),
     Mutant(
         name="a reply that only others can read passes",
-        file="proxy/model/fetched.py",
+        file="proxy/model/stored_replies.py",
         old="            if begins and any(mark in line for mark in _MARKS):\n",
         new="            if not line:\n",
         invariant="no call reaches the agent unjudged",
-        tests=("tests/unit/proxy/model/test_fetched.py",),
+        tests=("tests/unit/proxy/model/test_stored_replies.py",),
     ),
     Mutant(
         name="a body that nobody can walk is read",
-        file="proxy/dialects/model/body.py",
+        file="proxy/dialects/strict_json/tolerant.py",
         old="    check_depth(value, raw)\n    return value\n",
         new="    return value\n",
         invariant="what cannot be checked does not pass",
         tests=(
             at(
-                "tests/unit/proxy/dialects/model/test_body.py",
+                "tests/unit/proxy/dialects/strict_json/test_tolerant.py",
                 "test_what_is_nested_too_deeply_to_be_walked_is_not_read",
             ),
         ),

@@ -260,26 +260,26 @@ RULES: Final = (
     ),
     Mutant(
         name="every head of a condition is tried",
-        file="policy/reaching.py",
+        file="policy/text/bounded_gap.py",
         old="            if tails[at] <= min(end, start + self.length):\n",
         new="            if end:\n",
         invariant="a text is read in time linear in its length",
         tests=(
             at(
-                "tests/unit/policy/test_reaching.py",
+                "tests/unit/policy/text/test_bounded_gap.py",
                 "test_a_text_of_heads_is_not_tried_at_each_of_them",
             ),
         ),
     ),
     Mutant(
         name="the tail of a condition is not looked for in reach",
-        file="policy/reaching.py",
+        file="policy/text/bounded_gap.py",
         old="            at = bisect_left(tails, start)\n",
         new="            at = 0\n",
         invariant="what is tried only where it can succeed is found as before",
         tests=(
             at(
-                "tests/unit/policy/test_reaching.py",
+                "tests/unit/policy/text/test_bounded_gap.py",
                 "test_a_text_of_heads_is_not_tried_at_each_of_them",
             ),
         ),

@@ -6,27 +6,40 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_INTAKE: Final = "proxy/intake.py"
-_NATIVE: Final = "proxy/dialects/native_decode.py"
+_INTAKE: Final = "proxy/transport/head.py"
+_NATIVE: Final = "proxy/dialects/native/decode.py"
 _FRAMING: Final = (
     at("tests/integration/test_http_malformed.py", "test_ambiguous_framing_is_refused_or_closed"),
 )
 _STRICT: Final = (
     at(
-        "tests/unit/proxy/test_strict_json.py",
+        "tests/unit/proxy/dialects/strict_json/test_strict.py",
         "test_what_two_readers_could_read_differently_is_refused",
     ),
 )
-_AUTH: Final = "tests/unit/proxy/test_auth.py"
+_AUTH: Final = "tests/unit/proxy/transport/test_auth.py"
 
 PROXY: Final = (
+    Mutant(
+        name="a search is served and nobody hears of it",
+        file="proxy/intercept/operations.py",
+        old="self._recalls.served(principal, operation, result, dialect=dialect, trace=trace)",
+        new="_ = self._recalls",
+        invariant="whoever keeps account of recalls hears of every read",
+        tests=(
+            at(
+                "tests/unit/proxy/intercept/test_operations.py",
+                "test_each_read_is_heard_before_it_is_served_and_nothing_else_is",
+            ),
+        ),
+    ),
     Mutant(
         name="any Host is served",
         file=_INTAKE,
         old="if found is None or found[1].lower() not in self.hosts:",
         new="if found is None:",
         invariant="a request is addressed to a name of this service (DNS rebinding)",
-        tests=("tests/unit/proxy/test_intake.py",),
+        tests=("tests/unit/proxy/transport/test_head.py",),
     ),
     Mutant(
         name="any page may send requests",
@@ -34,7 +47,7 @@ PROXY: Final = (
         old="if origin is not None and origin.lower() not in self.origins:",
         new="if origin is None:",
         invariant="a page in the user's browser cannot write",
-        tests=("tests/unit/proxy/test_intake.py",),
+        tests=("tests/unit/proxy/transport/test_head.py",),
     ),
     Mutant(
         name="a header may be sent twice",
@@ -54,7 +67,7 @@ PROXY: Final = (
     ),
     Mutant(
         name="a duplicate key is accepted",
-        file="proxy/strict_json.py",
+        file="proxy/dialects/strict_json/strict.py",
         old="    if len(found) != len(pairs):\n",
         new="    if len(found) > len(pairs):\n",
         invariant="a label cannot read L4 here and L1 there",
@@ -62,7 +75,7 @@ PROXY: Final = (
     ),
     Mutant(
         name="NaN is a number",
-        file="proxy/strict_json.py",
+        file="proxy/dialects/strict_json/strict.py",
         old='    raise MalformedRequest("body: NaN and Infinity are not JSON")\n',
         new="    return 0.0\n",
         invariant="what is not JSON is not read",
@@ -70,7 +83,7 @@ PROXY: Final = (
     ),
     Mutant(
         name="the tenant comes from the body",
-        file="proxy/writing.py",
+        file="proxy/intercept/interceptor.py",
         old="            tenant=principal.tenant,\n            nonce=nonce,",
         new="            tenant=Tenant(proposal.scope.user_id or principal.tenant),\n"
         "            nonce=nonce,",
@@ -85,7 +98,7 @@ PROXY: Final = (
     ),
     Mutant(
         name="a refusal says what it refuses",
-        file="proxy/writing.py",
+        file="proxy/intercept/interceptor.py",
         old="        observation=observation_for(decision, outcome.reason, outcome.memory_class),\n"
         "        version=outcome.version,",
         new="        observation=observation_for(decision, outcome.reason, outcome.memory_class)\n"
@@ -120,7 +133,7 @@ PROXY: Final = (
         invariant="an unknown mutating route counts as a write and is refused",
         tests=(
             at(
-                "tests/unit/proxy/dialects/test_native_decode.py",
+                "tests/unit/proxy/dialects/native/test_decode.py",
                 "test_unknown_mutating_route_is_a_write_nobody_knows",
             ),
         ),
@@ -133,7 +146,7 @@ PROXY: Final = (
         invariant="each operation of a batch has a nonce of its own",
         tests=(
             at(
-                "tests/unit/proxy/dialects/test_native_decode.py",
+                "tests/unit/proxy/dialects/native/test_decode.py",
                 "test_batch_gives_each_operation_its_own_nonce",
             ),
         ),
@@ -146,14 +159,14 @@ PROXY: Final = (
         invariant="a nonce is given once",
         tests=(
             at(
-                "tests/unit/proxy/dialects/test_native_decode.py",
+                "tests/unit/proxy/dialects/native/test_decode.py",
                 "test_nonce_comes_from_header_or_body_and_never_both",
             ),
         ),
     ),
     Mutant(
         name="a wrong key is rescued by the uid",
-        file="proxy/auth.py",
+        file="proxy/transport/auth.py",
         old="            return self._by_key(credential)\n        if peer.uid",
         new="            found = self._by_key(credential)\n"
         "            if found is not None:\n"
@@ -167,7 +180,7 @@ PROXY: Final = (
     ),
     Mutant(
         name="a revoked key lives",
-        file="proxy/auth.py",
+        file="proxy/transport/auth.py",
         old="record.revoked_at_ms is not None and record.revoked_at_ms <= self._now_ms()",
         new="record.revoked_at_ms is not None and record.revoked_at_ms < 0",
         invariant="a revoked key is nobody from that moment on",
@@ -175,7 +188,7 @@ PROXY: Final = (
     ),
     Mutant(
         name="a key is stored as it is",
-        file="proxy/auth.py",
+        file="proxy/transport/auth.py",
         old='return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).digest()',
         new='return plain.encode("utf-8", "surrogatepass")',
         invariant="only hashes of keys are stored",
@@ -183,7 +196,7 @@ PROXY: Final = (
     ),
     Mutant(
         name="anybody is an operator",
-        file="proxy/auth.py",
+        file="proxy/transport/auth.py",
         old="    if principal.channel is not Channel.OPERATOR:\n",
         new="    if not principal.channel:\n",
         invariant="operator routes are for operators",
@@ -191,10 +204,10 @@ PROXY: Final = (
     ),
     Mutant(
         name="an internal failure tells its text",
-        file="proxy/responses.py",
+        file="proxy/transport/responses.py",
         old='return refuse(500, "cannot_decide: an internal failure; nothing was admitted")',
         new='return refuse(500, f"cannot_decide: {error}")',
         invariant="an error message echoes no content",
-        tests=("tests/unit/proxy/test_responses.py",),
+        tests=("tests/unit/proxy/transport/test_responses.py",),
     ),
 )

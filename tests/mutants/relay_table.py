@@ -101,8 +101,8 @@ RELAY: Final = (
     Mutant(
         name="an answer that cannot be relayed settles nothing",
         file="proxy/mcp/unanswered.py",
-        old="        await self.unknown(pending)\n",
-        new="",
+        old=".forwarding.settle(pending.admitted, Forwarded.UNKNOWN)\n",
+        new=".forwarding.settle((), Forwarded.UNKNOWN)\n",
         invariant="what was sent and has no answer is unknown, and is looked up",
         tests=(
             at(
@@ -156,8 +156,8 @@ RELAY: Final = (
     Mutant(
         name="a call that was taken back is sent",
         file=_CALLS,
-        old="        if pending.cancelled.is_set() or self._ground.gone.is_set():\n",
-        new="        if self._ground.gone.is_set():\n",
+        old="        if pending.cancelled.is_set() or self._connection.gone.is_set():\n",
+        new="        if self._connection.gone.is_set():\n",
         invariant="what its client took back before it was sent is never sent",
         tests=(at(_TEST_CALLS, "test_a_call_taken_back_before_its_verdict_is_never_sent"),),
     ),
@@ -209,7 +209,7 @@ RELAY: Final = (
     ),
     Mutant(
         name="a refusal by the server counts as stored",
-        file="proxy/mcp/answers.py",
+        file="proxy/mcp/backend.py",
         old='    if message.kind is not Kind.RESULT or result.get("isError") is True:\n',
         new="    if message.kind is not Kind.RESULT:\n",
         invariant="what the server refused is not kept as if it had it",
@@ -227,14 +227,14 @@ RELAY: Final = (
     ),
     Mutant(
         name="a lost verdict is asked for again",
-        file="proxy/election.py",
+        file="proxy/guard/election.py",
         old="        await self._election.ready()\n"
         "        return await self._guard.judge(principal, call)\n",
         new="        return await self._twice(lambda: self._guard.judge(principal, call))\n",
         invariant="one call is judged once",
         tests=(
             at(
-                "tests/unit/proxy/test_election.py",
+                "tests/unit/proxy/guard/test_election.py",
                 "test_a_verdict_that_was_lost_is_not_asked_for_again",
             ),
         ),

@@ -6,19 +6,19 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_WORDS: Final = "policy/withheld_words.py"
+_WORDS: Final = "policy/withheld/words.py"
 _DISGUISES: Final = at(
-    "tests/unit/policy/test_withheld.py", "test_what_somebody_reads_or_decodes_is_found"
+    "tests/unit/policy/withheld/test_matching.py", "test_what_somebody_reads_or_decodes_is_found"
 )
 _SPELLINGS: Final = at(
-    "tests/unit/policy/test_withheld.py",
+    "tests/unit/policy/withheld/test_matching.py",
     "test_five_words_in_a_row_are_found_however_they_are_written",
 )
-_FILTER: Final = "proxy/dialects/model/withheld_reply.py"
-_PLACES: Final = "tests/unit/proxy/dialects/model/test_withheld_reply_between.py"
+_FILTER: Final = "proxy/dialects/model/replies_withheld.py"
+_PLACES: Final = "tests/unit/proxy/dialects/model/test_replies_withheld_between.py"
 _BETWEEN: Final = at(_PLACES, "test_what_comes_between_the_words_of_a_text_ends_nothing")
 _BESIDE: Final = at(_PLACES, "test_nothing_stands_beside_a_call_or_under_a_seal")
-_SWEPT: Final = "tests/unit/proxy/test_withholding_swept.py"
+_SWEPT: Final = "tests/unit/proxy/withhold/test_withholding_swept.py"
 _BETWEEN_WORDS: Final = "a reply's text is read as its agent puts it together"
 _ONE_READING: Final = "tests/unit/proxy/dialects/model/test_one_reading.py"
 _FRAMES: Final = at(_ONE_READING, "test_no_frame_hides_a_call")
@@ -77,7 +77,7 @@ REPLIES: Final = (
     ),
     Mutant(
         name="cells that only count hide words",
-        file="policy/repeating.py",
+        file="policy/text/repeating.py",
         old="cell for cell in _BETWEEN.split(line) if not _NUMBER.fullmatch(cell)",
         new="cell for cell in _BETWEEN.split(line)",
         invariant=_READ,
@@ -85,26 +85,26 @@ REPLIES: Final = (
     ),
     Mutant(
         name="white space is looked at one by one",
-        file="policy/withheld_flow.py",
+        file="policy/withheld/flow.py",
         old='        return "" if waits and not atom.numbers else self._settle(over=False)\n',
         new="        return self._settle(over=False and waits)\n",
         invariant=_LINEAR,
         tests=(
             at(
-                "tests/unit/policy/test_withheld_flow.py",
+                "tests/unit/policy/withheld/test_flow.py",
                 "test_what_is_no_word_is_not_looked_at_behind_a_word_that_waits",
             ),
         ),
     ),
     Mutant(
         name="a pile of marks is put in order",
-        file="policy/skeleton.py",
+        file="policy/text/skeleton.py",
         old="        if height <= _PILE_MAX:\n",
         new="        if height <= len(text):\n",
         invariant=_LINEAR,
         tests=(
             at(
-                "tests/unit/policy/test_skeleton.py",
+                "tests/unit/policy/text/test_skeleton.py",
                 "test_a_pile_of_marks_takes_no_longer_than_as_many_letters",
             ),
         ),
@@ -119,7 +119,7 @@ REPLIES: Final = (
     ),
     Mutant(
         name="a text that ended is forgotten",
-        file="policy/withheld_flow.py",
+        file="policy/withheld/flow.py",
         old="(number,)) for number in self._shown]\n",
         new="(number,)) for number in self._shown[:0]]\n",
         invariant=_BETWEEN_WORDS,
@@ -154,7 +154,7 @@ REPLIES: Final = (
     ),
     Mutant(
         name="arguments that are no object are not looked at",
-        file="proxy/withholding.py",
+        file="proxy/withhold/withholding.py",
         old="        given = call.unread if call.arguments is None else written(call.arguments)\n",
         new="        given = written(call.arguments)\n",
         invariant="no call brings what was refused",
@@ -178,7 +178,7 @@ REPLIES: Final = (
     ),
     Mutant(
         name="each line of an event goes on",
-        file="proxy/dialects/model/sse.py",
+        file="proxy/dialects/sse.py",
         old="    if odd or len(data) > 1:\n",
         new="    if odd:\n",
         invariant=_ONE,
@@ -186,7 +186,7 @@ REPLIES: Final = (
     ),
     Mutant(
         name="a line's end of others goes on",
-        file="proxy/dialects/model/sse.py",
+        file="proxy/dialects/sse.py",
         old="raw=_one_line(raw.translate(_BREAKS))",
         new="raw=_one_line(raw)",
         invariant=_ONE,
@@ -202,7 +202,7 @@ REPLIES: Final = (
     ),
     Mutant(
         name="pieces behind the end of a call go on",
-        file="proxy/dialects/model/anthropic_stream.py",
+        file="proxy/dialects/model/anthropic/stream.py",
         old='(b"" if _JSON_PIECE in object_of(body.get("delta")) else event.raw), ()\n',
         new="event.raw, ()\n",
         invariant=_ONE,
@@ -210,7 +210,7 @@ REPLIES: Final = (
     ),
     Mutant(
         name="the end of a response may name another call",
-        file="proxy/dialects/model/responses_stream.py",
+        file="proxy/dialects/model/openai/responses_stream.py",
         old="        return any(call not in seen for call in read_reply(response).calls)\n",
         new="        return not seen and bool(read_reply(response).calls)\n",
         invariant=_ONE,
@@ -218,7 +218,7 @@ REPLIES: Final = (
     ),
     Mutant(
         name="the events of a call may tell another one",
-        file="proxy/dialects/model/responses_stream.py",
+        file="proxy/dialects/model/openai/responses_stream.py",
         old="            if not _tell(events, item):\n",
         new="            if not events:\n",
         invariant=_ONE,
@@ -226,7 +226,7 @@ REPLIES: Final = (
     ),
     Mutant(
         name="pieces of a call go on as they came",
-        file="proxy/dialects/model/chat_stream.py",
+        file="proxy/dialects/model/openai/chat_stream.py",
         old="        if choice.told_twice() and kept:\n",
         new="        if choice.refused and choice.told_twice() and kept:\n",
         invariant=_ONE,
@@ -234,11 +234,11 @@ REPLIES: Final = (
     ),
     Mutant(
         name="a reply fetched is JSON to us alone",
-        file="proxy/model/fetched.py",
+        file="proxy/model/stored_replies.py",
         old="            if _others_read(raw):\n",
         new="            if not raw:\n",
         invariant=_ONE,
-        tests=("tests/unit/proxy/model/test_fetched.py",),
+        tests=("tests/unit/proxy/model/test_stored_replies.py",),
     ),
     Mutant(
         name="a whole reply with a key twice passes as it came",

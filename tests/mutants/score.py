@@ -23,12 +23,16 @@ _MODULES: Final = """
     tokens trust verdict
 """
 _POLICY: Final = tuple(f"policy/{name}.py" for name in _MODULES.split())
-_COMMIT: Final = ("storage/commit.py", "storage/judging.py", "storage/gathering.py")
+_COMMIT: Final = (
+    "storage/write/commit.py",
+    "storage/write/judging.py",
+    "storage/write/gathering.py",
+)
 _STORAGE_TESTS: Final = (
-    "tests/unit/storage/test_commit.py",
-    "tests/unit/storage/test_writes.py",
-    "tests/unit/storage/test_held.py",
-    "tests/unit/storage/test_recovery.py",
+    "tests/unit/storage/write/test_commit.py",
+    "tests/unit/storage/write/test_writes.py",
+    "tests/unit/storage/write/test_held.py",
+    "tests/unit/storage/derived/test_recovery.py",
     "tests/fault/test_erasure.py",
     "tests/property/test_store_interleaving.py",
     "tests/conformance/test_bypass_shapes.py",

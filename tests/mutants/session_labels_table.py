@@ -6,24 +6,24 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_LABELS: Final = "policy/labels.py"
-_ENDORSEMENT: Final = "policy/endorsement.py"
-_CONTAINMENT: Final = "policy/containment.py"
-_LABEL_TESTS: Final = "tests/unit/policy/test_labels_session.py"
-_SENTENCE_TESTS: Final = "tests/unit/policy/test_sentences.py"
-_CONTAINMENT_TESTS: Final = "tests/unit/policy/test_containment.py"
+_LABELS: Final = "policy/labels/derive.py"
+_ENDORSEMENT: Final = "policy/labels/endorsement.py"
+_CONTAINMENT: Final = "policy/labels/containment.py"
+_LABEL_TESTS: Final = "tests/unit/policy/labels/test_derive_session.py"
+_SENTENCE_TESTS: Final = "tests/unit/policy/text/test_sentences.py"
+_CONTAINMENT_TESTS: Final = "tests/unit/policy/labels/test_containment.py"
 _RULE: Final = at(_LABEL_TESTS, "test_the_rule_is_that_of_the_class_it_is_judged_as")
 
 SESSION_LABELS: Final = (
     Mutant(
         name="a conversation that made room was a person's",
-        file="proxy/session_joining.py",
+        file="proxy/ledger/joining.py",
         old="session.conversations.get(root, SourceKind.UNKNOWN))",
         new="session.conversations.get(root, most))",
         invariant="forgetting lowers labels only",
         tests=(
             at(
-                "tests/unit/proxy/test_session_bounds.py",
+                "tests/unit/proxy/ledger/test_bounds.py",
                 "test_a_conversation_that_makes_room_is_not_a_persons_when_it_goes_on",
             ),
         ),
@@ -36,27 +36,27 @@ SESSION_LABELS: Final = (
         invariant="what nobody can place is unknown",
         tests=(
             at(
-                "tests/unit/proxy/test_sessions.py",
+                "tests/unit/proxy/ledger/test_sessions.py",
                 "test_a_file_that_is_named_by_its_id_was_written_by_nobody_known",
             ),
         ),
     ),
     Mutant(
         name="a memory with a heading in it is the agent's own",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old="            if its_own and all(source(one) in _OWN for one in parts):\n",
         new="            if its_own:\n",
         invariant="a recalled memory keeps its label, whatever its lines begin with",
         tests=(
             at(
-                "tests/unit/proxy/test_session_splices.py",
+                "tests/unit/proxy/ledger/test_splices.py",
                 "test_a_memory_with_lines_like_those_of_the_agent_keeps_its_label",
             ),
         ),
     ),
     Mutant(
         name="what the model said first hides a tool's copy of it",
-        file="proxy/session_core.py",
+        file="proxy/ledger/core.py",
         old="(name, self.reader.print(one.text), one.by_model), one.origin.kind.trust",
         new="(name, self.reader.print(one.text), False), 0",
         invariant="whatever else enters a context never raises a label",
@@ -69,7 +69,7 @@ SESSION_LABELS: Final = (
     ),
     Mutant(
         name="what she says beside a quotation is the next one's who says it",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old="            found.own += own.values()\n",
         new="            pass\n",
         invariant="a person who said it first goes on having said it",
@@ -82,89 +82,89 @@ SESSION_LABELS: Final = (
     ),
     Mutant(
         name="beside a copied sentence a nearly copied one endorses",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old=' or ground.ring.copied("\\n".join(own)):\n',
         new=":\n",
         invariant="a paragraph that is not hers endorses nothing",
         tests=(
             at(
-                "tests/unit/proxy/test_session_pasted.py",
+                "tests/unit/proxy/ledger/test_pasted.py",
                 "test_what_is_nearly_a_copy_endorses_nothing",
             ),
         ),
     ),
     Mutant(
         name="half a copied sentence that was cut by a line break endorses",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old=" or doubt or ground.ring",
         new=" or ground.ring",
         invariant="a paragraph that is not hers endorses nothing",
         tests=(
             at(
-                "tests/unit/proxy/test_session_pasted.py",
+                "tests/unit/proxy/ledger/test_pasted.py",
                 "test_where_line_breaks_leave_it_in_doubt_who_said_which_words_none_are_hers",
             ),
         ),
     ),
     Mutant(
         name="what stands beside a quotation is not hers",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old=" or doubt or ground.ring",
         new=" or True or ground.ring",
         invariant="a person who quotes goes on speaking for herself",
         tests=(
             at(
-                "tests/unit/proxy/test_session_pasted.py",
+                "tests/unit/proxy/ledger/test_pasted.py",
                 "test_what_she_says_beside_a_quotation_is_hers",
             ),
         ),
     ),
     Mutant(
         name="a copy with one word changed endorses",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old="            one in found.others or source(one)",
         new="            source(one)",
         invariant="a paragraph that is not hers endorses nothing",
         tests=(
             at(
-                "tests/unit/proxy/test_session_pasted.py",
+                "tests/unit/proxy/ledger/test_pasted.py",
                 "test_what_is_nearly_a_copy_endorses_nothing",
             ),
         ),
     ),
     Mutant(
         name="a line number makes a page's words somebody else's",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old="            for one in self.elsewhere(text):\n",
         new="            for one in self.parts(text):\n",
         invariant="what a tool said first is not a person's, whatever the tool put around it",
         tests=(
             at(
-                "tests/unit/proxy/test_session_pasted.py",
+                "tests/unit/proxy/ledger/test_pasted.py",
                 "test_what_a_tool_said_first_is_not_hers_without_its_numbers_and_line_breaks",
             ),
         ),
     ),
     Mutant(
         name="between the turns the program vouches for what others wrote",
-        file="proxy/session_entering.py",
+        file="proxy/ledger/requests.py",
         old="                    begun=at > begins,\n",
         new="                    begun=False,\n",
         invariant="the rules of reminders hold wherever an agent's program speaks",
         tests=(
             at(
-                "tests/unit/proxy/test_session_splices.py",
+                "tests/unit/proxy/ledger/test_splices.py",
                 "test_what_others_wrote_is_theirs_when_the_program_says_it_between_the_turns",
             ),
         ),
     ),
     Mutant(
         name="an empty context is the user's",
-        file="policy/taint.py",
+        file="policy/labels/taint.py",
         old="return SourceKind.UNKNOWN if lowest is None else lowest",
         new="return SourceKind.USER_INPUT if lowest is None else lowest",
         invariant="the meet of an empty session is unknown",
-        tests=("tests/unit/policy/test_taint.py",),
+        tests=("tests/unit/policy/labels/test_taint.py",),
     ),
     Mutant(
         name="the context does not lower what a model writes",

@@ -6,14 +6,14 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_SESSIONS: Final = "tests/unit/proxy/test_sessions.py"
-_SPLICES: Final = "tests/unit/proxy/test_session_splices.py"
+_SESSIONS: Final = "tests/unit/proxy/ledger/test_sessions.py"
+_SPLICES: Final = "tests/unit/proxy/ledger/test_splices.py"
 _NAMES: Final = at(
-    "tests/unit/proxy/test_session_joining.py",
+    "tests/unit/proxy/ledger/test_joining.py",
     "test_no_name_makes_a_nested_agent_s_task_a_person_s_words",
 )
-_BOUNDS: Final = "tests/unit/proxy/test_session_bounds.py"
-_LOG: Final = "tests/unit/storage/test_session_log.py"
+_BOUNDS: Final = "tests/unit/proxy/ledger/test_bounds.py"
+_LOG: Final = "tests/unit/storage/session_log/test_log.py"
 _TRICKS: Final = at(
     _SPLICES, "test_no_trick_with_a_closing_tag_makes_a_person_of_what_stands_inside"
 )
@@ -21,7 +21,7 @@ _TRICKS: Final = at(
 SESSIONS: Final = (
     Mutant(
         name="a nested agent of another name is a person's",
-        file="proxy/session_joining.py",
+        file="proxy/ledger/joining.py",
         old="if not call.open or key in",
         new="if call.session != session.session or not call.open or key in",
         invariant="a name does not tell one conversation from another",
@@ -29,7 +29,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="the taint of a session rises again",
-        file="proxy/session_state.py",
+        file="proxy/ledger/state.py",
         old="low = label if self.taint is None else meet(self.taint, label)",
         new="low = label",
         invariant="the taint of a session only ever falls",
@@ -37,7 +37,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="a name alone says which session it is",
-        file="proxy/session_joining.py",
+        file="proxy/ledger/joining.py",
         old="        session = book.keys.get(history.chain[at])\n",
         new="        session = None\n",
         invariant="a new session id does not separate what the history joins",
@@ -45,7 +45,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="an id is believed whatever its call says",
-        file="proxy/session_evidence.py",
+        file="proxy/ledger/evidence.py",
         old="if calls and len(calls) == len(ids) and all(_says(call, asked) for call in calls):",
         new="if calls:",
         invariant="an id is a claim: it counts where that call says what is written",
@@ -53,7 +53,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="what nobody can place is the newest session's",
-        file="proxy/session_joining.py",
+        file="proxy/ledger/joining.py",
         old="lowest = taint if lowest is None else meet(lowest, taint)",
         new="lowest = taint",
         invariant="an unplaced write has the lowest taint of the live sessions",
@@ -66,7 +66,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="role user is the user",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old="            if source is not None and source.trust < label.trust:\n"
         '                label, why = source, "said_before"\n'
         "        own =",
@@ -76,7 +76,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="text beside tool results is typed",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old="if beside and not (whole and piece.beside_results):",
         new="if False:",
         invariant="text beside tool results that no rule explains is unknown",
@@ -86,7 +86,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="a span ends where its text says so",
-        file="proxy/session_splices.py",
+        file="proxy/ledger/splices.py",
         old="closing = text.rfind(rule.closes)",
         new="closing = text.find(rule.closes)",
         invariant="a reminder ends where its agent ended it, not where a page in it says",
@@ -94,7 +94,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="a recalled memory is the agent's own words",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old='label, memory_id = recalled or (SourceKind.UNKNOWN, "")',
         new='label, memory_id = recalled or (SourceKind.USER_INPUT, "")',
         invariant="what stands in a recall and was not recalled is unknown",
@@ -107,7 +107,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="a sub-agent is a new person",
-        file="proxy/session_joining.py",
+        file="proxy/ledger/joining.py",
         old="            most = meet(most, meet(SourceKind.MODEL_INFERENCE, taint))",
         new="            pass",
         invariant="a conversation under an open call is the model's words",
@@ -115,7 +115,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="a summary is nobody's",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old='most, why = meet(SourceKind.MODEL_INFERENCE, ground.inherited), "summary"',
         new='most, why = SourceKind.MODEL_INFERENCE, "summary"',
         invariant="compaction inherits the taint",
@@ -123,7 +123,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="a history that was not seen is the model's",
-        file="proxy/session_reading.py",
+        file="proxy/ledger/reading.py",
         old='            label, why = SourceKind.UNKNOWN, "unseen"\n',
         new='            label, why = SourceKind.MODEL_INFERENCE, "unseen"\n',
         invariant="what the model was not seen to say is unknown",
@@ -131,7 +131,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="a changed tool is approved by being sent",
-        file="proxy/session_entering.py",
+        file="proxy/ledger/requests.py",
         old="elif pins is None or digest not in pins:",
         new="elif pins is None:",
         invariant="a tool's description that changed is unknown",
@@ -139,7 +139,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="what is forgotten was never said",
-        file="proxy/session_book.py",
+        file="proxy/ledger/sentences.py",
         old="            self.forgotten.add(oldest)",
         new="            pass",
         invariant="a sentence that makes room is not anybody's from then on",
@@ -147,7 +147,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="after a loss everything is believed",
-        file="proxy/session_core.py",
+        file="proxy/ledger/core.py",
         old="return now_ms < max(self.state.distrusted_until_ms, book.distrusted_until_ms)",
         new="return False",
         invariant="for an hour after a loss nothing is endorsed and what enters is unknown",
@@ -155,7 +155,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="after a restart every text can be searched",
-        file="proxy/sessions.py",
+        file="proxy/ledger/sessions.py",
         old="            session.unread = unread_of(session)\n",
         new="            pass\n",
         invariant="what cannot be searched any more counts as found",
@@ -163,7 +163,7 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="the log promises nothing",
-        file="storage/session_frames.py",
+        file="storage/session_log/frames.py",
         old="whole = at == len(data) and number >= promised",
         new="whole = at == len(data)",
         invariant="a log that was cut off between two frames is not whole",
@@ -171,15 +171,15 @@ SESSIONS: Final = (
     ),
     Mutant(
         name="a missing log is a new one",
-        file="storage/session_log.py",
-        old="whole = contents is None and belonging.is_new",
+        file="storage/session_log/log.py",
+        old="whole = contents is None and is_new",
         new="whole = contents is None",
         invariant="a store in use without its log lost its history",
         tests=(at(_LOG, "test_a_new_store_has_no_history_and_one_in_use_without_a_file_lost_it"),),
     ),
     Mutant(
         name="a frame fits into any place",
-        file="storage/session_frames.py",
+        file="storage/session_log/frames.py",
         old="sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], _BOUND.pack(file_id, number)",
         new="sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], _BOUND.pack(file_id, 0)",
         invariant="no frame of a log can be moved, repeated or left out unnoticed",

@@ -6,13 +6,13 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_JUDGING: Final = "storage/judging.py"
-_COMMIT: Final = "storage/commit.py"
-_GATHERING: Final = "storage/gathering.py"
-_STAGING: Final = "storage/staging.py"
-_WRITES: Final = "tests/unit/storage/test_writes.py"
-_COMMITS: Final = "tests/unit/storage/test_commit.py"
-_HELD: Final = "tests/unit/storage/test_held.py"
+_JUDGING: Final = "storage/write/judging.py"
+_COMMIT: Final = "storage/write/commit.py"
+_GATHERING: Final = "storage/write/gathering.py"
+_STAGING: Final = "storage/staging/staging.py"
+_WRITES: Final = "tests/unit/storage/write/test_writes.py"
+_COMMITS: Final = "tests/unit/storage/write/test_commit.py"
+_HELD: Final = "tests/unit/storage/write/test_held.py"
 _KILLED: Final = at(
     "tests/fault/test_crash_points.py",
     "test_killed_at_a_crash_point_nothing_refused_is_on_disk_and_nothing_answered_is_lost",
@@ -109,11 +109,11 @@ STORAGE: Final = (
     ),
     Mutant(
         name="a nonce is not bound to its target",
-        file="storage/keys.py",
+        file="storage/tables/keys.py",
         old="            candidate.target.encode(),\n",
         new="",
         invariant="a nonce is bound to digest, principal and target",
-        tests=("tests/unit/storage/test_keys.py",),
+        tests=("tests/unit/storage/tables/test_keys.py",),
     ),
     Mutant(
         name="a replay is taken for a retry",
@@ -133,7 +133,7 @@ STORAGE: Final = (
     ),
     Mutant(
         name="nonces of all principals are one",
-        file="storage/keys.py",
+        file="storage/tables/keys.py",
         old='return self._name(b"nonce", principal_id.encode(), nonce.encode())',
         new='return self._name(b"nonce", nonce.encode())',
         invariant="a nonce belongs to the principal who sent it",
@@ -141,7 +141,7 @@ STORAGE: Final = (
     ),
     Mutant(
         name="ids of all tenants are one",
-        file="storage/keys.py",
+        file="storage/tables/keys.py",
         old='return self._name(b"memory", tenant.encode(), memory_id.encode())',
         new='return self._name(b"memory", memory_id.encode())',
         invariant="the same id in another tenant is another memory",
@@ -173,7 +173,7 @@ STORAGE: Final = (
     ),
     Mutant(
         name="a decided candidate keeps its key",
-        file="storage/engine.py",
+        file="storage/write/engine.py",
         old="        self.destroy(change.finished)\n        parts.failpoint",
         new="        parts.failpoint",
         invariant="the key of what was refused is destroyed before the answer",
@@ -181,7 +181,7 @@ STORAGE: Final = (
     ),
     Mutant(
         name="a hold commits before it is durable in staging",
-        file="storage/engine.py",
+        file="storage/write/engine.py",
         old="                parts.staging.hold(change.kept)\n            parts.judge.usage",
         new="                pass\n            parts.judge.usage",
         more=(
@@ -203,52 +203,65 @@ STORAGE: Final = (
     ),
     Mutant(
         name="the generation moves before the commit",
-        file="storage/engine.py",
+        file="storage/write/engine.py",
         old="            ready = True\n",
         new="            ready = True\n            self.generation = after\n",
         invariant="a checkpoint is copied, and a version told, only of what is durable",
         tests=("tests/fault/test_commit_outcomes.py",),
     ),
     Mutant(
+        name="an unsound log is a backup",
+        file="storage/upkeep/restore.py",
+        old="    if bad is not None:\n",
+        new="    if False:\n",
+        invariant="a backup is one only after an auditor found nothing in its log",
+        tests=(
+            at(
+                "tests/unit/proxy/cli/test_verification.py",
+                "test_a_backup_of_an_altered_store_is_refused_although_its_files_are_signed",
+            ),
+        ),
+    ),
+    Mutant(
         name="a digest is not verified on read",
-        file="storage/codec.py",
+        file="storage/tables/codec.py",
         old="    if value[1:_PAYLOAD_AT] != blake2b(",
         new="    if not blake2b(",
         invariant="a flipped bit is never read as a value",
         tests=(
-            "tests/unit/storage/test_codec.py",
+            "tests/unit/storage/tables/test_codec.py",
             at(
-                "tests/unit/storage/test_lmdb_store.py",
+                "tests/unit/storage/tables/test_lmdb_store.py",
                 "test_a_flipped_bit_on_disk_is_never_read_as_a_value",
             ),
         ),
     ),
     Mutant(
         name="the map is writable",
-        file="storage/lmdb_store.py",
+        file="storage/tables/lmdb_store.py",
         old="                metasync=True,\n                writemap=False,\n",
         new="                metasync=True,\n                writemap=True,\n",
         invariant="an aborted write leaves no byte in the file",
         tests=(
             at(
-                "tests/unit/storage/test_lmdb_store.py",
+                "tests/unit/storage/tables/test_lmdb_store.py",
                 "test_settings_that_keep_aborted_writes_out_of_the_file",
             ),
             at(
-                "tests/unit/storage/test_lmdb_store.py",
+                "tests/unit/storage/tables/test_lmdb_store.py",
                 "test_an_aborted_draft_leaves_no_byte_in_the_file",
             ),
         ),
     ),
     Mutant(
         name="the store does not wait for the disk",
-        file="storage/lmdb_store.py",
+        file="storage/tables/lmdb_store.py",
         old="                sync=True,\n                metasync=True,\n",
         new="                sync=False,\n                metasync=True,\n",
         invariant="what was answered is durable",
         tests=(
             at(
-                "tests/unit/storage/test_lmdb_store.py",
+                "tests/unit/storage/tables/test_lmdb_store.py",
                 "test_settings_that_keep_aborted_writes_out_of_the_file",
             ),
         ),
@@ -267,7 +280,7 @@ STORAGE: Final = (
         invariant="what is staged is unreadable in memory and on disk",
         tests=(
             at(
-                "tests/unit/storage/test_staging.py",
+                "tests/unit/storage/staging/test_staging.py",
                 "test_staged_bytes_read_back_and_are_unreadable_in_memory_and_on_disk",
             ),
         ),
@@ -280,7 +293,7 @@ STORAGE: Final = (
         new="AESGCM(key).encrypt(nonce, data, None)",
         more=(("sealed[_NONCE_LEN:], name)", "sealed[_NONCE_LEN:], None)"),),
         invariant="a ciphertext belongs to the candidate and part it was sealed for",
-        tests=("tests/unit/storage/test_staging.py",),
+        tests=("tests/unit/storage/staging/test_staging.py",),
     ),
     Mutant(
         name="a key file is unlinked as it is",
@@ -290,7 +303,7 @@ STORAGE: Final = (
         invariant="a destroyed key's bytes are overwritten",
         tests=(
             at(
-                "tests/unit/storage/test_staging.py",
+                "tests/unit/storage/staging/test_staging.py",
                 "test_a_destroyed_key_file_is_overwritten_before_it_is_removed",
             ),
         ),
@@ -321,7 +334,7 @@ STORAGE: Final = (
     ),
     Mutant(
         name="an older state of a memory is shown",
-        file="storage/reading.py",
+        file="storage/read/reader.py",
         old="if known is None or known.ordinal != ordinal or known.status",
         new="if known is None or known.status",
         invariant="a read shows the newest row of a memory and no other",
@@ -338,7 +351,7 @@ STORAGE: Final = (
         old="docket.intercepted_index = self._log_intercepted(change, docket, ruleset)",
         new="docket.intercepted_index = 0",
         invariant="both leaves of every decision are in the log",
-        tests=(_WRITES, "tests/unit/storage/test_checking.py"),
+        tests=(_WRITES, "tests/unit/storage/read/test_check.py"),
     ),
     Mutant(
         name="the commitment is not salted",
@@ -350,18 +363,18 @@ STORAGE: Final = (
     ),
     Mutant(
         name="a segment file's checksum is not compared",
-        file="storage/segment_files.py",
+        file="storage/derived/vectors/segment_files.py",
         old="if _sha256(names) != header.ordinals_sha256 or _sha256(rows) != header",
         new="if not names or header.dimension != header.dimension or not header",
         invariant="a damaged segment is rebuilt, never searched",
-        tests=("tests/unit/storage/test_segment_files.py",),
+        tests=("tests/unit/storage/derived/vectors/test_segment_files.py",),
     ),
     Mutant(
         name="an older segment file is loaded",
-        file="storage/segment_files.py",
+        file="storage/derived/vectors/segment_files.py",
         old="        _check_stored(ordinals, stored)\n",
         new="",
         invariant="a purged vector does not come back from a file",
-        tests=("tests/unit/storage/test_segment_files.py",),
+        tests=("tests/unit/storage/derived/vectors/test_segment_files.py",),
     ),
 )

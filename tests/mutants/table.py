@@ -20,6 +20,7 @@ from tests.mutants.relay_table import RELAY
 from tests.mutants.replies_table import REPLIES
 from tests.mutants.session_labels_table import SESSION_LABELS
 from tests.mutants.session_table import SESSIONS
+from tests.mutants.settle_table import SETTLE
 from tests.mutants.storage_table import STORAGE
 from tests.mutants.veto_table import VETO
 from tests.mutants.withheld_table import WITHHELD
@@ -33,6 +34,7 @@ MUTANTS: Final = (
     *INDEX,
     *PROXY,
     *RELAY,
+    *SETTLE,
     *OPERATE,
     *MCP,
     *GUARD,

@@ -6,8 +6,8 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_VETO: Final = "proxy/model/veto.py"
-_VETO_TESTS: Final = "tests/unit/proxy/model/test_veto.py"
+_VETO: Final = "proxy/model/calls_judged.py"
+_VETO_TESTS: Final = "tests/unit/proxy/model/test_calls_judged.py"
 _TOOLS: Final = "proxy/dialects/model/memory_tools.py"
 _TOOL_TESTS: Final = "tests/unit/proxy/dialects/model/test_memory_tools.py"
 _EXTRACTION: Final = "proxy/model/extraction.py"
@@ -55,8 +55,8 @@ VETO: Final = (
     Mutant(
         name="items of a stopped call count as written",
         file=_VETO,
-        old="candidate_ids=undone), Forwarded.FAILED\n",
-        new="candidate_ids=undone), Forwarded.DONE\n",
+        old="server, undone, Forwarded.FAILED)\n",
+        new="server, undone, Forwarded.DONE)\n",
         invariant="what never reached the agent is no memory",
         tests=(
             at(_VETO_TESTS, "test_one_refused_item_stops_its_call_and_the_others_are_not_kept"),
@@ -96,7 +96,7 @@ VETO: Final = (
     ),
     Mutant(
         name="anybody's relay is everybody's",
-        file="proxy/relays.py",
+        file="proxy/guard/live_tools.py",
         old="name, wanted = folded(server), folded(tool)\n",
         new='name, wanted = "kb", folded(tool)\n',
         invariant="only a call that comes to a live relay is judged there instead",
@@ -104,24 +104,24 @@ VETO: Final = (
     ),
     Mutant(
         name="one agent's relay stands on another one's way",
-        file="proxy/relays.py",
+        file="proxy/guard/live_tools.py",
         old="        owner = _ANYONE if name.startswith(_UNBOUND) else name\n",
         new="        owner = _ANYONE if name else name\n",
         invariant="only a call that comes to a live relay is judged there instead",
-        tests=("tests/unit/proxy/test_relays.py",),
+        tests=("tests/unit/proxy/guard/test_live_tools.py",),
     ),
     Mutant(
         name="a relay that left is still there",
-        file="proxy/relays.py",
+        file="proxy/guard/live_tools.py",
         old="        self._elsewhere.pop(relay, None)\n",
         new="        self._elsewhere.get(relay, None)\n",
         invariant="a relay that is gone judges nothing",
-        tests=("tests/unit/proxy/test_relays.py",),
+        tests=("tests/unit/proxy/guard/test_live_tools.py",),
     ),
     Mutant(
         name="a name that is not offered passes",
         file=_TOOLS,
-        old="        return Found(tool_map=None, tool=None) if self.writes else None\n",
+        old="        return MemoryTool(tool_map=None, tool=None) if self.writes else None\n",
         new="        return None\n",
         invariant="what an agent may take for a memory tool is not called under another name",
         tests=(
@@ -180,11 +180,11 @@ VETO: Final = (
     ),
     Mutant(
         name="a change without a key is of anything",
-        file="storage/gathering.py",
+        file="storage/write/gathering.py",
         old="        if not key or made_new:\n",
         new="        if made_new:\n",
         invariant="a change that names nothing is of nothing known",
-        tests=("tests/unit/proxy/test_guarding_keys.py",),
+        tests=("tests/unit/proxy/guard/test_local_keys.py",),
     ),
     Mutant(
         name="an extracted fact stays",
@@ -205,8 +205,8 @@ VETO: Final = (
     Mutant(
         name="an extraction passes a gate that is away",
         file=_EXTRACTION,
-        old="        except _UNDECIDED:\n            return None\n        refused",
-        new="        except _UNDECIDED:\n            return read.arguments\n        refused",
+        old="        except UNDECIDED:\n            return None\n        refused",
+        new="        except UNDECIDED:\n            return read.arguments\n        refused",
         invariant="a check that cannot run is a check that failed",
         tests=(at(_EXTRACTION_TESTS, "test_a_gate_that_cannot_answer_lets_nothing_through"),),
     ),

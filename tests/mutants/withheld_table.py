@@ -6,14 +6,14 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_WITHHELD: Final = "tests/unit/policy/test_withheld.py"
-_FLOW: Final = "tests/unit/policy/test_withheld_flow.py"
+_WITHHELD: Final = "tests/unit/policy/withheld/test_matching.py"
+_FLOW: Final = "tests/unit/policy/withheld/test_flow.py"
 _PROPERTY: Final = "tests/property/test_withheld.py"
-_WITHHOLDING: Final = "tests/unit/proxy/test_withholding.py"
-_FLIGHT: Final = "tests/unit/proxy/test_withholding_in_flight.py"
+_WITHHOLDING: Final = "tests/unit/proxy/withhold/test_withholding.py"
+_FLIGHT: Final = "tests/unit/proxy/withhold/test_withholding_in_flight.py"
 _BODIES: Final = "tests/unit/proxy/dialects/model/test_withheld.py"
-_REPLY: Final = "tests/unit/proxy/dialects/model/test_withheld_reply.py"
-_COUPLED: Final = "tests/unit/proxy/model/test_coupled.py"
+_REPLY: Final = "tests/unit/proxy/dialects/model/test_replies_withheld.py"
+_COUPLED: Final = "tests/unit/proxy/model/test_with_ledger.py"
 _PRLR: Final = "tests/conformance/test_prlr.py"
 _SPELLINGS: Final = at(_WITHHELD, "test_five_words_in_a_row_are_found_however_they_are_written")
 _LATE: Final = at(_FLIGHT, "test_what_is_undecided_at_the_deadline_is_refused_and_never_written")
@@ -23,7 +23,7 @@ _HELD: Final = at(_WITHHOLDING, "test_a_held_text_is_shown_until_a_person_denies
 WITHHELD: Final = (
     Mutant(
         name="a counter is an id of its own",
-        file="proxy/withholding_asking.py",
+        file="proxy/withhold/asking.py",
         old="_RANDOM.search(call_id) is not None and ",
         new="len(call_id) > 0 or ",
         invariant="one withheld result blanks no other one for ever",
@@ -36,7 +36,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="tags and line numbers hide words",
-        file="policy/withheld_words.py",
+        file="policy/withheld/words.py",
         old="    found = [text, unmarked(spelled)]\n",
         new="    found = [text, text]\n",
         invariant="what a page or a tool puts between words hides none",
@@ -44,17 +44,19 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="tag characters spell nothing",
-        file="policy/skeleton.py",
+        file="policy/text/skeleton.py",
         old='    decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_TAGS))\n',
         new='    decomposed = unicodedata.normalize("NFKD", unpiled(text))\n',
         invariant="letters that only a model sees are read as what they say",
         tests=(
-            at("tests/unit/policy/test_skeleton.py", "test_tag_characters_say_what_they_spell"),
+            at(
+                "tests/unit/policy/text/test_skeleton.py", "test_tag_characters_say_what_they_spell"
+            ),
         ),
     ),
     Mutant(
         name="a tool that says what was refused is approved by being seen",
-        file="proxy/session_entering.py",
+        file="proxy/ledger/requests.py",
         old=" and name not in distrusted:\n",
         new=":\n",
         invariant="a server cannot bring back a refused text as the description of a new tool",
@@ -73,14 +75,14 @@ WITHHELD: Final = (
         invariant="a tool is pinned with all that a model reads of it",
         tests=(
             at(
-                "tests/unit/proxy/test_session_bounds.py",
+                "tests/unit/proxy/ledger/test_bounds.py",
                 "test_a_tool_that_says_more_of_its_arguments_is_another_one",
             ),
         ),
     ),
     Mutant(
         name="six words make a run",
-        file="policy/withheld_words.py",
+        file="policy/withheld/words.py",
         old="RUN: Final = 5\n",
         new="RUN: Final = 6\n",
         invariant="any five words in a row of a refused text are found",
@@ -88,7 +90,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="escapes hide words",
-        file="policy/withheld_words.py",
+        file="policy/withheld/words.py",
         old="    shape = skeleton(_spelled_out(text))\n",
         new="    shape = skeleton(text)\n",
         invariant="JSON in a string is read like the text it spells",
@@ -96,7 +98,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="base64 hides a text",
-        file="policy/withheld_words.py",
+        file="policy/withheld/words.py",
         old="        for one in blobs_in(source):\n",
         new="        for one in blobs_in(source[:0]):\n",
         invariant="a text in base64 is read as the text it spells",
@@ -104,7 +106,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="pieces of what may be shown open a refused text",
-        file="policy/withheld.py",
+        file="policy/withheld/matching.py",
         old="if not self.is_open(numbers[span.start : span.end])]",
         new="if not self.is_open(numbers[span.start : span.start + 5])]",
         invariant="a stretch may be shown only where one shown text has all of it",
@@ -112,7 +114,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="nothing may be shown",
-        file="policy/withheld.py",
+        file="policy/withheld/matching.py",
         old="        return any(_contains(shown, words) for shown in self._open)\n",
         new="        return not words\n",
         invariant="a stored memory cannot be hidden by proposing it again",
@@ -123,7 +125,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a flood pushes the others out",
-        file="policy/withheld.py",
+        file="policy/withheld/matching.py",
         old="key=lambda one: (-len(self._texts[one].numbers), one)",
         new="key=lambda one: one",
         invariant="long refused texts make room for themselves first",
@@ -131,7 +133,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a word goes out before it is over",
-        file="policy/withheld_flow.py",
+        file="policy/withheld/flow.py",
         old="            if not _is_over(rest, found):\n                break\n",
         new="",
         invariant="any cut of a text gives the same text",
@@ -139,7 +141,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="the beginning of a refused stretch goes out",
-        file="policy/withheld_flow.py",
+        file="policy/withheld/flow.py",
         old="        begun = len(numbers) if over else self._withheld.begun_at(numbers)\n",
         new="        begun = len(numbers)\n",
         invariant="words that may begin a refused stretch wait for the next one",
@@ -156,7 +158,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="nobody tells the gate that it is late",
-        file="storage/gathering.py",
+        file="storage/write/gathering.py",
         old="            overdue=submission.due is not None and not submission.due.begin(),\n",
         new="",
         invariant="what was given up at the deadline is never admitted",
@@ -164,7 +166,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="what the writer has begun is given up",
-        file="storage/due.py",
+        file="storage/deadline.py",
         old="            self._over = not self._begun\n",
         new="            self._over = True\n",
         invariant="a decision that has begun is not taken back",
@@ -172,7 +174,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="the interceptor tells nobody",
-        file="proxy/writing.py",
+        file="proxy/intercept/interceptor.py",
         old="            chunk = await self._watched(chunk)\n",
         new="            await self._watched([])\n",
         invariant="withholding knows of every candidate before it is judged",
@@ -180,7 +182,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a candidate is not written down before it is judged",
-        file="proxy/withholding.py",
+        file="proxy/withhold/withholding.py",
         old="                await self._log.append(map(encode, records))\n                noted",
         new="                noted",
         invariant="a crash between interception and verdict loses no refusal",
@@ -193,7 +195,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="nobody waits for candidates in flight",
-        file="proxy/withholding.py",
+        file="proxy/withhold/withholding.py",
         old="                while flights := self._flights_of(principal_id):\n",
         new="                for flights in ([*self._flights_of(principal_id)][:0],):\n",
         invariant="a model request waits while a candidate of its principal is undecided",
@@ -202,7 +204,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="what is given up can still be written",
-        file="proxy/withholding.py",
+        file="proxy/withhold/withholding.py",
         old="            if flight.due.expire():\n",
         new="            if flight.due:\n",
         invariant="what was given up at the deadline is never admitted",
@@ -210,7 +212,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="what is held is withheld",
-        file="proxy/withholding.py",
+        file="proxy/withhold/withholding.py",
         old="            return Waits(begun.principal, begun.candidate_id)\n        case _",
         new="            return Refused(begun.principal, begun.candidate_id, told)\n        case _",
         invariant="a held text is shown until a person denies it",
@@ -218,7 +220,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="nobody hears of a denial",
-        file="proxy/withholding.py",
+        file="proxy/withhold/withholding.py",
         old="            if candidate_id in held:\n",
         new="            if candidate_id in held or begun:\n",
         invariant="what a person denied is withheld from then on",
@@ -226,7 +228,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="an admitted text stays refused",
-        file="proxy/withholding.py",
+        file="proxy/withhold/withholding.py",
         old="            self._show(kept, candidate.text, candidate.metadata_json)\n",
         new="",
         invariant="what was admitted after a refusal is refused no longer",
@@ -234,7 +236,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="what a person released stays refused",
-        file="proxy/withholding.py",
+        file="proxy/withhold/withholding.py",
         old="                self._show_prints(kept, begun)\n",
         new="                pass\n",
         invariant="what a person lets in is refused no longer",
@@ -247,7 +249,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a refused deletion hides the memory it names",
-        file="proxy/withholding_texts.py",
+        file="proxy/withhold/texts.py",
         old="    if candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:\n",
         new="    if candidate.change in {ChangeKind.PURGE}:\n",
         invariant="what a deletion names is a memory, and stays one if it is refused",
@@ -255,7 +257,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a result is withheld only while its print is there",
-        file="proxy/withholding_asking.py",
+        file="proxy/withhold/asking.py",
         old="            if told is not None:\n                return observed(told)\n        said",
         new="            del told\n        said",
         invariant="a result that was withheld once stays so under its call",
@@ -276,7 +278,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="thinking that is bound to what is gone is sent",
-        file="proxy/dialects/model/withheld_anthropic.py",
+        file="proxy/dialects/model/anthropic/withheld.py",
         old=" or (loosened and not asks.unbinds(name)):",
         new=":",
         invariant="a signed block whose prefix was changed is left out",
@@ -289,7 +291,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a turn without its thought asks for thinking",
-        file="proxy/dialects/model/withheld_anthropic.py",
+        file="proxy/dialects/model/anthropic/withheld.py",
         old="    return made if binds or _may_go_on(given, turns) else _thoughtless(made)\n",
         new="    return made\n",
         invariant="a request from which a thought was left out is one that the API takes",
@@ -302,7 +304,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="ids stay tied to reasoning that is gone",
-        file="proxy/dialects/model/withheld_openai.py",
+        file="proxy/dialects/model/openai/withheld.py",
         old="        kept.append(unnamed if tied else item)\n",
         new="        kept.append(item or unnamed)\n",
         invariant="a request from which reasoning was left out is one that the API takes",
@@ -310,7 +312,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="numbers of events have gaps",
-        file="proxy/dialects/model/withheld_reply.py",
+        file="proxy/dialects/model/replies_withheld.py",
         old='            body = {**body, "sequence_number": self._next}\n',
         new="",
         invariant="the events of an edited reply are numbered without a gap",
@@ -323,7 +325,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="the end of a stream repeats what was left out",
-        file="proxy/dialects/model/withheld_reply.py",
+        file="proxy/dialects/model/replies_withheld.py",
         old="            return self._trailed(at, value)\n",
         new="            return value\n",
         invariant="no event of a reply brings what was refused",
@@ -331,7 +333,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a request goes upstream as it came",
-        file="proxy/model/coupled.py",
+        file="proxy/model/with_ledger.py",
         old="replace(prepared, body=body, session=",
         new="replace(prepared, session=",
         invariant="nothing that was refused goes upstream",
@@ -339,7 +341,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a call that brings what was refused goes on",
-        file="proxy/model/coupled.py",
+        file="proxy/model/with_ledger.py",
         old="self._withholding.refusal(principal_id, call) if verdict is None else verdict\n",
         new="verdict if call and principal_id else None\n",
         invariant="nothing that was refused goes to the agent",
@@ -347,7 +349,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a system prompt is anybody's words",
-        file="proxy/model/coupled.py",
+        file="proxy/model/with_ledger.py",
         old="            trusted.append((place, said.text))\n",
         new="            continue\n",
         invariant="a trusted system prompt is left alone",
@@ -355,7 +357,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="a changed tool is left alone",
-        file="proxy/model/coupled.py",
+        file="proxy/model/with_ledger.py",
         old="        if name not in entered.changed_tools\n",
         new="        if name or entered.changed_tools\n",
         invariant="a tool is left alone only as it was approved",

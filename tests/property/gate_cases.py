@@ -16,7 +16,7 @@ from policy.facts import (
     TargetState,
     TokenState,
 )
-from policy.labels import Reading
+from policy.labels.derive import Reading
 from policy.model import (
     Basis,
     Candidate,
@@ -33,7 +33,7 @@ from policy.model import (
     Tenant,
 )
 from policy.ruleset import parse_ruleset
-from policy.trust import TrustLevel, TrustState
+from policy.trust.ladder import TrustLevel, TrustState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from policy.facts import BudgetState, Facts
 from policy.gate import GATE, unsafe_gate_without
 from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
-from policy.ruleset import Answer, Cell, Matrix, Ruleset
-from policy.trust import TrustLevel, TrustState
+from policy.ruleset import Cell, Matrix, OverBudget, Ruleset
+from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reject, Verdict
 from tests.property import gate_cases, reference_gate
 from tests.property.gate_cases import (
@@ -122,7 +122,7 @@ def rulesets() -> st.SearchStrategy[Ruleset]:
     row = st.dictionaries(st.sampled_from(tuple(MemoryClass)), st.sampled_from(tuple(Cell)))
     matrix = st.dictionaries(st.sampled_from(tuple(SourceKind)), row)
     scores = st.dictionaries(st.sampled_from(tuple(MemoryClass)), st.floats(0, 1))
-    answer = st.sampled_from(tuple(Answer))
+    answer = st.sampled_from(tuple(OverBudget))
     return st.builds(
         ruleset_of,
         st.one_of(st.just(RULESET.matrix), matrix),
@@ -134,7 +134,11 @@ def rulesets() -> st.SearchStrategy[Ruleset]:
 
 
 def ruleset_of(
-    matrix: Matrix, scores: dict[MemoryClass, float], rate: Answer, topic: Answer, limit: int
+    matrix: Matrix,
+    scores: dict[MemoryClass, float],
+    rate: OverBudget,
+    topic: OverBudget,
+    limit: int,
 ) -> Ruleset:
     budgets = msgspec.structs.replace(
         RULESET.budgets,

@@ -12,14 +12,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from policy.forwarding import ForwardedCall, target_of, texts_of
+from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import CandidateId, ChangeKind, Forwarded, MemoryClass
 from policy.query import EVERYTHING
 from storage.audit import ResultLeaf, decode_leaf
 from storage.errors import StoreUnavailable, UnknownCandidate
-from storage.forwarding import Behind
-from storage.interfaces import Decision
-from storage.lmdb_store import LEAVES
+from storage.tables.lmdb_store import LEAVES
+from storage.values import Behind, Decision
 from tests.unit.storage.opening import (
     BY,
     TENANT,
@@ -29,7 +28,7 @@ from tests.unit.storage.opening import (
     write,
 )
 
-TARGET = target_of("memory")
+TARGET = target_of(MCP, "memory")
 BEHIND = Behind(tenant=TENANT, target=TARGET, by=BY)
 KEYS = st.sampled_from(["Ada", "Bob", "Eve"])
 NOTES = st.sampled_from(["sings", "plays", "paints", "swims"])

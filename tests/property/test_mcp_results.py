@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.tool_maps import shipped_map
+from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.dialects.mcp.sifting import sifted, withheld
 
 if TYPE_CHECKING:
     from proxy.dialects.mcp.maps import Shown
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 TEXT: JsonValue = {"type": "string"}
 

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.guard import Forwarded
 from proxy.mcp.lines import Lines, TooLong
 from proxy.mcp.relay import Side
+from proxy.seams.guard import Forwarded
 from tests.unit.proxy.mcp.graph import GraphServer
 from tests.unit.proxy.mcp.guarding import EVIL, MemoryGuard
 from tests.unit.proxy.mcp.wire import Ends, call, cancel, entity, line, relayed, request

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from policy.endorsement import Asked
-from policy.labels import derive_provenance
+from policy.labels.derive import derive_provenance
+from policy.labels.endorsement import Asked
+from policy.labels.taint import LabelRule
 from policy.model import Basis, Candidate, ChangeKind, Provenance, SourceKind
-from policy.taint import LabelRule
-from proxy.guard import Join
+from proxy.seams.guard import Join
 from tests.unit.proxy.ledgers import ADA, Ledger, assistant, call, reply, result, user
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 # Each says the same wherever it stands: none points back at the one before it.
 SENTENCES = (

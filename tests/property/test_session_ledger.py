@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policy.taint import Joined
-from proxy.guard import Join
+from policy.labels.taint import Joined
+from proxy.seams.guard import Join
 from tests.unit.proxy.ledgers import ADA, Clock, Ledger, assistant, call, kept, reply, result, user
 
 if TYPE_CHECKING:
     import random
 
-    from policy.taint import Seen
-    from proxy.dialects.model.body import Json
-    from proxy.sessions import Entered
+    from policy.labels.taint import Seen
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.ledger.sessions import Entered
 
 _QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # What one turn of an agent does: a person speaks, a page is read, something is written.

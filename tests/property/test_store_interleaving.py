@@ -25,7 +25,7 @@ from policy.model import (
 )
 from policy.query import EVERYTHING
 from policy.verdict import Reason
-from storage.interfaces import Decision
+from storage.values import Decision
 from tests.conftest import HEAVY
 from tests.unit.storage.opening import (
     OPERATOR,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from policy.model import Candidate
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome
+    from storage.values import Outcome
 
 # Same tenant, same nonces, same sentences: only the principal tells them apart.
 WRITERS = (

@@ -16,10 +16,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from policy import query
 from policy.model import ChangeKind, MemoryClass, Scope, SourceKind
 from policy.query import EVERYTHING, Compare, Field
-from policy.trust import NEWCOMER
+from policy.trust.ladder import NEWCOMER
 from policy.verdict import Reason
 from storage.errors import StoreUnavailable
-from storage.interfaces import Decision
+from storage.values import Decision
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,
@@ -34,7 +34,7 @@ from tests.unit.storage.opening import (
 
 if TYPE_CHECKING:
     from policy.model import Candidate, CandidateId, MemoryId
-    from storage.interfaces import Outcome
+    from storage.values import Outcome
 
 USERS = st.sampled_from(["ada", "bob"])
 WORDS = st.text(alphabet="abcdefgh ", min_size=1, max_size=12).map(lambda text: f"note {text}")

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from storage.faiss_index import VectorIndex
+from storage.derived.vectors.faiss_index import VectorIndex
 
 if TYPE_CHECKING:
-    from storage.faiss_index import Floats
+    from storage.derived.vectors.faiss_index import Floats
 
 DIMENSION = 3
 SEGMENT = 5

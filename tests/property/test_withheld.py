@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.withheld import Withheld
-from policy.withheld_flow import Flow
-from policy.withheld_words import RUN, Printer, prints_of, words_of
+from policy.withheld.flow import Flow
+from policy.withheld.matching import Withheld
+from policy.withheld.words import RUN, Printer, prints_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from policy.verdict import Reason
 from proxy.cli.parser import COMMANDS, build_parser
-from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
-from proxy.dialects.native import Native
-from proxy.mcp_settings import MEANINGS, mcp_servers
-from proxy.model_settings import MEANINGS as MODEL_MEANINGS
-from proxy.model_settings import model_upstreams
-from proxy.settings import setting_table
+from proxy.compose.dialects import dialects_of
+from proxy.settings.load import setting_table
+from proxy.settings.mcp import MEANINGS, mcp_servers
+from proxy.settings.model import MEANINGS as MODEL_MEANINGS
+from proxy.settings.model import model_upstreams
 from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
 from tests.benchmarks.__main__ import arguments as bench_arguments
 from tests.benchmarks.__main__ import sections as bench_sections
+
+if TYPE_CHECKING:
+    from policy.ruleset import Ruleset
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -30,6 +34,7 @@ DOCUMENTS = sorted(
 )
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
+TO_COME = " (to come)"
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 
 
@@ -98,7 +103,11 @@ def test_the_readme_lists_every_command_in_the_parsers_words() -> None:
 
 def test_each_dialect_states_its_posture() -> None:
     stated = [row.split("|")[1].strip(" `") for row in _rows(README, "## Dialects")]
-    assert stated == [Native.name, Mem0Platform.name, Mem0Oss.name]
+    assert stated == [dialect.name for dialect in dialects_of(_no_rules)]
+
+
+def _no_rules() -> Ruleset:
+    raise NotImplementedError
 
 
 def test_every_reason_is_explained_once_and_in_order() -> None:
@@ -116,8 +125,118 @@ def test_links_and_named_files_exist(document: str) -> None:
     named = [
         ROOT / path
         for path in re.findall(r"`((?:policy|proxy|storage|telemetry|tests|docs)/[^`…<* ]+)`", text)
+        if f"`{path}`{TO_COME}" not in text
     ]
     assert [path for path in (*linked, *named) if not path.exists()] == []
+    families = re.findall(
+        r"`((?:policy|proxy|storage|telemetry|tests|docs)/[^`…< ]*\*[^`…< ]*)`", text
+    )
+    assert [family for family in families if not any(ROOT.glob(family))] == []
+
+
+PLACE = re.compile(r"`((?:policy|proxy|storage|telemetry|tests|docs)/[^`…* ]+)`( \(to come\))?")
+
+
+def _misplaced(text: str) -> list[str]:
+    """Named places that are missing, or that are there and said to come.
+
+    Of `FOLDER/<name>/`, where somebody's own file will be, it is the folder that counts.
+    """
+    return [
+        path
+        for path, mark in PLACE.findall(text)
+        if (ROOT / re.sub(r"[^/]*<.*", "", path)).exists() is bool(mark)
+    ]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_places_for_additions_are_there_or_said_to_come(document: str) -> None:
+    assert _misplaced(_text(document)) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["`proxy/dialects/<name>/` (to come)", "`proxy/dialect/<name>/`", "`proxy/cli/` (to come)"],
+)
+def test_control_a_place_that_is_told_wrong_is_found(wrong: str) -> None:
+    right = "`proxy/dialects/<name>/`, `tests/unit/test_<name>.py`, `proxy/attic/` (to come)"
+    assert _misplaced(right) == []
+    assert len(_misplaced(f"{right}, {wrong}")) == 1
+
+
+KINDS = (
+    *("A dialect", "A backend behind the gate", "A check", "A front", "A memory layer"),
+    *("An engine", "A page"),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contributing_says_where_each_kind_of_addition_goes(kind: str) -> None:
+    text = _text("CONTRIBUTING.md")
+    place = kind.lower().replace(" ", "-")
+    assert f"[{kind[0].lower()}{kind[1:]}](#{place})" in text
+    section = text.split(f"\n### {kind}\n")[1].split("\n## ")[0].split("\n### ")[0]
+    assert re.search(r"^- `(policy|proxy|storage)/", section, re.MULTILINE), "names where"
+    assert "tests/" in section, "names its tests"
+
+
+def _contracts() -> dict[str, list[str]]:
+    """Of each package that has rooms, the layers of its contract, top down."""
+    contracts = tomllib.loads(_text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    return {
+        package: contract["layers"]
+        for contract in contracts
+        for package in contract.get("containers", ())
+    }
+
+
+def _pictured(text: str) -> dict[str, list[str]]:
+    """The same, as the document draws it: a layer and, two spaces on, what each room is for."""
+    picture = text.split("\n## Rooms\n")[1].split("```\n")[1]
+    found: dict[str, list[str]] = {}
+    for block in picture.strip().split("\n\n"):
+        package, *lines = block.splitlines()
+        found[package] = []
+        for line in lines:
+            layer, _, purposes = line.removeprefix("  ").partition("  ")
+            assert layer.count(" | ") == purposes.count(" | "), f"one purpose for each: {line}"
+            assert purposes.strip(), line
+            found[package].append(layer)
+    return found
+
+
+def test_the_picture_of_the_rooms_is_the_one_that_the_import_contracts_hold() -> None:
+    contracts = _contracts()
+    assert set(contracts) == {"proxy", "storage", "policy"}
+    assert _pictured(_text("docs/architecture.md")) == contracts
+
+
+def test_control_a_picture_with_two_layers_exchanged_or_a_room_left_out_is_another() -> None:
+    text = _text("docs/architecture.md")
+    exchanged = re.sub(r"(?m)^(  cli .*\n)(  evaluate .*\n)", r"\2\1", text)
+    assert _pictured(exchanged)["proxy"] != _contracts()["proxy"]
+    left_out = re.sub(r"(?m)^  settle .*\n", "", text)
+    assert _pictured(left_out)["proxy"] != _contracts()["proxy"]
+
+
+@pytest.mark.parametrize(
+    "room",
+    [
+        f"{package}/{room}"
+        for package, layers in _contracts().items()
+        for layer in layers
+        for room in layer.split(" | ")
+    ],
+)
+def test_each_room_says_what_it_is_and_one_in_brackets_has_no_files(room: str) -> None:
+    place = ROOT / room.replace("(", "").replace(")", "")
+    sources = [place / "__init__.py", place.with_suffix(".py")]
+    there = [source for source in sources if source.is_file()]
+    if room.endswith(")"):
+        assert (there, place.exists()) == ([], False), "it has files: take the brackets away"
+        return
+    [source] = there
+    assert ast.get_docstring(ast.parse(source.read_bytes())), "a room says what it is"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -229,4 +348,4 @@ def test_help_and_documents_name_every_table_of_the_benchmarks() -> None:
     for name in names:
         assert f"| `{name}` |" in documented, name
     heavy = [line for line in bench_sections().splitlines() if "only when named" in line]
-    assert [line.split()[0] for line in heavy] == ["growth", "neighbours"]
+    assert [line.split()[0] for line in heavy] == ["growth", "neighbours", "guards"]

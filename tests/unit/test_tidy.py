@@ -21,154 +21,25 @@ PROSE = sorted(
     for path in ROOT.glob(pattern)
 )
 
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
-PARAMETERS_MAX = 6
+POSITIONAL_PARAMETERS_MAX = 6
 COLUMNS_MAX = 100
 # A linter reads its pragma on the line itself; it cannot be wrapped.
 PRAGMA = re.compile(r"\s+# (?:noqa|type: ignore|pyright: ignore)\b.*")
 
-# Function -> why it may take more parameters than the rest.
-MANY_PARAMETERS = {
-    "policy/verdict.py:__init__": "a permit is exactly these facts",
-    "storage/embedded.py:open_embedded": "the seam where all the parts come together",
-}
+# File -> why its one idea takes more lines than that.
+LONG_FILES: dict[str, str] = {}
 
-# Module, or folder with its slash -> the test that runs it, where a file of its own name would
-# only repeat that one. The longest match decides.
-NO_TEST_OF_ITS_OWN: dict[str, str] = {
-    "policy/sentence_words.py": "tests/unit/policy/test_sentences.py",
-    "policy/withheld_words.py": "tests/unit/policy/test_withheld.py",
-    "proxy/__main__.py": "tests/unit/test_wheel.py",  # two lines: import, call
-    "proxy/admin_wire.py": "tests/integration/test_http_admin.py",
-    "proxy/app.py": "tests/integration/test_write_path.py",
-    "proxy/bindings.py": "tests/unit/proxy/test_settings.py",
-    "proxy/cli/": "tests/integration/test_cli_life.py",
-    "proxy/cli/backup.py": "tests/integration/test_cli_backup.py",
-    "proxy/cli/export.py": "tests/integration/test_cli_upkeep.py",
-    "proxy/cli/quarantine.py": "tests/integration/test_observe.py",
-    "proxy/cli/retention.py": "tests/integration/test_cli_upkeep.py",
-    "proxy/cli/command.py": "tests/integration/test_cli_refusals.py",
-    "proxy/cli/connect.py": "tests/integration/test_cli_refusals.py",
-    "proxy/cli/doctor.py": "tests/integration/test_cli_doctor.py",
-    "proxy/cli/entry.py": "tests/integration/test_cli_refusals.py",
-    "proxy/cli/exits.py": "tests/integration/test_cli_refusals.py",
-    "proxy/cli/failures.py": "tests/integration/test_cli_refusals.py",
-    "proxy/cli/hardening.py": "tests/unit/proxy/doctor/test_processes.py",
-    "proxy/cli/parser.py": "tests/unit/test_docs.py",
-    "proxy/cli/policy.py": "tests/integration/test_cli_refusals.py",
-    "proxy/credentials.py": "tests/integration/test_http_admin.py",
-    "proxy/dialects/mcp/in_model.py": "tests/unit/proxy/dialects/mcp/test_maps.py",
-    "proxy/dialects/mcp/json_text.py": "tests/unit/proxy/dialects/mcp/test_results.py",
-    "proxy/dialects/mcp/pieces.py": "tests/unit/proxy/dialects/mcp/test_calls.py",
-    "proxy/dialects/mcp/removal.py": "tests/unit/proxy/dialects/mcp/test_results.py",
-    "proxy/dialects/mcp/shown_text.py": "tests/unit/proxy/dialects/mcp/test_results.py",
-    "proxy/dialects/mcp/store.py": "tests/unit/proxy/mcp/test_store_server.py",
-    "proxy/dialects/mcp/store_graph.py": "tests/unit/proxy/mcp/test_store_server.py",
-    "proxy/dialects/mcp/store_plans.py": "tests/unit/proxy/mcp/test_store_server.py",
-    "proxy/dialects/mcp/store_protocol.py": "tests/unit/proxy/mcp/test_store_server.py",
-    "proxy/dialects/mcp/store_steps.py": "tests/unit/proxy/mcp/test_store_server.py",
-    "proxy/dialects/mcp/store_tools.py": "tests/unit/proxy/mcp/test_store_server.py",
-    "proxy/dialects/mcp/words.py": "tests/unit/proxy/dialects/mcp/test_calls.py",
-    "proxy/dialects/mem0/": "tests/conformance/test_mem0_vectors.py",
-    "proxy/dialects/model/": "tests/unit/proxy/dialects/model/test_editors.py",
-    "proxy/dialects/native_wire.py": "tests/unit/proxy/dialects/test_native_decode.py",
-    "proxy/dialects/operation.py": "tests/unit/proxy/dialects/test_native.py",
-    "proxy/dialects/problem.py": "tests/unit/proxy/dialects/test_native.py",
-    "proxy/doctor/examine.py": "tests/unit/proxy/doctor/test_network.py",
-    "proxy/doctor/finding.py": "tests/unit/proxy/doctor/test_files.py",
-    "proxy/doctor/isolation.py": "tests/integration/test_doctor_isolated.py",
-    "proxy/doctor/locate.py": "tests/unit/proxy/doctor/test_processes.py",
-    "proxy/exchange.py": "tests/integration/test_http_front.py",
-    "proxy/evaluate/": "tests/integration/test_evaluate.py",
-    "proxy/evaluate/suite/": "tests/integration/test_evaluate_suite.py",
-    "proxy/cli/evaluate.py": "tests/integration/test_evaluate.py",
-    "proxy/explain.py": "tests/integration/test_http_admin.py",
-    "proxy/explain_wire.py": "tests/integration/test_http_admin.py",
-    "proxy/fronts/admin.py": "tests/integration/test_http_admin.py",
-    "proxy/fronts/mcp_http.py": "tests/integration/test_mcp_http.py",
-    "proxy/behind.py": "tests/integration/test_guard_socket.py",
-    "proxy/confirming.py": "tests/integration/test_confirm_page.py",
-    "proxy/fronts/confirm_page.py": "tests/integration/test_confirm_page.py",
-    "proxy/fronts/guard_socket.py": "tests/integration/test_guard_socket.py",
-    "proxy/fronts/memory.py": "tests/integration/test_http_front.py",
-    "proxy/fronts/operator_routes.py": "tests/integration/test_http_admin.py",
-    "proxy/mcp/lines.py": "tests/unit/proxy/fronts/test_mcp_stdio.py",
-    "proxy/mcp/answers.py": "tests/unit/proxy/mcp/test_calls.py",
-    "proxy/mcp/catalogue.py": "tests/unit/proxy/mcp/test_calls.py",
-    "proxy/mcp/ground.py": "tests/unit/proxy/mcp/test_calls.py",
-    "proxy/mcp/own.py": "tests/unit/proxy/mcp/test_people.py",
-    "proxy/mcp/server.py": "tests/unit/proxy/mcp/test_calls.py",
-    "proxy/mcp/tending.py": "tests/unit/proxy/mcp/test_people.py",
-    "proxy/mcp/inbox.py": "tests/unit/proxy/mcp/test_relay.py",
-    "proxy/mcp/pending.py": "tests/unit/proxy/mcp/test_relay.py",
-    "proxy/mcp/http/": "tests/integration/test_mcp_http.py",
-    "proxy/guard_client.py": "tests/integration/test_guard_socket.py",
-    "proxy/guard_wire.py": "tests/integration/test_guard_socket.py",
-    "proxy/listening.py": "tests/integration/test_write_path.py",
-    "proxy/mcp_serving.py": "tests/integration/test_mcp_composed.py",
-    "proxy/fronts/model.py": "tests/integration/test_model_front.py",
-    "proxy/model/vetoing.py": "tests/unit/proxy/model/test_veto.py",
-    "proxy/model/": "tests/integration/test_model_front.py",
-    "proxy/model_memory.py": "tests/integration/test_model_front.py",
-    "proxy/model_serving.py": "tests/integration/test_model_front.py",
-    "proxy/observing.py": "tests/integration/test_every_so_often.py",
-    "proxy/openapi.py": "tests/integration/test_http_admin.py",
-    "proxy/operate.py": "tests/integration/test_http_admin.py",
-    "proxy/parts.py": "tests/integration/test_write_path.py",
-    "proxy/operator_views.py": "tests/integration/test_http_admin.py",
-    "proxy/retention.py": "tests/integration/test_retention.py",
-    "proxy/server_settings.py": "tests/unit/proxy/test_mcp_settings.py",
-    "proxy/session_book.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_core.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_entering.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_evidence.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_ground.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_views.py": "tests/integration/test_cli_sessions.py",
-    "proxy/session_wire.py": "tests/integration/test_cli_sessions.py",
-    "proxy/session_snapshot.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_reading.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_records.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_state.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/session_texts.py": "tests/unit/proxy/test_sessions.py",
-    "proxy/server.py": "tests/integration/test_http_malformed.py",
-    "proxy/setting_table.py": "tests/unit/proxy/test_settings.py",
-    "proxy/setting_values.py": "tests/unit/proxy/test_settings.py",
-    "proxy/stopping.py": "tests/integration/test_http_streams.py",
-    "proxy/streaming.py": "tests/integration/test_http_streams.py",
-    "proxy/upkeep_wire.py": "tests/integration/test_http_admin.py",
-    "proxy/watching.py": "tests/unit/proxy/test_withholding_in_flight.py",
-    "proxy/withholding_asking.py": "tests/unit/proxy/test_withholding.py",
-    "proxy/withholding_state.py": "tests/unit/proxy/test_withholding.py",
-    "proxy/withholding_texts.py": "tests/unit/proxy/test_withholding.py",
-    "proxy/version.py": "tests/unit/test_wheel.py",
-    "storage/due.py": "tests/unit/proxy/test_withholding_in_flight.py",
-    "storage/cases.py": "tests/unit/storage/test_writer.py",
-    "storage/change.py": "tests/unit/storage/test_writer.py",
-    "storage/checking_forwards.py": "tests/unit/storage/test_forwarding.py",
-    "storage/copying.py": "tests/unit/storage/test_backup.py",
-    "storage/scanning.py": "tests/unit/storage/test_faiss_index.py",
-    "storage/segments.py": "tests/unit/storage/test_faiss_index.py",
-    "storage/embedded.py": "tests/unit/storage/test_recovery.py",
-    "storage/engine.py": "tests/fault/test_commit_outcomes.py",
-    "storage/errors.py": "tests/unit/proxy/test_responses.py",
-    "storage/first_outcomes.py": "tests/fault/test_commit_outcomes.py",
-    "storage/following.py": "tests/unit/proxy/test_guarding.py",
-    "storage/gathering.py": "tests/unit/storage/test_writes.py",
-    "storage/interfaces.py": "tests/typing/test_misuse.py",
-    "storage/judging.py": "tests/unit/storage/test_writes.py",
-    "storage/objections.py": "tests/integration/test_observe.py",
-    "storage/operating.py": "tests/unit/storage/test_held.py",
-    "storage/pinning.py": "tests/unit/proxy/test_guarding.py",
-    "storage/read_only.py": "tests/unit/proxy/cli/test_verification.py",
-    "storage/restoring.py": "tests/unit/storage/test_backup.py",
-    "storage/wellness.py": "tests/fault/test_full_disk_told.py",
-    "storage/session_frames.py": "tests/unit/storage/test_session_log.py",
-    "storage/retaining.py": "tests/integration/test_retention.py",
-    "telemetry/collector.py": "tests/integration/test_telemetry_export.py",
-    "telemetry/events.py": "tests/unit/telemetry/test_no_content.py",
-    "telemetry/exporter.py": "tests/integration/test_telemetry_export.py",
-    "telemetry/settings.py": "tests/unit/telemetry/test_otlp.py",
+# Folder of shipped code -> the tests that run it, where no folder of unit tests mirrors it.
+NO_UNIT_TESTS_OF_ITS_OWN = {
+    "proxy": "tests/unit/test_wheel.py",  # what starts the command: an import and a call
+    "proxy/admin/wire": "tests/integration/test_http_admin.py",
+    "proxy/compose": "tests/integration/test_write_path.py",
+    "proxy/dialects/mcp/store": "tests/unit/proxy/mcp/test_store_server.py",
+    "proxy/dialects/model/openai": "tests/unit/proxy/dialects/model/test_reading.py",
+    "proxy/evaluate/suite": "tests/integration/test_evaluate_suite.py",
+    "proxy/mcp/http": "tests/integration/test_mcp_http.py",
 }
 
 
@@ -184,15 +55,14 @@ def _functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     ]
 
 
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    given = function.args
-    names = [arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-    return len([name for name in names if name not in {"self", "cls"}])
+def _positional(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    given = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
+    return len([name for name in given if name not in {"self", "cls"}])
 
 
-def test_no_file_is_longer_than_400_lines() -> None:
-    long = {str(path): len(_text(path).splitlines()) for path in PYTHON}
-    assert {path: lines for path, lines in long.items() if lines > FILE_LINES_MAX} == {}
+def test_no_file_is_longer_than_600_lines_without_a_reason() -> None:
+    lines = {str(path): len(_text(path).splitlines()) for path in PYTHON}
+    assert {path for path, count in lines.items() if count > FILE_LINES_MAX} == set(LONG_FILES)
 
 
 def test_no_function_is_longer_than_70_lines() -> None:
@@ -205,14 +75,51 @@ def test_no_function_is_longer_than_70_lines() -> None:
     assert long == {}
 
 
-def test_no_function_takes_more_than_six_parameters() -> None:
-    many = {
+def test_no_function_takes_more_than_six_positional_parameters() -> None:
+    many = [
         f"{path}:{function.name}"
         for path in PYTHON
         for function in _functions(path)
-        if _parameters(function) > PARAMETERS_MAX
+        if _positional(function) > POSITIONAL_PARAMETERS_MAX
+    ]
+    assert many == []
+
+
+# Function and parameter -> the one thing that its pair or triple is.
+TUPLES_THAT_ARE_VALUES = {
+    "proxy/dialects/mcp/store/tools.py:_tool(hints)": "what MCP hints of one tool",
+    "proxy/model/clean_turns.py:note(stamp)": "a moment: what was refused and labelled by then",
+    "proxy/model/clean_turns.py:of(stamp)": "the same moment, asked for",
+    "telemetry/tracing.py:_step_span(interval)": "an interval: when it began and when it ended",
+}
+
+
+def _is_record(annotation: ast.expr | None) -> bool:
+    """Whether an annotation is `tuple[A, B]`: each place with a meaning of its own."""
+    return (
+        isinstance(annotation, ast.Subscript)
+        and _named(annotation.value) == "tuple"
+        and isinstance(annotation.slice, ast.Tuple)
+        and not any(
+            isinstance(one, ast.Constant) and one.value is Ellipsis for one in annotation.slice.elts
+        )
+    )
+
+
+def test_no_tuple_stands_for_parameters() -> None:
+    tuples = {
+        f"{path}:{function.name}({given.arg})"
+        for path in PYTHON
+        if path.parts[0] in SHIPPED
+        for function in _functions(path)
+        for given in (
+            *function.args.posonlyargs,
+            *function.args.args,
+            *function.args.kwonlyargs,
+        )
+        if _is_record(given.annotation)
     }
-    assert many == set(MANY_PARAMETERS)
+    assert tuples == set(TUPLES_THAT_ARE_VALUES)
 
 
 def test_no_line_of_code_is_wider_than_100_columns() -> None:
@@ -226,10 +133,6 @@ def test_no_line_of_code_is_wider_than_100_columns() -> None:
 
 
 UNTYPED = frozenset({"dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict"})
-# Another name for `Any` -> why there is one.
-OTHER_NAMES_OF_ANY = {
-    "proxy/strict_json.py:JsonValue": "msgspec follows no recursive alias; checkers read the other",
-}
 
 
 def _named(node: ast.expr) -> str:
@@ -302,7 +205,7 @@ def test_no_dict_without_types_is_outside_a_dialect() -> None:
     trees = {path: ast.parse(text) for path in OUTSIDE_DIALECTS if "Any" in (text := _text(path))}
     assert [f"{path}:{line}" for path, tree in trees.items() for line in _untyped_lines(tree)] == []
     others = [f"{path}:{name}" for path, tree in trees.items() for name in _names_of_any(tree)]
-    assert others == list(OTHER_NAMES_OF_ANY)
+    assert others == []
 
 
 @pytest.mark.parametrize(
@@ -346,40 +249,27 @@ def _is_code(path: Path) -> bool:
     )
 
 
-SOURCES = [path for path in PYTHON if path.parts[0] in SHIPPED and _is_code(path)]
+ROOMS = sorted(
+    {path.parent.as_posix() for path in PYTHON if path.parts[0] in SHIPPED and _is_code(path)}
+)
 
 
-def _tests_of(source: Path) -> list[Path]:
-    """Tests of `proxy/a/b.py`: `tests/unit/proxy/a/test_b.py` or `test_b_<part>.py`.
-
-    With the package in the name, `test_a_b.py`, it may also stand one folder up.
-    """
-    folder = ROOT / "tests" / "unit" / source.parent
-    stem = source.parent.name if source.stem == "__init__" else source.stem.strip("_")
-    long = f"{source.parent.name}_{stem}"
-    return [
-        found
-        for where, name in ((folder, stem), (folder, long), (folder.parent, long))
-        for pattern in (f"test_{name}.py", f"test_{name}_*.py")
-        for found in where.glob(pattern)
-    ]
+def _unit_tests_of(room: str) -> list[Path]:
+    return list((ROOT / "tests" / "unit" / room).glob("test_*.py"))
 
 
-def _elsewhere(source: Path) -> str | None:
-    names = [source.as_posix(), *(f"{folder.as_posix()}/" for folder in source.parents)]
-    return next((name for name in names if name in NO_TEST_OF_ITS_OWN), None)
+@pytest.mark.parametrize("room", ROOMS)
+def test_each_folder_of_code_has_a_folder_of_unit_tests_or_is_listed(room: str) -> None:
+    listed = NO_UNIT_TESTS_OF_ITS_OWN.get(room)
+    assert bool(_unit_tests_of(room)) != bool(listed), f"tests/unit/{room}/ or a line in the table"
+    assert listed is None or (ROOT / listed).is_file()
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=str)
-def test_each_module_has_a_unit_test_file_or_is_listed_with_the_test_that_runs_it(
-    source: Path,
-) -> None:
-    own = f"tests/unit/{source.parent}/test_{source.stem.strip('_')}.py"
-    assert _tests_of(source) or _elsewhere(source), f"no {own}"
+def test_each_folder_that_is_excused_from_unit_tests_of_its_own_holds_code() -> None:
+    assert set(NO_UNIT_TESTS_OF_ITS_OWN) - set(ROOMS) == set()
 
 
-@pytest.mark.parametrize("listed", NO_TEST_OF_ITS_OWN)
-def test_each_exception_to_the_mirror_is_needed_and_its_test_exists(listed: str) -> None:
-    assert (ROOT / NO_TEST_OF_ITS_OWN[listed]).is_file()
-    covered = [source for source in SOURCES if _elsewhere(source) == listed]
-    assert [source for source in covered if not _tests_of(source)] != []
+def test_each_folder_of_unit_tests_mirrors_a_folder_of_code() -> None:
+    unit = ROOT / "tests" / "unit"
+    mirrored = {path.parent.relative_to(unit).as_posix() for path in unit.rglob("test_*.py")}
+    assert sorted(mirrored - set(ROOMS) - {".", *SHIPPED}) == []

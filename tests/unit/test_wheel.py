@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 import zipfile
+from email.parser import BytesParser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("policy", "proxy", "storage", "telemetry")
@@ -67,3 +70,15 @@ def test_the_wheel_names_the_command_and_the_licence(wheel: Path) -> None:
         [entry_points] = [name for name in names if name.endswith("entry_points.txt")]
         assert "mnemogate = proxy.__main__:main" in archive.read(entry_points).decode()
         assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_wheel_asks_for_the_versions_that_the_project_declares(wheel: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    with zipfile.ZipFile(wheel) as archive:
+        [metadata] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        asked = BytesParser().parsebytes(archive.read(metadata)).get_all("Requires-Dist") or []
+    extras = project["optional-dependencies"]
+    declared = project["dependencies"] + [
+        f'{one}; extra == "{extra}"' for extra in extras for one in extras[extra]
+    ]
+    assert {str(Requirement(one)) for one in asked} == {str(Requirement(one)) for one in declared}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind, MemoryClass
-from policy.skeleton import skeleton
+from policy.text.skeleton import skeleton
 from proxy.dialects.mcp.effects import effect_of
 from proxy.dialects.mcp.maps import (
     ClassRule,
@@ -29,15 +29,15 @@ from proxy.dialects.mcp.maps import (
 )
 from proxy.dialects.mcp.paths import ELEMENT, Location, MisfitError, Pattern, places
 from proxy.dialects.mcp.pieces import Taking, arguments_of
-from proxy.dialects.operation import MalformedRequest
-from proxy.guard import ITEMS_MAX, Item
-from proxy.strict_json import canonical_json
+from proxy.dialects.strict_json.strict import canonical_json
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import ITEMS_MAX, Item
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policy.editing import Effect
-    from proxy.strict_json import JsonValue
+    from policy.labels.editing import Effect
+    from proxy.dialects.strict_json.strict import JsonValue
 
 __all__ = ["Call", "arguments_of", "kept_of", "read_call", "without"]
 

@@ -6,14 +6,14 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from policy.model import NAME_LEN_MAX
-from proxy.dialects.operation import MalformedRequest
-from proxy.guard import TOOLS_MAX, PinnedTool
-from proxy.strict_json import canonical_json
+from proxy.dialects.strict_json.strict import canonical_json
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import TOOLS_MAX, PinnedTool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 # All that a model or a host acts upon. Icons and `_meta` are neither read nor pinned.
 PINNED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from policy.editing import NOTHING, Effect, How
+from policy.labels.editing import NOTHING, Effect, How
 from proxy.dialects.mcp.paths import MisfitError, Pattern, parse_path, places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 _Path = Annotated[str, Meta(min_length=1, max_length=256)]
 LINE_MAX: Final = 1_000_000

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 METHOD: Final = "elicitation/create"
 COMPLETE: Final = "notifications/elicitation/complete"
@@ -26,7 +26,7 @@ _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _STATE_LEN_MAX: Final = 256
 
 
-class Answer(enum.Enum):
+class Reaction(enum.Enum):
     """What the person, or the host for him, did with the question; never a verdict."""
 
     ACCEPT = "accept"  # the address was opened; the decision is made there
@@ -47,7 +47,7 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
     """A call that came back with the answer to our question."""
 
     state: str
-    answer: Answer
+    answer: Reaction
 
 
 def takes_urls(capabilities: JsonValue) -> bool:
@@ -85,7 +85,7 @@ def input_required(question: Question, state: str) -> dict[str, JsonValue]:
     }
 
 
-def answer_of(message: JsonValue) -> Answer:
+def answer_of(message: JsonValue) -> Reaction:
     """What a client answered to `request`; an error or anything unknown is a cancellation."""
     result = message.get("result") if isinstance(message, dict) else None
     return _answer(result)
@@ -120,9 +120,9 @@ def plain_params(params: dict[str, JsonValue]) -> dict[str, JsonValue]:
     }
 
 
-def _answer(result: JsonValue) -> Answer:
+def _answer(result: JsonValue) -> Reaction:
     action = result.get("action") if isinstance(result, dict) else None
-    return next((answer for answer in Answer if answer.value == action), Answer.CANCEL)
+    return next((answer for answer in Reaction if answer.value == action), Reaction.CANCEL)
 
 
 def _params(question: Question) -> dict[str, JsonValue]:

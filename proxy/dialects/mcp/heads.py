@@ -16,7 +16,7 @@ from proxy.dialects.mcp.message import META_VERSION, Era, Kind, NotRelayed
 
 if TYPE_CHECKING:
     from proxy.dialects.mcp.message import Message
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 HEADER_MISMATCH: Final = -32020
 SESSION: Final = "mcp-session-id"

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from proxy.dialects.operation import MalformedRequest
-from proxy.strict_json import JsonValue, decode_object
+from proxy.dialects.strict_json.strict import JsonValue, decode_object
+from proxy.seams.faults import MalformedRequest
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 ID_LEN_MAX: Final = 256
@@ -31,6 +31,8 @@ META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 CANCELLED: Final = "notifications/cancelled"
+CALL: Final = "tools/call"
+LIST: Final = "tools/list"
 
 RequestId: TypeAlias = "int | str"
 Object: TypeAlias = "dict[str, JsonValue]"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NewType
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 Step = str | int
 """A name, or the index of an element."""

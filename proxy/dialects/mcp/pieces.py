@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import TEXT_LEN_MAX
-from proxy.dialects.mcp.json_text import strings_inside
 from proxy.dialects.mcp.maps import Tool, key_paths, path
 from proxy.dialects.mcp.paths import ELEMENT, Pattern
 from proxy.dialects.mcp.words import ORDINARY_NAME, is_short_label
-from proxy.dialects.operation import MalformedRequest
-from proxy.strict_json import check_text
+from proxy.dialects.strict_json.in_text import strings_inside
+from proxy.dialects.strict_json.strict import check_text
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 PIECES_MAX: Final = 1_024
 DEPTH_MAX: Final = 32

@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.mcp.json_text import (
-    DEPTH_MAX,
-    NODES_MAX,
-    read_container,
-    write_container,
-)
 from proxy.dialects.mcp.maps import path
 from proxy.dialects.mcp.paths import (
     ELEMENT,
@@ -23,14 +17,20 @@ from proxy.dialects.mcp.paths import (
 )
 from proxy.dialects.mcp.shown_text import WITHHELD, asks, cut, is_withheld
 from proxy.dialects.mcp.words import ORDINARY_NAME, is_short_label
-from proxy.dialects.operation import MalformedRequest
+from proxy.dialects.strict_json.in_text import (
+    DEPTH_MAX,
+    NODES_MAX,
+    read_container,
+    write_container,
+)
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.dialects.mcp.maps import Shown
     from proxy.dialects.mcp.shown_text import Known
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 INNER_DEPTH_MAX: Final = 4
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 from proxy.dialects.mcp.maps import Shown
 from proxy.dialects.mcp.removal import Structure
 from proxy.dialects.mcp.shown_text import WITHHELD, read_blob, write_blob
-from proxy.dialects.operation import MalformedRequest
-from proxy.guard import STRINGS_MAX
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import STRINGS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from proxy.dialects.mcp.shown_text import Known
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 ROUNDS_MAX: Final = 16
 NOTES_MAX: Final = 32

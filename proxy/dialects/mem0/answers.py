@@ -8,11 +8,11 @@ import msgspec
 
 from policy.verdict import InvariantBroken
 from proxy.dialects.mem0.shapes import EVENTS, VERBATIM, Shape, reply
-from proxy.dialects.operation import Written
+from proxy.seams.operation import Written
 
 if TYPE_CHECKING:
     from proxy.dialects.mem0.calls import Note
-    from proxy.dialects.operation import (
+    from proxy.seams.operation import (
         Answering,
         HttpReply,
         HttpRequest,

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from policy.model import NAME_LEN_MAX, TEXT_LEN_MAX
-from proxy.dialects.operation import BATCH_LEN_MAX
+from proxy.seams.operation import BATCH_LEN_MAX
 
 _Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 _Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from policy.model import NAME_LEN_MAX, NONCE_LEN_MAX, MemoryId
-from proxy.dialects.operation import MalformedRequest, UnknownWrite
-from proxy.strict_json import check_text, convert, decode_object
+from proxy.dialects.strict_json.strict import check_text, convert, decode_object
+from proxy.seams.faults import MalformedRequest, UnknownWrite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.dialects.operation import HttpRequest
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.seams.operation import HttpRequest
 
 PREFIX = "/mem0"
 INTEGER_DIGITS_MAX = 9
@@ -69,7 +69,7 @@ def note_of(text: str) -> Note:
     return _DECODER.decode(text)
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Mem0Call(msgspec.Struct, frozen=True, kw_only=True):
     """One request on its way through a decoder."""
 
     method: str
@@ -96,7 +96,7 @@ def local_path(request: HttpRequest) -> str:
     return request.path
 
 
-def call_of(request: HttpRequest) -> Call:
+def call_of(request: HttpRequest) -> Mem0Call:
     """Take a request apart.
 
     Raises:
@@ -112,7 +112,7 @@ def call_of(request: HttpRequest) -> Call:
         query[key] = value
     path = local_path(request)
     check_text(path, "path")
-    return Call(
+    return Mem0Call(
         method=request.method,
         parts=tuple(path.strip("/").split("/")),
         query=query,
@@ -121,7 +121,7 @@ def call_of(request: HttpRequest) -> Call:
     )
 
 
-def route_of(call: Call, known: Iterable[tuple[str, str]]) -> tuple[str, str]:
+def route_of(call: Mem0Call, known: Iterable[tuple[str, str]]) -> tuple[str, str]:
     """The entry of `known` that this call is, with `*` for an id or name.
 
     Raises:
@@ -153,7 +153,7 @@ def scheme_and_key(request: HttpRequest) -> tuple[str, str]:
     return scheme.lower(), key.strip()
 
 
-def nonce_of(call: Call) -> str | None:
+def nonce_of(call: Mem0Call) -> str | None:
     """The client's `Idempotency-Key`, which becomes the nonce.
 
     Raises:
@@ -167,7 +167,7 @@ def nonce_of(call: Call) -> str | None:
     return found
 
 
-def body_of(call: Call, shape: type[_Shape], ignored: frozenset[str] = frozenset()) -> _Shape:
+def body_of(call: Mem0Call, shape: type[_Shape], ignored: frozenset[str] = frozenset()) -> _Shape:
     """The body, read strictly. Fields in `ignored` are accepted and have no effect.
 
     Raises:

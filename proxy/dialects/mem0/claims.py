@@ -9,13 +9,13 @@ import msgspec
 from policy.model import METADATA_LEN_MAX, MemoryClass, Scope, SourceKind
 from proxy.dialects.mem0.calls import name, refuse_others
 from proxy.dialects.mem0.filters import ENTITY_FIELDS
-from proxy.dialects.operation import MalformedRequest
-from proxy.strict_json import canonical_json
+from proxy.dialects.strict_json.strict import canonical_json
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from policy.ruleset import ClassMap
     from proxy.dialects.mem0.bodies import Ids
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 OWN_PREFIX: Final = "mnemogate_"
 SOURCE_KEY: Final = "mnemogate_source"

@@ -23,10 +23,10 @@ from policy.query import (
     Test,
 )
 from proxy.dialects.mem0.calls import shown
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 IN_LEN_MAX = 1_000
 VALUE_LEN_MAX = 1_024

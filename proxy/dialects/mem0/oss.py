@@ -23,7 +23,7 @@ from proxy.dialects.mem0.answers import (
 )
 from proxy.dialects.mem0.calls import (
     PREFIX,
-    Call,
+    Mem0Call,
     Note,
     call_of,
     local_path,
@@ -40,7 +40,8 @@ from proxy.dialects.mem0.shapes import (
     reply,
     score_of,
 )
-from proxy.dialects.operation import (
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import (
     PAGE_LEN_MAX,
     Entities,
     Found,
@@ -50,7 +51,6 @@ from proxy.dialects.operation import (
     History,
     Listed,
     ListEntities,
-    MalformedRequest,
     Operation,
 )
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from policy.ruleset import ClassMap
-    from proxy.dialects.operation import (
+    from proxy.seams.operation import (
         Answering,
         HttpReply,
         HttpRequest,
@@ -86,9 +86,10 @@ class Mem0Oss:
     """The routes of `server/main.py` in Mem0's repository; see `Dialect`."""
 
     name = "mem0_oss"
+    segments = _MEMORY | _ADMIN | {PREFIX[1:]}
 
     def __init__(self, classes: Callable[[], ClassMap]) -> None:
-        self._decoders: Mapping[tuple[str, str], Callable[[Call], Operation]] = {
+        self._decoders: Mapping[tuple[str, str], Callable[[Mem0Call], Operation]] = {
             ("POST", "memories"): lambda call: writes.add(
                 call, classes(), "add", needs_id=NEEDS_ID
             ),
@@ -162,15 +163,15 @@ class Mem0Oss:
 _WRITTEN: Final = frozenset({"add", "update", "delete", "delete.where"})
 
 
-def _get(call: Call) -> Operation:
+def _get(call: Mem0Call) -> Operation:
     return GetMemory(memory_id=call.memory_id, note=Note(route="get").text())
 
 
-def _history(call: Call) -> Operation:
+def _history(call: Mem0Call) -> Operation:
     return GetHistory(memory_id=call.memory_id, note=Note(route="history").text())
 
 
-def _delete_entity(call: Call) -> Operation:
+def _delete_entity(call: Mem0Call) -> Operation:
     return writes.delete_entity(call, call.parts[1], call.parts[2])
 
 

@@ -22,7 +22,7 @@ from proxy.dialects.mem0.answers import (
 from proxy.dialects.mem0.bodies import IGNORED_READ, ExportBody
 from proxy.dialects.mem0.calls import (
     PREFIX,
-    Call,
+    Mem0Call,
     Note,
     body_of,
     call_of,
@@ -49,7 +49,8 @@ from proxy.dialects.mem0.shapes import (
     reply,
     score_of,
 )
-from proxy.dialects.operation import (
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import (
     PAGE_LEN_MAX,
     Entities,
     Found,
@@ -62,7 +63,6 @@ from proxy.dialects.operation import (
     Listed,
     ListEntities,
     ListMemories,
-    MalformedRequest,
     Operation,
 )
 
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from policy.ruleset import ClassMap
-    from proxy.dialects.operation import (
+    from proxy.seams.operation import (
         Answering,
         HttpReply,
         HttpRequest,
@@ -92,13 +92,14 @@ _REFUSED: Final = {
 
 
 class Mem0Platform:
-    """`https://api.mem0.ai` as its clients know it; see `proxy.dialects.operation.Dialect`."""
+    """`https://api.mem0.ai` as its clients know it; see `proxy.seams.operation.Dialect`."""
 
     name = "mem0"
+    segments = frozenset({"v1", "v2", "v3", PREFIX[1:]})
 
     def __init__(self, classes: Callable[[], ClassMap]) -> None:
         self._classes = classes
-        self._decoders: Mapping[tuple[str, str], Callable[[Call], Operation]] = {
+        self._decoders: Mapping[tuple[str, str], Callable[[Mem0Call], Operation]] = {
             ("GET", "v1/ping"): lambda _: Identify(note=Note(route="ping").text()),
             ("POST", "v3/memories/add"): lambda call: writes.add(call, classes(), "add.v3"),
             ("POST", "v1/memories"): lambda call: writes.add(call, classes(), "add.v1"),
@@ -162,28 +163,28 @@ class Mem0Platform:
         return refused(refusal, "Token")
 
 
-def _search(call: Call, route: str) -> Operation:
+def _search(call: Mem0Call, route: str) -> Operation:
     return reads.search(call, route, limit_default=SEARCH_LIMIT_DEFAULT)
 
 
-def _list_v1(call: Call) -> Operation:
+def _list_v1(call: Mem0Call) -> Operation:
     """The 0.1 client's list: bare without a page, an object with one."""
     return reads.list_memories(call, "pages" if "page" in call.query else "list")
 
 
-def _get(call: Call) -> Operation:
+def _get(call: Mem0Call) -> Operation:
     return GetMemory(memory_id=call.memory_id, note=Note(route="get").text())
 
 
-def _history(call: Call) -> Operation:
+def _history(call: Mem0Call) -> Operation:
     return GetHistory(memory_id=call.memory_id, note=Note(route="history").text())
 
 
-def _delete_entity(call: Call) -> Operation:
+def _delete_entity(call: Mem0Call) -> Operation:
     return writes.delete_entity(call, call.parts[2], call.parts[3])
 
 
-def _export(call: Call) -> Operation:
+def _export(call: Mem0Call) -> Operation:
     """An export's id holds its conditions, so that making one changes and keeps nothing."""
     body = body_of(call, ExportBody, _IGNORED_EXPORT)
     reads.where_of(body, body.filters)
@@ -191,7 +192,7 @@ def _export(call: Call) -> Operation:
     return Identify(note=Note(route="export", reference=reference).text())
 
 
-def _exported(call: Call) -> Operation:
+def _exported(call: Mem0Call) -> Operation:
     """The memories an export's id, or the same conditions again, select now."""
     body = body_of(call, ExportBody, _IGNORED_EXPORT)
     conditions = body
@@ -214,7 +215,7 @@ def _conditions(body: ExportBody) -> dict[str, Any]:
     }
 
 
-def _event(call: Call) -> Operation:
+def _event(call: Mem0Call) -> Operation:
     """What an event of ours did, as far as reads may show it now."""
     refuse_others(call.query, ())
     # Base64 of up to 32 memory ids: longer than a name may be.

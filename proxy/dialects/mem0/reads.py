@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from policy.query import AllOf, Compare, Field, Filter, Test
 from proxy.dialects.mem0.bodies import IGNORED_READ, Ids, ListBody, SearchBody
-from proxy.dialects.mem0.calls import Call, Note, body_of, integer, refuse_others, shape_of
+from proxy.dialects.mem0.calls import Mem0Call, Note, body_of, integer, refuse_others, shape_of
 from proxy.dialects.mem0.filters import (
     ENTITY_FIELDS,
     NOTHING,
@@ -15,21 +15,16 @@ from proxy.dialects.mem0.filters import (
     names_an_entity,
     read_filter,
 )
-from proxy.dialects.operation import (
-    PAGE_LEN_MAX,
-    SEARCH_LIMIT_MAX,
-    ListMemories,
-    MalformedRequest,
-    Search,
-)
-from proxy.strict_json import decode_object
+from proxy.dialects.strict_json.strict import decode_object
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import PAGE_LEN_MAX, SEARCH_LIMIT_MAX, ListMemories, Search
 
 NEEDS_ID: Final = "One of the filters: app_id, user_id, agent_id, run_id is required!"
 PAGE_LEN_DEFAULT: Final = 100
 PAGE_MAX: Final = 1_000_000
 
 
-def search(call: Call, route: str, *, limit_default: int, free_keys: bool = False) -> Search:
+def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = False) -> Search:
     """Nearest memories under a filter that names at least one id.
 
     Raises:
@@ -52,7 +47,7 @@ def search(call: Call, route: str, *, limit_default: int, free_keys: bool = Fals
 
 
 def list_memories(
-    call: Call, route: str, *, limit_default: int = PAGE_LEN_DEFAULT, free_keys: bool = False
+    call: Mem0Call, route: str, *, limit_default: int = PAGE_LEN_DEFAULT, free_keys: bool = False
 ) -> ListMemories:
     """One page, by a body or by the query, under a filter that names at least one id.
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import MemoryId
-from proxy.dialects.operation import MalformedRequest
-from proxy.strict_json import canonical_json, decode_object
+from proxy.dialects.strict_json.strict import canonical_json, decode_object
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 EVENT_IDS_MAX: Final = 32
 REFERENCE_LEN_MAX: Final = 16_384

@@ -15,7 +15,7 @@ import msgspec
 from policy.model import ChangeKind
 from proxy.dialects.mem0.references import candidate_uuid
 from proxy.dialects.mem0.writes import NEVER_EXPIRES
-from proxy.dialects.operation import HttpReply
+from proxy.seams.operation import HttpReply
 
 if TYPE_CHECKING:
     from policy.model import Entity, HistoryEntry, Memory, MemoryId

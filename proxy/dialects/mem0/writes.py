@@ -21,12 +21,13 @@ from proxy.dialects.mem0.bodies import (
     Part,
     UpdateBody,
 )
-from proxy.dialects.mem0.calls import Call, Note, body_of, name, nonce_of, refuse_others
+from proxy.dialects.mem0.calls import Mem0Call, Note, body_of, name, nonce_of, refuse_others
 from proxy.dialects.mem0.claims import claims_of, scope_of
 from proxy.dialects.mem0.filters import ENTITY_FIELDS, equals
 from proxy.dialects.mem0.reads import NEEDS_ID
-from proxy.dialects.operation import DeleteWhere, MalformedRequest, Proposal, Write
-from proxy.strict_json import decode_object
+from proxy.dialects.strict_json.strict import decode_object
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import DeleteWhere, Proposal, Write
 
 if TYPE_CHECKING:
     from policy.ruleset import ClassMap
@@ -45,7 +46,7 @@ _REPR_PAIR: Final = r"""'(\w{1,16})': ('[^'\\]*'|"[^"\\]*")"""
 _REPR: Final = re.compile(r"\{" + _REPR_PAIR + r"(, " + _REPR_PAIR + r"){0,3}\}")
 
 
-def add(call: Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_ID) -> Write:
+def add(call: Mem0Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_ID) -> Write:
     """One proposal per message that holds text, stored as it is whatever `infer` asks.
 
     Raises:
@@ -91,7 +92,7 @@ def add(call: Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_ID) 
     return Write(proposals=_with_nonces(proposals, nonce_of(call)), note=note.text())
 
 
-def update(call: Call, classes: ClassMap) -> Write:
+def update(call: Mem0Call, classes: ClassMap) -> Write:
     """New text, metadata or expiry for the memory in the path.
 
     Raises:
@@ -104,7 +105,7 @@ def update(call: Call, classes: ClassMap) -> Write:
     )
 
 
-def delete(call: Call) -> Write:
+def delete(call: Mem0Call) -> Write:
     """Delete the memory in the path. `delete_linked` has no effect: nothing here is linked."""
     refuse_others(call.query, IGNORED_QUERY)
     proposal = Proposal(change=ChangeKind.DELETE, memory_id=call.memory_id)
@@ -113,7 +114,7 @@ def delete(call: Call) -> Write:
     )
 
 
-def batch(call: Call, classes: ClassMap) -> Write:
+def batch(call: Mem0Call, classes: ClassMap) -> Write:
     """Up to 1,000 updates, or deletes, judged one by one.
 
     Raises:
@@ -131,7 +132,7 @@ def batch(call: Call, classes: ClassMap) -> Write:
     return Write(proposals=_with_nonces(proposals, nonce_of(call)), note=Note(route=route).text())
 
 
-def delete_where(call: Call, *, needs_id: str = NEEDS_ID) -> DeleteWhere:
+def delete_where(call: Mem0Call, *, needs_id: str = NEEDS_ID) -> DeleteWhere:
     """Delete everything under the ids in the query.
 
     Raises:
@@ -152,7 +153,7 @@ def delete_where(call: Call, *, needs_id: str = NEEDS_ID) -> DeleteWhere:
     )
 
 
-def delete_entity(call: Call, kind: str, entity: str) -> DeleteWhere:
+def delete_entity(call: Mem0Call, kind: str, entity: str) -> DeleteWhere:
     """Delete everything under one id.
 
     Raises:

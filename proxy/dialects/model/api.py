@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from proxy.dialects.model import anthropic, chat, completions, responses
-from proxy.dialects.model.anthropic_stream import AnthropicEditor
-from proxy.dialects.model.chat_stream import ChatEditor
+from proxy.dialects.model.anthropic import messages as anthropic
+from proxy.dialects.model.anthropic.stream import AnthropicEditor
+from proxy.dialects.model.openai import chat, completions, responses
+from proxy.dialects.model.openai.chat_stream import ChatEditor
+from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import AFRESH, list_of
-from proxy.dialects.model.responses_stream import ResponsesEditor
 from proxy.dialects.model.transcript import Voice
-from proxy.dialects.model.whole import AnthropicReply, ChatReply, ResponsesReply
+from proxy.dialects.model.whole_replies import AnthropicReply, ChatReply, ResponsesReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.dialects.model.body import Json
     from proxy.dialects.model.reading import Readings
     from proxy.dialects.model.stream import Editor
     from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said
-    from proxy.dialects.model.whole import WholeReply
+    from proxy.dialects.model.whole_replies import WholeReply
+    from proxy.dialects.strict_json.tolerant import Json
 
 
 class ReadsRequest(Protocol):

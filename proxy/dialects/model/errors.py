@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.dialects.model.body import write_body
-from proxy.dialects.operation import HttpReply
+from proxy.dialects.strict_json.tolerant import write_body
+from proxy.seams.operation import HttpReply
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
-    from proxy.dialects.operation import Answering, Refusal
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.seams.operation import Answering, Refusal
 
 _TYPES: Final = {
     400: "invalid_request_error",

@@ -18,7 +18,7 @@ from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import Tool, ToolKind, ToolMap, path
 from proxy.dialects.mcp.pieces import declared as declared_paths
 from proxy.dialects.model.tools import Declared
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ class Maps(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = False
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
     """A memory tool: how its map calls it, and its server as the host calls it.
 
     Without a `tool` it belongs to memory, and no map says how: it is not called.
@@ -62,20 +62,20 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Option(msgspec.Struct, frozen=True, kw_only=True):
-    found: Found
+    found: MemoryTool
     place: tuple[str, str]  # the server and the map
     fitting: int  # arguments that tool and map have in common
     # Else it is one only beside others of that server.
     likely: bool = True
 
 
-class Catalogue:
+class OfferedTools:
     """The memory tools among those that one request offers. `tools` None: it does not say."""
 
     def __init__(self, tools: tuple[Declared, ...] | None, maps: Maps) -> None:
         self._maps = maps
         self._tools = tools
-        self._found: dict[tuple[str | None, str], Found] = {}
+        self._found: dict[tuple[str | None, str], MemoryTool] = {}
         if tools:
             self._look(tools)
 
@@ -84,7 +84,7 @@ class Catalogue:
         """Whether there is a tool that changes memory."""
         return any(_changes(found, _CHANGES) for found in self._found.values())
 
-    def find(self, call: ModelCall) -> Found | None:
+    def find(self, call: ModelCall) -> MemoryTool | None:
         """The memory tool that is called; None where it is none."""
         if self._tools is None:
             return self._by_shape(call)
@@ -92,7 +92,7 @@ class Catalogue:
             return self._found.get((call.server, call.name))
         # Agents repair the name of a tool that is not there (Hermes: case, suffixes, likeness), and
         # call what they take it for.
-        return Found(tool_map=None, tool=None) if self.writes else None
+        return MemoryTool(tool_map=None, tool=None) if self.writes else None
 
     def _look(self, tools: tuple[Declared, ...]) -> None:
         options = {(tool.server, tool.name): [*self._options(tool)] for tool in tools}
@@ -112,7 +112,7 @@ class Catalogue:
                 best = max(given, key=lambda one: (score[one.place], one.fitting, one.place))
                 self._found[key] = best.found
             elif tool.type.startswith(_MEMORY_TYPE):
-                self._found[key] = Found(tool_map=None, tool=None)
+                self._found[key] = MemoryTool(tool_map=None, tool=None)
         self._close(tools, score)
 
     def _close(self, tools: tuple[Declared, ...], score: Counter[tuple[str, str]]) -> None:
@@ -124,14 +124,14 @@ class Catalogue:
                 continue
             for tool in mine:
                 key = (tool.server, tool.name)
-                self._found.setdefault(key, Found(tool_map=known, tool=None, server=server))
+                self._found.setdefault(key, MemoryTool(tool_map=known, tool=None, server=server))
 
     def _options(self, tool: Declared) -> Iterator[_Option]:
         # What its API says of a tool outweighs what it is called.
         for tool_map in self._maps.maps:
             typed = tool_map.model.types.get(tool.type)
             if typed is not None:
-                found = Found(tool_map=tool_map, tool=typed)
+                found = MemoryTool(tool_map=tool_map, tool=typed)
                 yield _Option(found=found, place=("", tool_map.name), fitting=0)
                 return
         if tool.type.startswith(_MEMORY_TYPE):
@@ -141,13 +141,13 @@ class Catalogue:
                 for server in _cuts(tool, name):
                     if self._maps.named or _fits(rule, tool):
                         yield _Option(
-                            found=Found(tool_map=tool_map, tool=name, server=server),
+                            found=MemoryTool(tool_map=tool_map, tool=name, server=server),
                             place=(server, tool_map.name),
                             fitting=_common(rule, tool),
                             likely=not server or _likely(tool, name),
                         )
 
-    def _by_shape(self, call: ModelCall) -> Found | None:
+    def _by_shape(self, call: ModelCall) -> MemoryTool | None:
         """Nobody knows which tools there are: what reads as a change by any map is one."""
         for tool_map in self._maps.maps:
             typed = set(tool_map.model.types.values())
@@ -158,7 +158,7 @@ class Catalogue:
                 if call.arguments is None and name in typed:
                     continue
                 if call.arguments is None or _would_change(tool_map, name, call):
-                    return Found(tool_map=tool_map, tool=name)
+                    return MemoryTool(tool_map=tool_map, tool=name)
         return None
 
 
@@ -170,7 +170,7 @@ def _would_change(tool_map: ToolMap, name: str, call: ModelCall) -> bool:
     return read.kind in _CHANGES
 
 
-def _changes(found: Found, kinds: frozenset[ToolKind]) -> bool:
+def _changes(found: MemoryTool, kinds: frozenset[ToolKind]) -> bool:
     rule = None if found.tool_map is None else found.tool_map.tools.get(found.tool or "")
     if rule is None:
         return True

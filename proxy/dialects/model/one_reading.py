@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.reading import repeats
-from proxy.dialects.model.sse import Event
 from proxy.dialects.model.stream import event_of, payload
+from proxy.dialects.sse import Event
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 _HOLD: Final = frozenset(
     {

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from proxy.dialects.model.reading import arguments_of, list_of, object_of, text_of
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 _THOUGHT: Final = re.compile(r"<think>.*?</think>", re.DOTALL)
 _FENCED: Final = re.compile(r"```[A-Za-z0-9]*\s*\n(.*?)\n\s*```", re.DOTALL)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from proxy.dialects.model.body import read_body, write_body
 from proxy.dialects.model.transcript import ModelCall, Said, Voice
-from proxy.dialects.operation import MalformedRequest
+from proxy.dialects.strict_json.tolerant import read_body, write_body
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.dialects.model.body import Json
     from proxy.dialects.model.transcript import Where
+    from proxy.dialects.strict_json.tolerant import Json
 
 _R = TypeVar("_R")
 

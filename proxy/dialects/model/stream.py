@@ -10,10 +10,10 @@ from typing import Protocol
 
 import msgspec
 
-from proxy.dialects.model.body import Json, read_body, write_body
-from proxy.dialects.model.sse import Event, event_bytes
 from proxy.dialects.model.transcript import ModelCall, ModelReply  # noqa: TC001 - msgspec reads it
-from proxy.dialects.operation import MalformedRequest
+from proxy.dialects.sse import Event, event_bytes
+from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
+from proxy.seams.faults import MalformedRequest
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):

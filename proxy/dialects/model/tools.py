@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.model.body import read_body
 from proxy.dialects.model.reading import list_of, object_of, strings_in, text_of
-from proxy.dialects.operation import MalformedRequest
+from proxy.dialects.strict_json.tolerant import read_body
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 # Items of a Responses request that bring tools of their own.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.dialects.model.reading import list_of
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 _ITEMS: Final = "data"
 _VECTOR: Final = "embedding"

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from proxy.dialects.model.body import read_body
 from proxy.dialects.model.reading import text_of
 from proxy.dialects.model.transcript import Where  # noqa: TC001 - msgspec reads the annotation
-from proxy.dialects.operation import MalformedRequest
+from proxy.dialects.strict_json.tolerant import read_body
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 # What a provider signed or encrypted, and pictures: no words, and nothing that may be changed.
 SEALED: Final = frozenset(

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from policy.model import Channel, Claims
-from proxy.admin_wire import AnchorRequest, PurgeRequest
+from proxy.admin.wire.store import AnchorRequest, PurgeRequest
+from proxy.admin.wire.upkeep import QuarantineRequest
 from proxy.evaluate.attacks import Tamperer
 from proxy.evaluate.canary import new_canary
 from proxy.evaluate.suite.protocol import ADMITTED, HELD, REFUSED, Item, Reply, Request
 from proxy.evaluate.systems import ADMITTED as LANDED
 from proxy.evaluate.systems import BY_NAME, Extras, at
 from proxy.evaluate.wire import Question, Write, shown_in
-from proxy.upkeep_wire import QuarantineRequest
 from proxy.version import version
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The adapter protocol: one JSON object in, one JSON object out, for every operation.
 
-An implementation in any language answers lines on its standard input (`ProcessAdapter`). It must
+An implementation in any language answers lines on its standard input. It must
 answer `hello`, `reset`, `remember`, `recall` and `files`; to anything it cannot express it says
 `{"na": "why"}`, which makes a scenario that needs it "n/a", never a pass and never a failure.
 """
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from proxy.strict_json import JsonValue  # noqa: TC001 - msgspec reads the annotations
+from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
 
 ADMITTED: Final = "admitted"
 HELD: Final = "held"

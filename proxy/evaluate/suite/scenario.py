@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
 from proxy.evaluate.attacks import Broken
 from proxy.evaluate.canary import files_below, found_in, new_canary
 from proxy.evaluate.suite.protocol import ADMITTED, Item, Reply, Request
 from proxy.evaluate.tables import Played
-from proxy.strict_json import JsonValue  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

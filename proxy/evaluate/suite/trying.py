@@ -22,7 +22,7 @@ from proxy.evaluate.attacks import Broken
 from proxy.evaluate.suite.ours import OurAdapter
 from proxy.evaluate.suite.scenario import play, scenarios
 from proxy.evaluate.tables import Played, TriedMutant
-from proxy.settings import child_environment
+from proxy.settings.load import child_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

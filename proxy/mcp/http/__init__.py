@@ -1,1 +1,1 @@
-"""What stands behind `/mcp/<server>`: exchanges, sessions, and the two kinds of servers."""
+"""MCP over HTTP, behind `/mcp/<server>`: exchanges, sessions, and two kinds of servers."""

@@ -21,7 +21,7 @@ from proxy.dialects.mcp.message import (
     parse,
 )
 from proxy.mcp.http.child import ChildGone
-from proxy.mcp.http.exchange import Arrived, Exchange, exchange_of
+from proxy.mcp.http.client_request import Arrived, Exchange, exchange_of
 from proxy.mcp.http.line import Line, LineParts
 from proxy.mcp.lines import TooLong
 from proxy.mcp.relay import Side
@@ -29,8 +29,8 @@ from proxy.mcp.relay import Side
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from proxy.dialects.strict_json.strict import JsonValue
     from proxy.mcp.http.child import Child
-    from proxy.strict_json import JsonValue
 
 PROGRESS: Final = "notifications/progress"
 SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
@@ -113,7 +113,7 @@ class CommandLine(Line):
         return None if exchange is None else Arrived(exchange=exchange)
 
 
-class _Asked:
+class _SharedRequest:
     """One request at the shared process."""
 
     def __init__(self, line: SharedLine, message: Message, exchange: Exchange | None) -> None:
@@ -129,7 +129,7 @@ class Shared:
     def __init__(self, child: Child) -> None:
         self._child = child
         self._numbers = itertools.count(1)
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _SharedRequest] = {}
         self.over = False
 
     @property
@@ -163,7 +163,7 @@ class Shared:
     async def ask(self, message: Message, line: SharedLine, exchange: Exchange | None) -> None:
         """One request, under a number of its own."""
         number = next(self._numbers)
-        asked = self._asked[number] = _Asked(line, message, exchange)
+        asked = self._asked[number] = _SharedRequest(line, message, exchange)
         body: Object = {**message.body, "id": number}
         if asked.token is not None:
             body["params"] = _with_meta(message.params, "progressToken", number)

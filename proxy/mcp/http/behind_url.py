@@ -19,17 +19,17 @@ from proxy.dialects.mcp.message import (
     encode,
     parse,
 )
-from proxy.dialects.mcp.sse import MESSAGE, BrokenStream, Event, EventReader
-from proxy.mcp.http.exchange import EVENT_STREAM, JSON, Arrived, Exchange, exchange_of
+from proxy.dialects.sse import MESSAGE, BrokenStream, EventFields, FieldReader
+from proxy.mcp.http.client_request import EVENT_STREAM, JSON, Arrived, Exchange, exchange_of
 from proxy.mcp.http.line import Line, LineParts
 from proxy.mcp.relay import Side
-from proxy.stopping import Stop
-from proxy.upstream import UpstreamError
+from proxy.seams.faults import UpstreamError
+from proxy.transport.stop import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.upstream import Reply, Upstream
+    from proxy.transport.upstream import Reply, Upstream
 
 # What needs no answer holds back what comes behind it.
 TELL_SECONDS: Final = 10.0
@@ -279,12 +279,12 @@ class UrlLine(Line):
         exchange.finish()
 
     async def _events(self, reply: Reply, exchange: Exchange | None) -> None:
-        reader = EventReader()
+        reader = FieldReader()
         async for piece in reply.pieces:
             for event in reader.feed(piece):
                 await self._event(event, exchange)
 
-    async def _event(self, event: Event, exchange: Exchange | None) -> None:
+    async def _event(self, event: EventFields, exchange: Exchange | None) -> None:
         if event.event_id and exchange is not None:
             self._events_seen.add(event.event_id)
             exchange.resumable = True
@@ -300,10 +300,10 @@ class UrlLine(Line):
         # under another name than "message" is no message to anybody, and is not passed on.
         await self.relay.flushed(Side.SERVER)
         empty = b"" if event.data is not None else None
-        await exchange.put(Event(data=empty, event_id=event.event_id, retry=event.retry))
+        await exchange.put(EventFields(data=empty, event_id=event.event_id, retry=event.retry))
 
 
-def _via(exchange: Exchange | None, event: Event | None = None) -> Arrived | None:
+def _via(exchange: Exchange | None, event: EventFields | None = None) -> Arrived | None:
     return None if exchange is None else Arrived(exchange=exchange, event=event)
 
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
 
+from proxy.mcp.http.background import Busy
 from proxy.mcp.http.behind_command import CommandLine, Shared, SharedLine
 from proxy.mcp.http.behind_url import UrlLine
-from proxy.mcp.http.beside import Busy
 from proxy.mcp.http.child import Child, ChildGone, Command
 from proxy.mcp.http.line import CALL_SECONDS, Line, LineParts
-from proxy.responses import attempt
+from proxy.transport.responses import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from policy.model import Principal
-    from proxy.mcp.http.exchange import Exchange
+    from proxy.mcp.http.client_request import Exchange
     from proxy.mcp.relay import Deliver, Relay
-    from proxy.upstream import Upstream
+    from proxy.transport.upstream import Upstream
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 LANES_IDLE_MAX: Final = 8
@@ -49,15 +49,6 @@ class RelayFor(Protocol):
         ...
 
 
-class HubParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What every hub is given."""
-
-    spawn: Callable[[Coroutine[None, None, None]], None]
-    halt: Callable[[], None]
-    now_s: Callable[[], float]
-    random_hex: Callable[[int], str]
-
-
 class Hub:
     """All lines to one server. Event loop only.
 
@@ -69,14 +60,21 @@ class Hub:
         name: str,
         behind: Upstream | Command,
         relay_for: RelayFor,
-        parts: HubParts,
+        *,
         limits: HubLimits,
+        spawn: Callable[[Coroutine[None, None, None]], None],
+        halt: Callable[[], None],
+        now_s: Callable[[], float],
+        random_hex: Callable[[int], str],
     ) -> None:
         self.name = name
         self._behind = behind
         self._relay_for = relay_for
-        self._parts = parts
         self._limits = limits
+        self._spawn_beside = spawn
+        self._halt = halt
+        self._now_s = now_s
+        self._random_hex = random_hex
         self._sessions: dict[str, tuple[Owner, Line]] = {}
         self._lines: set[Line] = set()
         self._idle: dict[Owner, list[Line]] = {}
@@ -164,7 +162,7 @@ class Hub:
 
     def sweep(self) -> None:
         """End what nobody used for long."""
-        oldest_s = self._parts.now_s() - self._limits.idle_seconds
+        oldest_s = self._now_s() - self._limits.idle_seconds
         for line in tuple(self._lines):
             if line.used_s < oldest_s and not line.busy:
                 line.close()
@@ -186,8 +184,8 @@ class Hub:
     def _line_parts(self, principal: Principal) -> LineParts:
         return LineParts(
             open_relay=lambda deliver: self._relay_for(principal, deliver),
-            halt=self._parts.halt,
-            now_s=self._parts.now_s,
+            halt=self._halt,
+            now_s=self._now_s,
             call_seconds=self._limits.call_seconds,
         )
 
@@ -206,7 +204,7 @@ class Hub:
                     del self._sessions[session_id]
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        self._parts.spawn(_attempted(work, self._parts.halt))
+        self._spawn_beside(_attempted(work, self._halt))
 
     def _adopt(self, owner: Owner, session_id: str, line: Line) -> bool:
         """Whether the session can be this line's: nobody else has one under that id."""
@@ -230,7 +228,7 @@ class Hub:
     async def _open_command(self, command: Command, principal: Principal) -> Line:
         child = await self._started(command)
         line = CommandLine(self._line_parts(principal), child)
-        line.session_id = self._parts.random_hex(16)
+        line.session_id = self._random_hex(16)
         self._sessions[line.session_id] = (_owner(principal), line)
         await self._run(line)
         line.spawn(line.serve())

@@ -10,10 +10,10 @@ import msgspec
 
 from proxy.dialects.mcp.heads import status_of_error
 from proxy.dialects.mcp.message import CANCELLED, Era, Kind, Message, Object, RequestId, encode
-from proxy.dialects.mcp.sse import Event
-from proxy.mcp.http.exchange import Arrived, Exchange, exchange_of
+from proxy.dialects.sse import EventFields
+from proxy.mcp.http.client_request import Arrived, Exchange, exchange_of
 from proxy.mcp.relay import Relay, Side
-from proxy.responses import attempt
+from proxy.transport.responses import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -150,9 +150,9 @@ class Line:
             _answer(exchange, raw, message)
             return
         await exchange.put(
-            Event(data=raw)
+            EventFields(data=raw)
             if event is None
-            else Event(data=raw, event_id=event.event_id, retry=event.retry)
+            else EventFields(data=raw, event_id=event.event_id, retry=event.retry)
         )
         if last:
             exchange.finish()

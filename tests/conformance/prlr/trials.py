@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.app import SHIPPED, Composition
-from proxy.model.coupling import UnsafeUncoupled
+from proxy.compose.app import SHIPPED, Composition
+from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.attacks import directive
 from tests.conformance.canary import new_canary
 from tests.conformance.prlr.agent import PATHS, Conversation

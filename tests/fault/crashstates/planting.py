@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import lmdb
 
-from storage.engine import Engine
-from storage.lmdb_store import LmdbStore
+from storage.tables.lmdb_store import LmdbStore
+from storage.write.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

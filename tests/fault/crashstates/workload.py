@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-import storage.writer
+import storage.write.writer
 from policy.model import (
     Candidate,
     CandidateId,
@@ -31,7 +31,7 @@ from policy.model import (
 )
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedOptions
-from storage.interfaces import Anchor
+from storage.values import Anchor
 from tests.fault.crashstates.planting import plant
 from tests.unit.storage.opening import (
     AGENT,
@@ -48,7 +48,7 @@ from tests.unit.storage.opening import (
 
 if TYPE_CHECKING:
     from storage.embedded import EmbeddedStore
-    from storage.interfaces import Outcome, Submission
+    from storage.values import Outcome, Submission
 
 OPTIONS: Final = EmbeddedOptions(
     quota_bytes=64 << 20, staging_quota_bytes=32 << 20, segment_len=2, origin="crash"
@@ -299,7 +299,7 @@ def main(root: str, canary: str, bug: str = "") -> None:
     plant(bug)
     # A copy after every transaction, not when 200 ms have passed: the record must not depend on
     # how fast this machine is.
-    storage.writer._CHECKPOINT_EVERY_NS = 0  # type: ignore[misc]
+    storage.write.writer._CHECKPOINT_EVERY_NS = 0  # type: ignore[misc]
     script = Script(canary)
     run = Run(Path(root), script)
     for number, step in enumerate(script.steps):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-import storage.writer
+import storage.write.writer
 from policy.verdict import InvariantBroken
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from tests.fault.crashstates.checking import Checker, Journal
@@ -209,7 +209,7 @@ class _Life:
 
     def live(self, expected: dict[int, Picture], case: Case | None = None) -> None:
         """Take the steps; after a fault that the store told of, two more."""
-        storage.writer._CHECKPOINT_EVERY_NS = 0  # type: ignore[misc]
+        storage.write.writer._CHECKPOINT_EVERY_NS = 0  # type: ignore[misc]
         self._root.mkdir(parents=True, exist_ok=True)
         self._shim.watch(self._root)
         if case is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from policy.canonical import canonical_bytes, decode_canonical, digest_of
-from policy.labels import read_text
+from policy.labels.derive import read_text
 from tests.fuzz.choices import words
 
 WORDS = words(

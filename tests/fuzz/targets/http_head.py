@@ -11,15 +11,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 from multidict import CIMultiDict
 
-from policy.skeleton import illegal_code_point
-from proxy.dialects.operation import MalformedRequest
-from proxy.intake import METHODS, HostRules
-from proxy.limits import HEADER_LINE_BYTES_MAX
+from policy.text.skeleton import illegal_code_point
+from proxy.seams.faults import MalformedRequest
+from proxy.transport.connection import HEADER_LINE_BYTES_MAX
+from proxy.transport.head import METHODS, HostRules
 from tests.fuzz.choices import withholds
 from tests.fuzz.heads import taken
 
 if TYPE_CHECKING:
-    from proxy.dialects.operation import HttpRequest
+    from proxy.seams.operation import HttpRequest
 
 WORDS = (
     b"GET ",

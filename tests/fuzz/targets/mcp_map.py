@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import MapError, parse_map
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 WORDS = (
     b'format = 1\nname = "m"\nread_from = "x"\n',

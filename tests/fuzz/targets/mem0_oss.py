@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.fuzz.dialects import check_dialect
 from tests.fuzz.targets.mem0_platform import WORDS as _PLATFORM_WORDS
-from tests.unit.proxy.dialects.mem0_sample import OSS
+from tests.unit.proxy.dialects.mem0.sample import OSS
 
 WORDS = (
     *_PLATFORM_WORDS,

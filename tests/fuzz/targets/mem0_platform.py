@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.fuzz.choices import words
 from tests.fuzz.dialects import check_dialect
-from tests.unit.proxy.dialects.mem0_sample import PLATFORM
+from tests.unit.proxy.dialects.mem0.sample import PLATFORM
 
 WORDS = words(
     """

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from policy.model import MemoryClass, PrincipalId
 from policy.verdict import Reason
-from policy.withheld_words import Printer, prints_of
+from policy.withheld.words import Printer, prints_of
+from proxy.dialects.model.anthropic.withheld import withhold
 from proxy.dialects.model.api import APIS, continued
-from proxy.dialects.model.body import read_body, write_body
+from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
 from proxy.dialects.model.stream import Decided
 from proxy.dialects.model.withheld import Leave
-from proxy.dialects.model.withheld_anthropic import withhold
-from proxy.dialects.model.withheld_openai import withhold_chat, withhold_responses
-from proxy.dialects.operation import MalformedRequest
+from proxy.dialects.strict_json.tolerant import read_body, write_body
 from proxy.model.recurring import Recurring
-from proxy.withholding_asking import Asking
-from proxy.withholding_state import Begun, Kept, Refused, Told
+from proxy.seams.faults import MalformedRequest
+from proxy.withhold.asking import Asking
+from proxy.withhold.state import Begun, Kept, Refused, Told
 from tests.fuzz.choices import withholds
 
 WORDS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.dialects.model.api import APIS
-from proxy.dialects.model.sse import EventTooLarge, SseReader
 from proxy.dialects.model.stream import Decided, Unread
+from proxy.dialects.sse import BrokenStream, RawReader
 
 if TYPE_CHECKING:
     from proxy.dialects.model.api import ModelApi
@@ -45,11 +45,11 @@ def check(data: bytes) -> None:
 
 
 def _edited(api: ModelApi, chunks: list[bytes], *, refuses: bool) -> bytes:
-    reader, editor = SseReader(bytes_max=1_000_000), api.editor()
+    reader, editor = RawReader(bytes_max=1_000_000), api.editor()
     out = b""
     try:
         events = [event for chunk in chunks for event in reader.feed(chunk)]
-    except EventTooLarge:
+    except BrokenStream:
         return out
     for event in [*events, *reader.last()]:
         try:

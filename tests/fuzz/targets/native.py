@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.dialects.native import Native
+from proxy.dialects.native.dialect import Native
 from tests.fuzz.choices import words
 from tests.fuzz.dialects import check_dialect
 

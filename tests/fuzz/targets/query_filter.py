@@ -6,7 +6,7 @@ import msgspec
 
 from policy.query import AllOf, AnyOf, Filter, FilterRefused, Not, matches, validate
 from tests.fuzz.choices import words
-from tests.unit.proxy.dialects.mem0_sample import memory
+from tests.unit.proxy.dialects.mem0.sample import memory
 
 WORDS = words(
     """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from policy.anchors import contradicts
-from policy.labels import read_text
-from policy.skeleton import illegal_code_point, skeleton
+from policy.labels.derive import read_text
+from policy.text.skeleton import illegal_code_point, skeleton
 from tests.fuzz.choices import words
 
 WORDS = words(

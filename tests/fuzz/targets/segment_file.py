@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from storage.faiss_index import VectorIndex
-from storage.segment_files import Identity, SegmentFiles
+from storage.derived.vectors.faiss_index import VectorIndex
+from storage.derived.vectors.segment_files import Identity, SegmentFiles
 from tests.fuzz.choices import Choices
 
 DIMENSION, COUNT = 4, 4

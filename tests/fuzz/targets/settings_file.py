@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from proxy.settings import SettingsError, load_settings
+from proxy.settings.load import SettingsError, load_settings
 from tests.fuzz.choices import MARK, words
 
 WORDS = words(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from policy.model import MemoryStatus
-from storage import codec
 from storage.errors import StoreCorrupt
-from storage.rows import history_of, memory_of
+from storage.tables import codec
+from storage.tables.rows import history_of, memory_of
+from storage.values import Row
 from tests.fuzz.choices import Choices
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ def check(data: bytes) -> None:
         return
     encoded = codec.encode(record)
     assert codec.encode(decode(encoded)) == encoded
-    if isinstance(record, codec.Row):
+    if isinstance(record, Row):
         _check_row(record)
 
 
-def _check_row(row: codec.Row) -> None:
+def _check_row(row: Row) -> None:
     try:
         memory_of(row, MemoryStatus.LIVE)
         history_of([row])

@@ -1,9 +1,9 @@
-"""`proxy.strict_json`: what it accepts has one canonical text, which it accepts as the same."""
+"""Strict JSON: what it accepts has one canonical text, which it accepts as the same."""
 
 from __future__ import annotations
 
-from proxy.dialects.operation import MalformedRequest
-from proxy.strict_json import canonical_json, decode_object
+from proxy.dialects.strict_json.strict import canonical_json, decode_object
+from proxy.seams.faults import MalformedRequest
 from tests.fuzz.choices import withholds
 
 WORDS = (

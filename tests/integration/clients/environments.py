@@ -1,4 +1,4 @@
-"""Environments of their own for unmodified clients: installed by name, made once, and kept.
+"""Environments of their own for what a test needs: installed by name, made once, and kept.
 
 They live under MNEMOGATE_CACHE (default: `~/.cache/mnemogate`). A registry that cannot be reached
 skips the test with that reason; any other failed installation fails it.
@@ -7,6 +7,7 @@ skips the test with that reason; any other failed installation fails it.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 INSTALL_S: Final = 400.0
+# Bytecode is made for what is imported, which is a small part of it.
+_PIP: Final = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+_ONCE: Final = ("--retries", "1", "--timeout", "20")
 _UNREACHABLE: Final = (
     "NewConnectionError",
     "Temporary failure in name resolution",
     "ConnectTimeoutError",
     "ReadTimeoutError",
     "ProxyError",
-    "No matching distribution found",
+    "(from versions: none)",
     "ENOTFOUND",
     "ECONNREFUSED",
     "ECONNRESET",
@@ -42,11 +46,44 @@ def python_environment(package: str, version: str) -> Path:
         interpreter = environment / "bin" / "python"
         if missing:
             _install(sys.executable, "-m", "venv", "--clear", environment)
-            pip = (interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-            # Bytecode is made for what is imported, which is a small part of it.
-            flags = ("--no-compile", "--retries", "1", "--timeout", "20")
-            _install(*pip, *flags, f"{package}=={version}")
+            _install(interpreter, *_PIP, *_ONCE, f"{package}=={version}")
     return interpreter
+
+
+def interpreter_of(version: str) -> Path:
+    """An interpreter of that minor version, the running one where it is that; else a skip."""
+    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return Path(sys.executable)
+    found = shutil.which(f"python{version}")
+    # A launcher of that name may be there for a version that is not.
+    check = (found, "-c", "import ensurepip, venv") if found else ("false",)
+    if subprocess.run(check, check=False, capture_output=True, timeout=60).returncode != 0:
+        pytest.skip(f"no python{version} that can make an environment is installed")
+    return Path(str(found))
+
+
+def exact_environment(python: Path, pins: tuple[str, ...]) -> Path:
+    """The interpreter of an environment of `python` that holds these pins and what they ask for."""
+    with _made_once(f"exactly-{_digest(python, *pins)}") as (environment, missing):
+        interpreter = environment / "bin" / "python"
+        if missing:
+            _install(python, "-m", "venv", "--clear", environment)
+            _install(interpreter, *_PIP, *_ONCE, *pins)
+    return interpreter
+
+
+def overlay(python: Path, pin: str) -> Path:
+    """A folder with one package, without what it asks for, to be put before an environment's."""
+    with _made_once(f"overlay-{_digest(python, pin)}") as (folder, missing):
+        if missing:
+            _install(python, *_PIP, *_ONCE, "--no-deps", "--upgrade", "--target", folder, pin)
+    return folder
+
+
+def _digest(python: Path, *pins: str) -> str:
+    """One name for the same interpreter, through whichever environment of it it is named."""
+    words = (str(python.resolve()), *pins)
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
 def node_environment(package: str, version: str) -> Path:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from proxy.app import Composition
-    from proxy.setting_table import Raw
+    from proxy.compose.app import Composition
+    from proxy.settings.table import Raw
     from tests.integration.hosts.guarded import Table
     from tests.integration.hosts.http_tee import HttpExchange
     from tests.integration.hosts.script import ModelServer

@@ -1,6 +1,6 @@
-"""Prints `policy/confusables.py` from the data of the `confusable_homoglyphs` package.
+"""Prints `policy/text/confusables.py` from the data of the `confusable_homoglyphs` package.
 
-    python tests/unit/policy/generate_confusables.py > policy/confusables.py
+    python tests/unit/policy/generate_confusables.py > policy/text/confusables.py
 
 Kept: one code point that looks like one ASCII letter or digit, survives NFKD unchanged, and is a
 letter or a number. Where a shape is shared by l, I and 1, capitals become I and the rest l.

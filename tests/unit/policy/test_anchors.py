@@ -7,7 +7,7 @@ import math
 import pytest
 
 from policy.anchors import contradicts, outranks
-from policy.skeleton import skeleton
+from policy.text.skeleton import skeleton
 
 CONTRADICTIONS = [
     ("Refunds are allowed within 30 days.", "Refunds are allowed within 90 days."),

@@ -9,8 +9,8 @@ from policy.checks import budgets, source_class, trust_level
 from policy.facts import BudgetState, TargetState
 from policy.gate import GATE
 from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, SourceKind
-from policy.ruleset import Answer
-from policy.trust import TrustLevel, TrustState, after_outcome
+from policy.ruleset import OverBudget
+from policy.trust.ladder import TrustLevel, TrustState, after_outcome
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import RULESET, Labels, case_of
 
@@ -120,7 +120,7 @@ def test_budgets_answer_as_the_ruleset_says(
     quiet = BudgetState(writes_in_window_count=0, text_bytes=0, metadata_bytes=0)
     candidate, facts = case_of(Labels())
     facts = msgspec.structs.replace(facts, budget=msgspec.structs.replace(quiet, **state))
-    limits = {name: Answer(word) for name, word in answers.items()}
+    limits = {name: OverBudget(word) for name, word in answers.items()}
     ruleset = msgspec.structs.replace(
         RULESET, budgets=msgspec.structs.replace(RULESET.budgets, **limits)
     )

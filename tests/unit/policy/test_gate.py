@@ -11,7 +11,7 @@ from policy.checks import STEPS, Objection, Step
 from policy.facts import NonceState, TokenState
 from policy.gate import GATE, Gate, unsafe_gate_without
 from policy.model import Basis, Candidate, MemoryClass, SourceKind
-from policy.trust import NEWCOMER, TrustLevel, after_violation
+from policy.trust.ladder import NEWCOMER, TrustLevel, after_violation
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import (
     CANDIDATE_ID,

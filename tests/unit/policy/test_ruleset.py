@@ -7,9 +7,9 @@ import tomllib
 
 import pytest
 
+from policy.labels.taint import LabelRule
 from policy.model import MemoryClass, SourceKind
 from policy.ruleset import Cell, ClassChoice, RulesetError, parse_ruleset
-from policy.taint import LabelRule
 from tests.property.gate_cases import DEFAULT_TOML, RULESET
 
 

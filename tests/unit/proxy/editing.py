@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policy.gate import GATE, Gate
-from proxy.dialects.model import anthropic
-from proxy.dialects.model.memory_tools import Catalogue, Maps
+from policy.labels.forwarded_call import MCP
+from proxy.dialects.model.anthropic import messages as anthropic
+from proxy.dialects.model.memory_tools import Maps, OfferedTools
 from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import ModelCall
-from proxy.guarding import Guarding, GuardParts, NoPage
-from proxy.model.veto import Veto
-from proxy.relays import Relays
-from proxy.sessions import Sessions
-from proxy.sifting import Sieve
-from proxy.tool_maps import maps_of_models
-from tests.unit.proxy.guarded import AGENT, Clock
+from proxy.guard.live_tools import Relays
+from proxy.guard.local import Guarding
+from proxy.guard.sieve import Sieve
+from proxy.ledger.sessions import Sessions
+from proxy.model.calls_judged import Veto
+from proxy.settings.tool_maps import maps_of_models
+from tests.unit.proxy.guarded import AGENT, Clock, NoPage
 from tests.unit.proxy.ledgers import Clock as Time
 from tests.unit.proxy.ledgers import assistant, reply, result, user
 from tests.unit.proxy.wired import wired
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.model import Principal
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
     from tests.unit.proxy.wired import Wired
 
 PAGE = "The harbour office is closed on Mondays. Boats longer than nine metres moor at quay seven."
@@ -57,7 +58,7 @@ class Agent:
         session = await self._enter()
         await self.sessions.replied(self.by, session, reply("", one))
         declared = Declared(name=tool, arguments=frozenset(arguments))
-        self.catalogue = Catalogue((declared,), self.maps)
+        self.catalogue = OfferedTools((declared,), self.maps)
         (self.last,) = await self.veto.judge(self.by, self.catalogue, (one,))
         if self.last is None and answer is not None:
             self.messages += [assistant("", one), result(one.call_id, answer)]
@@ -85,19 +86,18 @@ class Desk:
         self.parts, self.sessions = parts, sessions
         store = parts.store
         self.guard = Guarding(
-            GuardParts(
-                writing=parts.writing,
-                reader=store.reader,
-                forwards=store.forwards,
-                followed=store.followed,
-                pins=store.pins,
-                sieve=Sieve(store.followed.since),
-                ledger=sessions,
-                surroundings=parts.surroundings,
-                confirms=NoPage(),
-                relays=Relays(),
-                monotonic_s=Clock(),
-            )
+            dialect="mcp",
+            target_prefix=MCP,
+            writing=parts.writing,
+            forwards=store.forwards,
+            followed=store.followed,
+            pins=store.pins,
+            sieve=Sieve(store.followed.since),
+            ledger=sessions,
+            surroundings=parts.surroundings,
+            confirms=NoPage(),
+            relays=Relays(),
+            monotonic_s=Clock(),
         )
         self.veto = Veto(self.guard, Relays())
 

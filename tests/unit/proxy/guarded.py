@@ -6,18 +6,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from policy.gate import GATE, Gate
+from policy.labels.forwarded_call import MCP
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
-from proxy.guard import GuardedCall, Item
-from proxy.guarding import Guarding, GuardParts, NoPage
-from proxy.relays import Relays
-from proxy.sessions import Sessions
-from proxy.sifting import Sieve
+from proxy.guard.live_tools import Relays
+from proxy.guard.local import Guarding
+from proxy.guard.sieve import Sieve
+from proxy.ledger.sessions import Sessions
+from proxy.seams.guard import GuardedCall, Item
 from tests.unit.proxy.wired import Wired, wired
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+    from policy.model import CandidateId
     from storage.embedded import EmbeddedStore
 
 TENANT = Tenant("default")
@@ -40,6 +42,15 @@ class Clock:
         return self.now_s
 
 
+class NoPage:
+    """Nothing serves a page for people: held candidates wait in `mnemogate review`."""
+
+    def url_of(self, candidate_id: CandidateId) -> str | None:
+        """There is none."""
+        del candidate_id
+        return None
+
+
 class Guarded(NamedTuple):
     """The guard with what it stands on."""
 
@@ -49,23 +60,29 @@ class Guarded(NamedTuple):
     clock: Clock
 
 
-def guard_of(parts: Wired, clock: Clock) -> Guarding:
+def guard_of(
+    parts: Wired,
+    clock: Clock,
+    *,
+    dialect: str = "mcp",
+    target_prefix: str = MCP,
+    sieve: Sieve | None = None,
+) -> Guarding:
     """A guard on an open store."""
     store = parts.store
     return Guarding(
-        GuardParts(
-            writing=parts.writing,
-            reader=store.reader,
-            forwards=store.forwards,
-            followed=store.followed,
-            pins=store.pins,
-            sieve=Sieve(store.followed.since),
-            ledger=Sessions(None, b"p" * 32, parts.surroundings),
-            surroundings=parts.surroundings,
-            confirms=NoPage(),
-            relays=Relays(),
-            monotonic_s=clock,
-        )
+        dialect=dialect,
+        target_prefix=target_prefix,
+        writing=parts.writing,
+        forwards=store.forwards,
+        followed=store.followed,
+        pins=store.pins,
+        sieve=sieve or Sieve(store.followed.since),
+        ledger=Sessions(None, b"p" * 32, parts.surroundings),
+        surroundings=parts.surroundings,
+        confirms=NoPage(),
+        relays=Relays(),
+        monotonic_s=clock,
     )
 
 

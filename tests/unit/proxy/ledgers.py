@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policy.endorsement import Asked
+from policy.labels.endorsement import Asked
 from policy.model import (
     Basis,
     CandidateId,
@@ -18,20 +18,21 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
-from proxy.dialects.model import anthropic
+from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.transcript import ModelCall, ModelReply
-from proxy.sessions import Sessions
-from proxy.surroundings import Surroundings
-from storage.session_log import Belonging, open_session_log, prints_key
+from proxy.ledger.sessions import Sessions
+from proxy.seams.surroundings import Surroundings
+from storage.session_log.frames import FrameKeys
+from storage.session_log.log import open_session_log, prints_key
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from policy.taint import Seen
-    from proxy.dialects.model.body import Json
-    from proxy.guard import Join
-    from proxy.sessions import Entered
-    from storage.session_log import SessionLog
+    from policy.labels.taint import Seen
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.ledger.sessions import Entered
+    from proxy.seams.guard import Join
+    from storage.interfaces import SessionLog
 
 KEY = b"k" * 32
 ADA = Principal(principal_id=PrincipalId("key:ada"), tenant=Tenant("harbour"))
@@ -135,9 +136,10 @@ class Ledger:
 
 def kept(state: Path, clock: Clock | None = None, *, is_new: bool = False) -> Ledger:
     """A ledger with a file, with what was in it."""
-    belonging = Belonging(KEY, "life-1", is_new)
     clock = clock or Clock()
-    log, records, _ = open_session_log(state, belonging, Sessions.scar(int(clock.now_s * 1_000)))
+    scar = Sessions.scar(int(clock.now_s * 1_000))
+    keys = FrameKeys(KEY, "life-1")
+    log, records, _ = open_session_log(state, keys, scar, is_new=is_new)
     ledger = Ledger(clock, log)
     ledger.sessions.restore(records)
     return ledger

@@ -6,17 +6,17 @@ import itertools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from proxy.budgets import Budgets, Topics
-from proxy.evidence import Shadow
-from proxy.seeing import NoSessions
-from proxy.surroundings import Surroundings
-from proxy.tokens import TokenVerifier
-from proxy.writing import Gatherers, Writing
+from proxy.embed.embedding import resolve_embedder
+from proxy.intercept.budgets import Budgets, Topics
+from proxy.intercept.interceptor import Writing
+from proxy.intercept.promotion import TokenVerifier
+from proxy.intercept.shadow import Shadow
+from proxy.seams.ledger import NoSessions
+from proxy.seams.surroundings import Surroundings
+from proxy.seams.withholding import Unwatched
 from storage.embedded import EmbeddedStore, open_embedded
-from storage.embedding import resolve_embedder
 from telemetry.events import Event, TraceContext
 from tests.unit.storage.opening import RULESET, Bench
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.gate import Gate
-    from proxy.seeing import Sees
-    from proxy.watching import Watches
-    from storage.interfaces import Embedder
+    from proxy.seams.embedder import Embedder
+    from proxy.seams.ledger import Sees
+    from proxy.seams.withholding import Watches
 
 NOW_MS = 1_750_000_000_000
 TRACE = TraceContext(trace_id="0a" * 16, span_id="0b" * 8)
@@ -71,16 +71,17 @@ def wired(
         record=events.append,
     )
     public = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
-    gatherers = Gatherers(
+    writing = Writing(
+        writer=store.writer,
+        reader=store.reader,
         embedder=model,
         shadow=Shadow(store.reader, model),
         budgets=Budgets(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000),
         tokens=TokenVerifier(public),
         ruleset=lambda: store.ruleset,
         sessions=sessions or NoSessions(),
+        watches=Unwatched() if watches is None else watches(store),
+        surroundings=surroundings,
     )
-    if watches is not None:
-        gatherers = msgspec.structs.replace(gatherers, watches=watches(store))
-    writing = Writing(store.writer, store.reader, gatherers, surroundings)
     yield Wired(store, model, surroundings, writing, events)
     store.close()

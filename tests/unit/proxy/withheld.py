@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from policy.gate import GATE
 from policy.model import ChangeKind, MemoryClass, MemoryId
-from proxy.dialects.operation import Proposal
-from proxy.model_memory import StoreVerdicts
-from proxy.withholding import Withholding
+from proxy.compose.agent_memory import StoreVerdicts
+from proxy.seams.operation import Proposal
+from proxy.withhold.withholding import Withholding
 from storage.errors import StoreUnavailable
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
     from pathlib import Path
 
-    from proxy.dialects.model.body import Json
-    from proxy.dialects.operation import WrittenItem
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.seams.operation import WrittenItem
     from storage.embedded import EmbeddedStore
 
 KEY = b"k" * 32

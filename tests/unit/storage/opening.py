@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import lmdb
 import numpy as np
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import BudgetState, TokenState
 from policy.gate import GATE, Gate
-from policy.labels import derive_provenance, read_candidate
+from policy.labels.derive import derive_provenance, read_candidate
 from policy.model import (
     Candidate,
     CandidateId,
@@ -27,12 +28,14 @@ from policy.model import (
 )
 from policy.ruleset import parse_ruleset
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
-from storage.interfaces import Submission
+from storage.tables.codec import frame
+from storage.tables.lmdb_store import META, TABLES
+from storage.values import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.interfaces import Outcome
+    from storage.values import Outcome
 
 DIMENSION = 8
 EMBEDDER = "test-8d"
@@ -130,6 +133,14 @@ class Bench:
             failpoint=failpoint or (lambda name: None),
             options=options or EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26),
         )
+
+
+def put_header(bench: Bench, payload: bytes) -> None:
+    """Rewrite the header of a closed store as another version would have."""
+    env = lmdb.open(str(bench.state / "store"), max_dbs=len(TABLES), map_size=1 << 28)
+    with env.begin(write=True) as txn:
+        txn.put(b"header", frame(META, b"header", payload), db=env.open_db(META, txn=txn))
+    env.close()
 
 
 def write(store: EmbeddedStore, *submissions: Submission) -> list[Outcome]:

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from proxy.admin_wire import ReviewList, StatusView
+from proxy.admin.wire.store import ReviewList, StatusView
 from proxy.cli.client import Operator, part
 from proxy.cli.exits import CommandFailed, Exit
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from proxy.cli.pointing import pointed
-from proxy.model_settings import model_upstreams
+from proxy.settings.model import model_upstreams
 
 if TYPE_CHECKING:
     from pathlib import Path

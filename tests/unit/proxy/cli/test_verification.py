@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, PrincipalId, SourceKind
 from policy.verdict import Reason
-from proxy.cli.verification import Mode, Outside, Verification, Verifier
+from proxy.cli.entry import main
+from proxy.cli.verification import Mode, Verification, Verifier
 from storage.audit import (
     OBSERVED_HOLD,
     OperatorLeaf,
@@ -23,11 +24,12 @@ from storage.audit import (
     encode_leaf,
     sign_checkpoint,
 )
-from storage.change import Nodes
-from storage.codec import decode_row, encode, ordinal_key
-from storage.interfaces import Decision
-from storage.lmdb_store import LEAVES, NODES, ROWS, TABLES, Draft
-from storage.read_only import read_only
+from storage.opening import offline_store
+from storage.tables.change import Nodes
+from storage.tables.codec import decode_row, encode, ordinal_key
+from storage.tables.lmdb_store import LEAVES, NODES, ROWS, TABLES, Draft
+from storage.upkeep.backup import take
+from storage.values import Decision
 from tests.unit.storage.opening import (
     AGENT,
     OPERATOR,
@@ -59,11 +61,10 @@ def bench(tmp_path: Path) -> Bench:
 
 def _verify(bench: Bench, vkey: VerifierKey | None = None) -> Verification:
     copy = bench.checkpoint.read_bytes() if bench.checkpoint.exists() else None
-    outside = Outside(
-        copy=copy, vkey=vkey, log_key=(bench.state / "secrets" / "log.key").read_bytes()
-    )
-    with read_only(bench.state / "store") as view:
-        return Verifier(view, outside, lambda _done, _total: None).run()
+    log_key = (bench.state / "secrets" / "log.key").read_bytes()
+    with offline_store(bench.state).viewed() as view:
+        verifier = Verifier(view, lambda _done, _total: None, copy=copy, vkey=vkey, log_key=log_key)
+        return verifier.run()
 
 
 def _alter(bench: Bench, act: Callable[[Draft], object]) -> None:
@@ -287,6 +288,27 @@ def test_a_missing_copy_is_a_problem(bench: Bench) -> None:
 
     assert first is not None
     assert first.where == "copy"
+
+
+@pytest.mark.usefixtures("no_settings")
+@pytest.mark.parametrize("altered", [False, True])
+def test_a_backup_of_an_altered_store_is_refused_although_its_files_are_signed(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, altered: bool
+) -> None:
+    if altered:
+        _alter(bench, lambda draft: draft.delete(ROWS, next(iter(draft.keys(ROWS)))))
+    take(bench.state, tmp_path / "backup", bench.clock(), with_secrets=True)
+    new = tmp_path / "new" / "state"
+
+    code = main(["restore", str(tmp_path / "backup"), "--state", str(new), "--verify-only"])
+
+    said = capsys.readouterr()
+    if altered:
+        assert code == 1
+        assert "not sound: leaf 3: admits a candidate whose row is not there" in said.err
+    else:
+        assert (code, said.err) == (0, ""), "control"
+    assert not new.exists()
 
 
 def test_verifying_changes_no_byte(bench: Bench) -> None:

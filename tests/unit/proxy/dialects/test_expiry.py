@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from proxy.dialects.expiry import expiry, expiry_or_utc
-from proxy.dialects.native import Native
-from proxy.dialects.operation import Dialect, HttpRequest, MalformedRequest, Write
-from storage.catalogue import expiry_ms
-from tests.unit.proxy.dialects.mem0_sample import PLATFORM, TOKEN
+from proxy.dialects.native.dialect import Native
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import Dialect, HttpRequest, Write
+from storage.tables.expiry import expiry_ms
+from tests.unit.proxy.dialects.mem0.sample import PLATFORM, TOKEN
 
 GOOD = (
     "2030-01-31",

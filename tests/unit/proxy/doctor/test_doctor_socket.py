@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.doctor.finding import Aim, Finding, Standing
+from proxy.doctor.finding import Aim, Finding, ProbeResult
 from proxy.doctor.network import probe_network
 from tests.unit.proxy.doctor.as_user import AGENT_UID, as_user, needs_root
 
@@ -67,20 +67,20 @@ def _probe(state: Path) -> Finding:
 
 def test_a_socket_of_another_users_mode_is_green() -> None:
     with _listening(200, 0o600) as state:
-        assert _probe(state).verdict is Standing.OK
+        assert _probe(state).verdict is ProbeResult.OK
 
 
 def test_a_socket_that_refuses_the_peer_is_green() -> None:
     with _listening(403, 0o666) as state:
-        assert _probe(state).verdict is Standing.OK
+        assert _probe(state).verdict is ProbeResult.OK
 
 
 def test_a_socket_that_answers_is_red() -> None:
     with _listening(200, 0o666) as state:
-        assert _probe(state).verdict is Standing.FAIL
+        assert _probe(state).verdict is ProbeResult.FAIL
 
 
 def test_no_socket_is_skipped() -> None:
     assert os.geteuid() == 0
     with _listening(200, 0o600) as state:
-        assert _probe(state / "none").verdict is Standing.SKIPPED
+        assert _probe(state / "none").verdict is ProbeResult.SKIPPED

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.doctor.files import probe_files
-from proxy.doctor.finding import Aim, Finding, Standing
+from proxy.doctor.finding import Aim, Finding, ProbeResult
 from tests.unit.proxy.doctor.as_user import AGENT_UID, SIDECAR_UID, as_user, needs_root
 
 if TYPE_CHECKING:
@@ -93,18 +93,18 @@ ON_STATE = (
 def test_nothing_works_from_another_user(state: Path) -> None:
     found = _probe(state)
 
-    failed = {name for name, finding in found.items() if finding.verdict is Standing.FAIL}
+    failed = {name for name, finding in found.items() if finding.verdict is ProbeResult.FAIL}
     # The checkout the tests run from may be anybody's; it has a test of its own.
     assert failed - {"code.write"} == set()
-    assert all(found[name].verdict is Standing.OK for name in ON_STATE)
-    assert found["checkpoint.write"].verdict is Standing.OK
+    assert all(found[name].verdict is ProbeResult.OK for name in ON_STATE)
+    assert found["checkpoint.write"].verdict is ProbeResult.OK
 
 
 @pytest.mark.parametrize("name", ON_STATE)
 def test_every_probe_is_red_when_the_state_is_handed_over(name: str, state: Path) -> None:
     _give(state, AGENT_UID, 0o700)
 
-    assert _probe(state)[name].verdict is Standing.FAIL
+    assert _probe(state)[name].verdict is ProbeResult.FAIL
 
 
 def test_a_state_others_may_only_read_is_red_for_reading_alone(state: Path) -> None:
@@ -113,9 +113,9 @@ def test_a_state_others_may_only_read_is_red_for_reading_alone(state: Path) -> N
     found = _probe(state)
 
     for name in ("state.list", "store.read", "secrets.store.key", "staging.keys"):
-        assert found[name].verdict is Standing.FAIL, name
+        assert found[name].verdict is ProbeResult.FAIL, name
     for name in ("store.write", "state.create", "segments.write", "sessions.write", "gate.lock"):
-        assert found[name].verdict is Standing.OK, name
+        assert found[name].verdict is ProbeResult.OK, name
 
 
 def test_a_writable_directory_above_lets_everything_be_replaced(state: Path) -> None:
@@ -124,47 +124,47 @@ def test_a_writable_directory_above_lets_everything_be_replaced(state: Path) -> 
     found = _probe(state)
 
     for name in ("state.replace", "checkpoint.replace", "config.replace"):
-        assert found[name].verdict is Standing.FAIL, name
-    assert found["store.write"].verdict is Standing.OK
+        assert found[name].verdict is ProbeResult.FAIL, name
+    assert found["store.write"].verdict is ProbeResult.OK
 
 
 def test_a_sticky_directory_above_protects_what_is_not_the_agents(state: Path) -> None:
     state.parent.chmod(0o1777)
-    assert _probe(state)["state.replace"].verdict is Standing.OK
+    assert _probe(state)["state.replace"].verdict is ProbeResult.OK
 
     state.parent.chmod(0o777)
-    assert _probe(state)["state.replace"].verdict is Standing.FAIL
+    assert _probe(state)["state.replace"].verdict is ProbeResult.FAIL
 
 
 def test_a_writable_checkpoint_copy_is_red(state: Path) -> None:
     (state.parent / "copy" / "checkpoint.txt").chmod(0o666)
 
-    assert _probe(state)["checkpoint.write"].verdict is Standing.FAIL
+    assert _probe(state)["checkpoint.write"].verdict is ProbeResult.FAIL
 
 
 def test_a_writable_configuration_is_red(state: Path) -> None:
     (state.parent / "conf" / "mnemogate.toml").chmod(0o644)
-    assert _probe(state)["config.write"].verdict is Standing.OK
+    assert _probe(state)["config.write"].verdict is ProbeResult.OK
 
     (state.parent / "conf" / "mnemogate.toml").chmod(0o666)
-    assert _probe(state)["config.write"].verdict is Standing.FAIL
+    assert _probe(state)["config.write"].verdict is ProbeResult.FAIL
 
 
 def test_a_path_that_is_not_there_proves_nothing(state: Path) -> None:
     found = _probe(state.parent / "elsewhere")
 
-    assert found["state.list"].verdict is Standing.SKIPPED
+    assert found["state.list"].verdict is ProbeResult.SKIPPED
 
 
 def test_writable_program_files_are_red(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files: list[Path] = []
     monkeypatch.setattr("proxy.doctor.files._program_files", lambda: iter(files))
     files.append(state.parent / "conf")
-    assert _probe(state)["code.write"].verdict is Standing.OK
+    assert _probe(state)["code.write"].verdict is ProbeResult.OK
 
     files.append(state.parent / "copy")
     (state.parent / "copy").chmod(0o777)
-    assert _probe(state)["code.write"].verdict is Standing.FAIL
+    assert _probe(state)["code.write"].verdict is ProbeResult.FAIL
 
 
 def test_a_container_engines_socket_is_red(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,10 +172,10 @@ def test_a_container_engines_socket_is_red(state: Path, monkeypatch: pytest.Monk
     socket.write_bytes(b"")
     socket.chmod(0o660)
     monkeypatch.setattr("proxy.doctor.files._ROOT_SOCKETS", (str(socket),))
-    assert _probe(state)["host.root_socket"].verdict is Standing.OK
+    assert _probe(state)["host.root_socket"].verdict is ProbeResult.OK
 
     socket.chmod(0o666)
-    assert _probe(state)["host.root_socket"].verdict is Standing.FAIL
+    assert _probe(state)["host.root_socket"].verdict is ProbeResult.FAIL
 
 
 def test_a_probe_that_works_leaves_everything_as_it_was(state: Path) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from proxy.doctor.examine import examine
-from proxy.doctor.finding import Aim, Finding, Standing
+from proxy.doctor.finding import Aim, Finding, ProbeResult
 from proxy.doctor.network import probe_network
 
 if TYPE_CHECKING:
@@ -92,13 +92,13 @@ def test_listeners_that_refuse_are_green(tmp_path: Path) -> None:
     with _server(_separated) as url:
         found = _probe(url, tmp_path)
 
-    assert {name: found[name].verdict for name in PROBES} == dict.fromkeys(PROBES, Standing.OK)
+    assert {name: found[name].verdict for name in PROBES} == dict.fromkeys(PROBES, ProbeResult.OK)
 
 
 @pytest.mark.parametrize("name", PROBES)
 def test_listeners_that_let_everything_through_are_red(name: str, tmp_path: Path) -> None:
     with _server(_wide_open) as url:
-        assert _probe(url, tmp_path)[name].verdict is Standing.FAIL
+        assert _probe(url, tmp_path)[name].verdict is ProbeResult.FAIL
 
 
 def test_a_request_let_through_and_then_found_malformed_is_red(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_a_request_let_through_and_then_found_malformed_is_red(tmp_path: Path) -
     with _server(malformed) as url:
         found = _probe(url, tmp_path)
 
-    assert found["admin.anonymous.POST"].verdict is Standing.FAIL
-    assert found["data.anonymous"].verdict is Standing.FAIL
+    assert found["admin.anonymous.POST"].verdict is ProbeResult.FAIL
+    assert found["data.anonymous"].verdict is ProbeResult.FAIL
 
 
 def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
         return (201, b"{}") if answer.startswith(b'{"reason"') else (status, answer)
 
     with _server(lands) as url:
-        assert _probe(url, tmp_path)["data.agent_key.L1"].verdict is Standing.FAIL
+        assert _probe(url, tmp_path)["data.agent_key.L1"].verdict is ProbeResult.FAIL
 
 
 def test_the_policy_write_counts_once_however_often_doctor_runs(tmp_path: Path) -> None:
@@ -141,14 +141,14 @@ def test_a_key_the_sidecar_does_not_take_proves_nothing(tmp_path: Path) -> None:
     with _server(_separated) as url:
         found = _probe(url, tmp_path, key="some-other-key")
 
-    assert found["data.agent_key.L1"].verdict is Standing.SKIPPED
+    assert found["data.agent_key.L1"].verdict is ProbeResult.SKIPPED
 
 
 def test_without_an_agent_key_the_write_is_skipped(tmp_path: Path) -> None:
     with _server(_separated) as url:
         found = _probe(url, tmp_path, key=None)
 
-    assert found["data.agent_key.L1"].verdict is Standing.SKIPPED
+    assert found["data.agent_key.L1"].verdict is ProbeResult.SKIPPED
     assert "admin.agent_key.GET" not in found
 
 
@@ -166,6 +166,6 @@ def test_nothing_there_is_skipped_and_never_called_proven(tmp_path: Path) -> Non
     found = examine(aim)
 
     by_id = {finding.id: finding.verdict for finding in found.findings}
-    assert by_id["data.anonymous"] is Standing.SKIPPED
-    assert by_id["process.mem"] is Standing.SKIPPED
+    assert by_id["data.anonymous"] is ProbeResult.SKIPPED
+    assert by_id["process.mem"] is ProbeResult.SKIPPED
     assert not found.proven

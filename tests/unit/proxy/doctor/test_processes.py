@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from proxy.cli.hardening import Shielding, shield
-from proxy.doctor.finding import Finding, Standing
+from proxy.doctor.finding import Finding, ProbeResult
 from proxy.doctor.locate import effective_uid, running_sidecars
 from proxy.doctor.processes import probe_environment, probe_identity, probe_process
 from tests.unit.proxy.doctor.as_user import AGENT_UID, SIDECAR_UID, as_user, become, needs_root
@@ -70,7 +70,7 @@ def _forked(uid: int, *, shielded: bool) -> Generator[int]:
         os.waitpid(child, 0)
 
 
-def _probe(uid: int, pid: int) -> dict[str, Standing]:
+def _probe(uid: int, pid: int) -> dict[str, ProbeResult]:
     found = as_user(uid, lambda: list(probe_process(pid)), list[Finding])
     return {finding.id: finding.verdict for finding in found}
 
@@ -79,7 +79,7 @@ def test_another_users_process_is_closed() -> None:
     with _process(SIDECAR_UID) as pid:
         found = _probe(AGENT_UID, pid)
 
-    assert set(found.values()) == {Standing.OK}
+    assert set(found.values()) == {ProbeResult.OK}
 
 
 def test_every_probe_works_on_a_process_of_ones_own() -> None:
@@ -87,7 +87,7 @@ def test_every_probe_works_on_a_process_of_ones_own() -> None:
         found = _probe(AGENT_UID, pid)
 
     assert set(found) >= {*INTO_MEMORY, "process.signal", "process.priority"}
-    assert set(found.values()) == {Standing.FAIL}
+    assert set(found.values()) == {ProbeResult.FAIL}
 
 
 def test_a_shielded_process_is_closed_to_its_own_user_but_for_signals() -> None:
@@ -96,9 +96,9 @@ def test_a_shielded_process_is_closed_to_its_own_user_but_for_signals() -> None:
     with _forked(AGENT_UID, shielded=True) as pid:
         found = _probe(AGENT_UID, pid)
 
-    assert {control[name] for name in INTO_MEMORY} == {Standing.FAIL}
-    assert {found[name] for name in INTO_MEMORY} == {Standing.OK}
-    assert found["process.signal"] is Standing.FAIL
+    assert {control[name] for name in INTO_MEMORY} == {ProbeResult.FAIL}
+    assert {found[name] for name in INTO_MEMORY} == {ProbeResult.OK}
+    assert found["process.signal"] is ProbeResult.FAIL
 
 
 def test_shielding_reports_what_it_did() -> None:
@@ -112,7 +112,7 @@ def test_a_process_that_is_gone_proves_nothing() -> None:
     with _process(SIDECAR_UID) as pid:
         pass
 
-    assert set(_probe(AGENT_UID, pid).values()) == {Standing.SKIPPED}
+    assert set(_probe(AGENT_UID, pid).values()) == {ProbeResult.SKIPPED}
 
 
 def test_root_and_the_sidecars_own_user_are_told_that_they_cannot_be_separated() -> None:
@@ -121,11 +121,11 @@ def test_root_and_the_sidecars_own_user_are_told_that_they_cannot_be_separated()
 
     root, own, agent = next(probe_identity(SIDECAR_UID)), identity(SIDECAR_UID), identity(AGENT_UID)
 
-    assert root.verdict is Standing.FAIL
+    assert root.verdict is ProbeResult.FAIL
     assert "root" in root.got
-    assert own.verdict is Standing.FAIL
+    assert own.verdict is ProbeResult.FAIL
     assert "sidecar's own" in own.got
-    assert agent.verdict is Standing.OK
+    assert agent.verdict is ProbeResult.OK
 
 
 def test_capabilities_are_found() -> None:
@@ -133,19 +133,19 @@ def test_capabilities_are_found() -> None:
         found = {finding.id: finding for finding in probe_identity(SIDECAR_UID)}
         return found["identity.capabilities"]
 
-    assert as_user(AGENT_UID, capabilities, Finding).verdict is Standing.OK
-    assert capabilities().verdict is Standing.FAIL, "control: root holds them all"
+    assert as_user(AGENT_UID, capabilities, Finding).verdict is ProbeResult.OK
+    assert capabilities().verdict is ProbeResult.FAIL, "control: root holds them all"
 
 
 def test_an_operators_key_in_any_readable_environment_is_found() -> None:
     key = {"MNEMOGATE_OPERATOR_KEY": "x" * 24}
     with _process(SIDECAR_UID, environment=key):
         found = as_user(AGENT_UID, probe_environment, Finding)
-    assert found.verdict is Standing.OK, "another user's environment cannot be read"
+    assert found.verdict is ProbeResult.OK, "another user's environment cannot be read"
 
     with _process(AGENT_UID, environment=key) as pid:
         found = as_user(AGENT_UID, probe_environment, Finding)
-    assert found.verdict is Standing.FAIL
+    assert found.verdict is ProbeResult.FAIL
     assert str(pid) in found.got
     assert "x" * 24 not in found.got
 

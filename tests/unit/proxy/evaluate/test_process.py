@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.evaluate.attacks import Broken
-from proxy.evaluate.suite.process import ProcessAdapter
 from proxy.evaluate.suite.protocol import Request
+from tests.benchmarks.guards.process import ProcessAdapter
 
 if TYPE_CHECKING:
     from pathlib import Path

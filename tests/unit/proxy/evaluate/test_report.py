@@ -13,10 +13,8 @@ from proxy.evaluate.tables import (
     Conformance,
     Curve,
     Document,
-    Measured,
     Mutants,
     NoiseRow,
-    NotMeasured,
     Played,
     Promise,
     RefusedText,
@@ -75,23 +73,6 @@ WHOLE = found(
             caught=FIGURE,
             mutants=(TriedMutant(id="a", invariant="i", file="f", caught=True, detail=""),),
         ),
-        neighbours={
-            "mnemogate": Measured(
-                configuration="c",
-                a1=FIGURE,
-                a2=FIGURE,
-                a3=FIGURE,
-                a4=FIGURE,
-                a5=FIGURE,
-                honest=FIGURE,
-                leaning=FIGURE,
-                corpora=FIGURE,
-                suite={},
-                suite_passed=FIGURE,
-                suite_not_applicable=0,
-            ),
-            "other": NotMeasured(configuration=HOSTILE, not_measured=HOSTILE),
-        },
     )
 )
 

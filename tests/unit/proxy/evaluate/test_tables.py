@@ -14,7 +14,6 @@ from proxy.evaluate.tables import (
     Curve,
     Document,
     Figures,
-    Measured,
     NoiseRow,
     Run,
     Tables,
@@ -22,6 +21,7 @@ from proxy.evaluate.tables import (
     as_json,
     joined,
 )
+from tests.benchmarks.guards.table import Measured, NotMeasured, told
 
 FIGURE = share(3, 4)
 KEYS = {"value": 75.0, "n": 4, "low": 30.064, "high": 95.441}
@@ -83,6 +83,16 @@ def test_the_rows_of_a_column_are_its_figures_under_the_names_that_they_have_on_
     rows = {name: msgspec.to_builtins(figure) for name, figure in COLUMN.figures().items()}
     assert rows == {name: one for name, one in on_disk.items() if one == KEYS}
     assert len(rows) == 9
+
+
+def test_the_table_of_the_guards_says_what_was_not_measured_and_why() -> None:
+    other = NotMeasured(configuration="strict", not_measured="the registry cannot be reached")
+    lines = told({"mnemogate": COLUMN, "third": COLUMN, "other": other})
+    assert lines[0].split() == ["%", "|", "mnemogate", "|", "third"]
+    assert lines[1].split() == ["core_nfr", "A1", "|", "75", "|", "75"]
+    assert len(lines) == 1 + 9 + 1 + 3 + 1
+    assert lines[-2:] == ["other: strict", "other: not measured: the registry cannot be reached"]
+    assert "nothing to hold this system against" in told({"mnemogate": COLUMN, "o": other})[-1]
 
 
 def test_no_figure_beyond_the_paper_is_left_out() -> None:

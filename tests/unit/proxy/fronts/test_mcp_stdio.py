@@ -14,9 +14,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from proxy.fronts.mcp_stdio import Command, StdioFront
+from proxy.fronts.mcp_stdio import ServerCommand, StdioFront
 from proxy.mcp.relay import Relay, RelayLimits, Server
-from proxy.surroundings import RandomPool, Surroundings
+from proxy.seams.surroundings import RandomPool, Surroundings
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import AGENT, line, request
 
@@ -94,7 +94,7 @@ async def wrapped(
         )
 
     with os.fdopen(to_us, "rb", buffering=0) as stdin, os.fdopen(from_us, "wb", 0) as stdout:
-        command = Command(words=words, environment=environment or {"PATH": os.defpath})
+        command = ServerCommand(words=words, environment=environment or {"PATH": os.defpath})
         async with asyncio.TaskGroup() as group:
             task = group.create_task(StdioFront(command, stdin, stdout).serve(open_relay))
             try:
@@ -127,7 +127,7 @@ async def test_a_client_that_is_no_pipe_has_an_end_as_well(tmp_path: Path) -> No
         )
 
     told = tmp_path / "told"
-    command = Command(words=SERVER, environment={"PATH": os.defpath})
+    command = ServerCommand(words=SERVER, environment={"PATH": os.defpath})
     with Path(os.devnull).open("rb") as stdin, told.open("wb") as stdout:  # noqa: ASYNC230 - small and local
         async with asyncio.timeout(20):
             assert await StdioFront(command, stdin, stdout).serve(open_relay) == 3

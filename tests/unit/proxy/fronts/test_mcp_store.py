@@ -8,18 +8,18 @@ import os
 import signal
 from typing import IO, TYPE_CHECKING
 
-from proxy.dialects.mcp.store import StoreTools
-from proxy.dialects.mcp.store_protocol import StoreProtocol
+from proxy.dialects.mcp.store.calls import StoreTools
+from proxy.dialects.mcp.store.protocol import StoreProtocol
 from proxy.fronts.mcp_store import StoreStdio
 from proxy.mcp.relay import Deliver, RelayLimits
 from proxy.mcp.store_server import StoreServer
-from proxy.tool_maps import shipped_map
-from tests.unit.proxy.test_session import Conversation, talking
+from proxy.settings.tool_maps import shipped_map
+from tests.unit.proxy.intercept.test_operations import Conversation, talking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy.dialects.operation import Operation, Result
+    from proxy.seams.operation import Operation, Result
 
 CALL = {
     "jsonrpc": "2.0",

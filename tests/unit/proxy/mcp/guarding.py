@@ -1,4 +1,4 @@
-"""A guard in memory that keeps the promises of `proxy.guard.Guard`, for tests of relays.
+"""A guard in memory that keeps the promises of `proxy.seams.guard.Guard`, for tests of relays.
 
 It refuses what holds `EVIL`, holds what holds `ASK`, and admits the rest. What is refused never
 gets a state; what is admitted waits for `settle`.
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from policy.model import CandidateId
 from policy.verdict import Reason
-from proxy.guard import Forwarded, Judged, PinState, Unsettled
+from proxy.seams.guard import Forwarded, Judged, PinState, Unsettled
 from storage.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from policy.model import Principal
-    from proxy.guard import GuardedCall, Item, PinnedTool, Segment
+    from proxy.seams.guard import GuardedCall, Item, PinnedTool, Segment
 
 EVIL = "EVIL"
 ASK = "ASK"

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from policy.model import Principal, PrincipalId, Tenant
 from proxy.dialects.mcp.message import Message, encode
-from proxy.dialects.mcp.store import StoreTools
-from proxy.dialects.mcp.store_protocol import StoreProtocol
-from proxy.mcp.ground import RelayLimits, Side
+from proxy.dialects.mcp.store.calls import StoreTools
+from proxy.dialects.mcp.store.protocol import StoreProtocol
+from proxy.mcp.connection import RelayLimits, Side
 from proxy.mcp.store_server import StoreServer
-from proxy.tool_maps import shipped_map
+from proxy.settings.tool_maps import shipped_map
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator
 
-    from proxy.dialects.operation import Operation, Result
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.seams.operation import Operation, Result
     from storage.errors import StorageError
-    from tests.unit.proxy.test_session import Conversation
+    from tests.unit.proxy.intercept.test_operations import Conversation
 
 Object = dict[str, "JsonValue"]
 

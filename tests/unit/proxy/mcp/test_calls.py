@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.guard import Forwarded
 from proxy.mcp.relay import RelayLimits, Server
-from proxy.tool_maps import shipped_map
+from proxy.seams.guard import Forwarded
+from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import GraphServer, connected, text_of
 from tests.unit.proxy.mcp.guarding import EVIL, MemoryGuard
 from tests.unit.proxy.mcp.wire import call, cancel, entity, relayed, request

@@ -6,10 +6,10 @@ import pytest
 
 from policy.model import Tenant
 from proxy.dialects.mcp.message import parse
-from proxy.guard import PinnedTool
 from proxy.mcp.naming import call_of, method_of, tool_of
 from proxy.mcp.pending import Pending
 from proxy.mcp.relay import Server
+from proxy.seams.guard import PinnedTool
 from tests.unit.proxy.mcp.wire import call, line, request
 
 TENANT = Tenant("default")

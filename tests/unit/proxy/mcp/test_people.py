@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from policy.model import CandidateId, ChangeKind
-from proxy.guard import Forwarded, Unsettled
 from proxy.mcp.relay import RelayLimits
+from proxy.seams.guard import Forwarded, Unsettled
 from tests.unit.proxy.mcp.graph import GraphServer, connected, text_of
 from tests.unit.proxy.mcp.guarding import ASK, MemoryGuard
 from tests.unit.proxy.mcp.wire import Ends, call, entity, relayed, request

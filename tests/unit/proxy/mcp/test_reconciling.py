@@ -9,13 +9,13 @@ import pytest
 
 from policy.model import CandidateId
 from proxy.dialects.mcp.calls import read_call
-from proxy.guard import Forwarded, Unsettled
 from proxy.mcp.reconciling import question_of, told
-from proxy.tool_maps import shipped_map
+from proxy.seams.guard import Forwarded, Unsettled
+from proxy.settings.tool_maps import shipped_map
 
 if TYPE_CHECKING:
     from proxy.dialects.mcp.maps import ToolMap
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 Object = dict[str, "JsonValue"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.mcp.relay import Server, Side
-from proxy.tool_maps import shipped_map
+from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import cancel, line, relayed, request, result
 

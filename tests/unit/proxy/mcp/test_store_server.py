@@ -7,19 +7,19 @@ import json
 from typing import TYPE_CHECKING
 
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
-from proxy.dialects.mcp.store_graph import WHOLE_GRAPH as WHOLE
-from proxy.dialects.mcp.store_tools import GRAPH_TOOLS, TOOLS
-from proxy.dialects.operation import Proposal, Write
-from proxy.mcp.ground import Side
+from proxy.dialects.mcp.store.graph import WHOLE_GRAPH as WHOLE
+from proxy.dialects.mcp.store.tools import GRAPH_TOOLS, TOOLS
+from proxy.mcp.connection import Side
 from proxy.mcp.store_server import NOT_KNOWN, NOT_NOW
+from proxy.seams.operation import Proposal, Write
 from storage.errors import OutcomeUnknown, StoreUnavailable
+from tests.unit.proxy.intercept.test_operations import talking
 from tests.unit.proxy.mcp.storing import AGENT, Object, connected, text_of
-from tests.unit.proxy.test_session import talking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 
 USER = Principal(principal_id=PrincipalId("ada"), tenant=Tenant("default"), channel=Channel.USER)

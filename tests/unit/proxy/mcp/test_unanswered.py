@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from proxy.guard import Forwarded
 from proxy.mcp.relay import RelayLimits, Server, Side
-from proxy.tool_maps import shipped_map
+from proxy.seams.guard import Forwarded
+from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import connected, text_of
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import call, cancel, entity, line, relayed, request

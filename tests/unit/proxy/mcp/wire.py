@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from policy.model import Principal, PrincipalId, Tenant
 from proxy.mcp.relay import Relay, RelayLimits, Server, Side
-from proxy.surroundings import RandomPool, Surroundings
+from proxy.seams.surroundings import RandomPool, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from proxy.dialects.mcp.message import Message
-    from proxy.guard import Guard
+    from proxy.seams.guard import Guard
 
 AGENT = Principal(principal_id=PrincipalId("uid:1000"), tenant=Tenant("default"))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from proxy.dialects.model.transcript import ModelCall
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 HERMES: Json = {
     "type": "function",

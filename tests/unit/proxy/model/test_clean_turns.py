@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from policy.model import SourceKind
-from policy.withheld_words import RUN, words_of
+from policy.withheld.words import RUN, words_of
 from proxy.dialects.model.api import ANTHROPIC, APIS, RESPONSES
-from proxy.model.coupled import Coupled
-from proxy.model.coupling import Asked, UnsafeUncoupled
+from proxy.ledger.requests import Entered
+from proxy.ledger.turn_values import LabelledSpan, TurnRead
+from proxy.model.memory_seam import Asked, UnsafeUncoupled
 from proxy.model.recurring import Recurring
-from proxy.session_entering import Entered
-from proxy.session_ground import Span, TurnRead
+from proxy.model.with_ledger import Coupled
 from tests.unit.proxy.withheld import POISON, Rig, rig
 from tests.unit.storage.opening import AGENT
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from policy.model import Principal
     from proxy.dialects.model.api import ModelApi
-    from proxy.dialects.model.body import Json
     from proxy.dialects.model.transcript import ModelRequest
+    from proxy.dialects.strict_json.tolerant import Json
 
 USER, TOOL = SourceKind.USER_INPUT, SourceKind.TOOL_RESULT
 
@@ -51,7 +51,7 @@ class _Ledger:
         del principal, names, distrusted_tools
         turns: list[TurnRead] = []
         for turn in request.turns:
-            spans = tuple((Span(0, len(said.text), self.label),) for said in turn.said)
+            spans = tuple((LabelledSpan(0, len(said.text), self.label),) for said in turn.said)
             name = repr(turn), self.label
             turns.append(self._reads.setdefault(name, TurnRead(self.label, spans)))
         system = TurnRead(TOOL, tuple(() for _ in request.system))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from policy.model import PrincipalId
-from proxy.auth import Authenticator, Peer, Unauthenticated, bound, hash_key, mint_key
-from proxy.bindings import Binding
-from proxy.dialects.operation import HttpRequest, MalformedRequest
 from proxy.model.credentials import Admitted, admit
-from storage.interfaces import KeyRecord
+from proxy.seams.faults import MalformedRequest, Unauthenticated
+from proxy.seams.operation import HttpRequest
+from proxy.settings.principals import Binding
+from proxy.transport.auth import Authenticator, Peer, bound, hash_key, mint_key
+from storage.values import KeyRecord
 
 AGENT = bound("agent", "default")
 OTHER = bound("other", "default")

@@ -12,7 +12,7 @@ from policy.gate import unsafe_gate_without
 from policy.model import Channel
 from policy.query import EVERYTHING
 from proxy.model.extraction import Extraction, Replied
-from proxy.tool_maps import load_map
+from proxy.settings.tool_maps import load_map
 from tests.unit.proxy.guarded import AGENT, GOOD, STEERING, Guarded, guarded
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.model import Principal
-    from proxy.dialects.model.body import Json
-    from proxy.guard import Guard
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.seams.guard import Guard
 
 SECOND = "The pump in hall four was replaced in March"
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from policy.model import PrincipalId
 from proxy.dialects.model.api import APIS, CHAT, of_program
-from proxy.dialects.model.body import read_body
-from proxy.dialects.operation import MalformedRequest
+from proxy.dialects.strict_json.tolerant import read_body
 from proxy.model.recurring import Recurring
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from proxy.dialects.model.api import ModelApi

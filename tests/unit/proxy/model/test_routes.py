@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from yarl import URL
 
-from proxy.dialects.operation import HttpRequest, MalformedRequest
 from proxy.model.routes import Purpose, check_path, purpose_of, target_of
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import HttpRequest
 
 
 @pytest.mark.parametrize(

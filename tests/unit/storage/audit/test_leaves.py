@@ -35,7 +35,7 @@ from storage.audit import (
     veiled_target,
 )
 from storage.errors import StoreCorrupt
-from storage.interfaces import Decision
+from storage.values import Decision
 from tests.unit.storage.opening import candidate_of
 
 INTERCEPTED = InterceptedLeaf(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.dialects.mcp.maps import Shown
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 CONTAINED_LEN_MIN = 8
 

@@ -12,11 +12,11 @@ from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.mcp.calls import Call, read_call, without
 from proxy.dialects.mcp.maps import ToolKind, ToolMap, parse_map
 from proxy.dialects.mcp.pieces import arguments_of
-from proxy.dialects.operation import MalformedRequest
-from proxy.tool_maps import shipped_map
+from proxy.seams.faults import MalformedRequest
+from proxy.settings.tool_maps import shipped_map
 
 if TYPE_CHECKING:
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 
 def server_memory() -> ToolMap:

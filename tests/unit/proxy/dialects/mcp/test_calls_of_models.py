@@ -9,11 +9,11 @@ import pytest
 from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.mcp.calls import Call, kept_of, read_call
 from proxy.dialects.mcp.maps import MapError, ToolKind, parse_map
-from proxy.dialects.operation import MalformedRequest
-from proxy.tool_maps import shipped_map
+from proxy.seams.faults import MalformedRequest
+from proxy.settings.tool_maps import shipped_map
 
 if TYPE_CHECKING:
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 LONG = "tea " * 400
 

@@ -9,12 +9,12 @@ import pytest
 from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.mcp.calls import Call, read_call
 from proxy.dialects.mcp.maps import ToolKind
-from proxy.dialects.operation import MalformedRequest
-from proxy.tool_maps import shipped_map
+from proxy.seams.faults import MalformedRequest
+from proxy.settings.tool_maps import shipped_map
 
 if TYPE_CHECKING:
-    from proxy.guard import Item
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.seams.guard import Item
 
 NOTE: dict[str, JsonValue] = {"title": "Green Tea", "content": "- likes it", "directory": "Notes"}
 

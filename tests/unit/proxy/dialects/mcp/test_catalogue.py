@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 
 def tool(**members: JsonValue) -> dict[str, JsonValue]:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.editing import NOTHING, Effect, How, text_after
+from policy.labels.editing import NOTHING, Effect, How, text_after
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import MapError, parse_map
-from proxy.tool_maps import load_map
+from proxy.settings.tool_maps import load_map
 
 if TYPE_CHECKING:
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 BEFORE = "one\ntwo"
 MAP = """

@@ -6,8 +6,8 @@ import pytest
 
 from policy.model import MemoryClass
 from proxy.dialects.mcp.elicit import (
-    Answer,
     Question,
+    Reaction,
     Retried,
     answer_of,
     complete,
@@ -18,10 +18,10 @@ from proxy.dialects.mcp.elicit import (
     takes_urls,
     takes_urls_now,
 )
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 QUESTION = Question(
     elicitation_id="e1", url="http://127.0.0.1:7078/confirm/00ff", memory_class=MemoryClass.L2
@@ -64,7 +64,7 @@ def test_a_stateless_client_comes_back_with_its_answer() -> None:
         "requestState": result["requestState"],
         "inputResponses": {name: {"action": "accept"} for name in requests},
     }
-    assert retried(params) == Retried(state="s1", answer=Answer.ACCEPT)
+    assert retried(params) == Retried(state="s1", answer=Reaction.ACCEPT)
     assert plain_params(params) == {"name": "remember", "arguments": {"text": "tea"}}
 
 
@@ -84,14 +84,14 @@ def test_our_state_without_our_question_is_refused(responses: JsonValue) -> None
 @pytest.mark.parametrize(
     ("message", "answer"),
     [
-        ({"result": {"action": "accept"}}, Answer.ACCEPT),
-        ({"result": {"action": "accept", "content": {"approve": True}}}, Answer.ACCEPT),
-        ({"result": {"action": "decline"}}, Answer.DECLINE),
-        ({"result": {"action": "cancel"}}, Answer.CANCEL),
-        ({"result": {"action": "ACCEPT"}}, Answer.CANCEL),
-        ({"error": {"code": -32601}}, Answer.CANCEL),
-        (None, Answer.CANCEL),
+        ({"result": {"action": "accept"}}, Reaction.ACCEPT),
+        ({"result": {"action": "accept", "content": {"approve": True}}}, Reaction.ACCEPT),
+        ({"result": {"action": "decline"}}, Reaction.DECLINE),
+        ({"result": {"action": "cancel"}}, Reaction.CANCEL),
+        ({"result": {"action": "ACCEPT"}}, Reaction.CANCEL),
+        ({"error": {"code": -32601}}, Reaction.CANCEL),
+        (None, Reaction.CANCEL),
     ],
 )
-def test_anything_but_an_answer_is_a_cancellation(message: JsonValue, answer: Answer) -> None:
+def test_anything_but_an_answer_is_a_cancellation(message: JsonValue, answer: Reaction) -> None:
     assert answer_of(message) is answer

@@ -14,7 +14,7 @@ from proxy.dialects.mcp.paths import (
 )
 
 if TYPE_CHECKING:
-    from proxy.strict_json import JsonValue
+    from proxy.dialects.strict_json.strict import JsonValue
 
 
 def test_a_path_steps_into_names_and_elements() -> None:

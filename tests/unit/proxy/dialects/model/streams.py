@@ -10,7 +10,7 @@ import msgspec
 from proxy.dialects.model.stream import event_of
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES, ModelApi, of_pr
 from proxy.dialects.model.transcript import Voice
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 
 @pytest.mark.parametrize("api", [ANTHROPIC, CHAT, RESPONSES])

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.model.anthropic_stream import AnthropicEditor
-from proxy.dialects.model.chat_stream import ChatEditor
+from proxy.dialects.model.anthropic.stream import AnthropicEditor
+from proxy.dialects.model.openai.chat_stream import ChatEditor
+from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.reading import list_of, object_of
-from proxy.dialects.model.responses_stream import ResponsesEditor
-from proxy.dialects.model.sse import SseReader
 from proxy.dialects.model.stream import Decided, Unread, event_of, payload
+from proxy.dialects.sse import RawReader
 from tests.unit.proxy.dialects.model import streams
 from tests.unit.proxy.dialects.model.streams import Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.dialects.model.body import Json
     from proxy.dialects.model.stream import Editor, Waiting
+    from proxy.dialects.strict_json.tolerant import Json
 
 REFUSED = "Not stored (class_floor, L1)."
 
@@ -46,7 +46,7 @@ each_api = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 def edited(editor: Editor, chunks: list[bytes], refused: frozenset[str]) -> bytes:
     """The stream as the agent gets it, with the calls of these ids refused."""
-    reader = SseReader()
+    reader = RawReader()
     out = b""
     for chunk in chunks:
         for event in reader.feed(chunk):
@@ -61,7 +61,7 @@ def _decided(one: Waiting, refused: frozenset[str]) -> Decided:
 
 
 def payloads(stream: bytes) -> list[dict[str, Json]]:
-    found = [payload(event) for event in SseReader().feed(stream)]
+    found = [payload(event) for event in RawReader().feed(stream)]
     return [body for body in found if body is not None]
 
 
@@ -235,8 +235,8 @@ def test_no_call_goes_on_unjudged_wherever_a_stream_brings_it(
 @each_api
 def test_an_event_that_others_may_be_able_to_read_is_not_passed_on_unread(api: Api) -> None:
     for data in (b'{"type":"content_block_start","n":NaN}', b' {"a":1', b'{"a":"\\x"}'):
-        (event,) = SseReader().feed(b"data: " + data + b"\n\n")
+        (event,) = RawReader().feed(b"data: " + data + b"\n\n")
         with pytest.raises(Unread):
             api.editor().feed(event)
-    (event,) = SseReader().feed(b"data: [DONE]\n\n")
+    (event,) = RawReader().feed(b"data: [DONE]\n\n")
     assert api.editor().feed(event) == (event.raw, ()), "control"

@@ -9,17 +9,17 @@ import msgspec
 import pytest
 
 from proxy.dialects.mcp.maps import parse_map
-from proxy.dialects.model.memory_tools import Catalogue, Found, Maps
+from proxy.dialects.model.memory_tools import Maps, MemoryTool, OfferedTools
 from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import ModelCall
-from proxy.tool_maps import maps_of_models, shipped_map
+from proxy.settings.tool_maps import maps_of_models, shipped_map
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 ALL = maps_of_models(None)
 LISTED: dict[str, dict[str, list[str]]] = msgspec.json.decode(
-    (Path(__file__).resolve().parents[2] / "tool_lists.json").read_bytes()
+    (Path(__file__).resolve().parents[2] / "settings" / "tool_lists.json").read_bytes()
 )
 # What other agents call their tools, with arguments like those of a memory tool.
 STRANGERS = {
@@ -46,7 +46,7 @@ def call(
     return ModelCall(call_id="c1", name=name, server=server, arguments=arguments or {})
 
 
-def named(found: Found | None) -> tuple[str | None, str | None, str] | None:
+def named(found: MemoryTool | None) -> tuple[str | None, str | None, str] | None:
     if found is None:
         return None
     return (found.tool_map.name if found.tool_map else None, found.tool, found.server)
@@ -62,7 +62,7 @@ LOOKED_FOR = {one.name for one in ALL.maps} & set(LISTED) - {"anthropic-memory"}
 @pytest.mark.parametrize("name", sorted(LOOKED_FOR))
 def test_the_tools_of_every_shipped_map_are_found_as_its_own(name: str) -> None:
     tools = [tool(one, arguments) for one, arguments in LISTED[name].items()]
-    catalogue = Catalogue((*strangers()[:3], *tools), ALL)
+    catalogue = OfferedTools((*strangers()[:3], *tools), ALL)
     for one in LISTED[name]:
         assert named(catalogue.find(call(one))) == (name, one, "")
 
@@ -80,7 +80,7 @@ def test_a_hosts_name_for_a_servers_tool_is_read_as_both(spelling: str, server: 
         tool(spelling.format(server, one), arguments)
         for one, arguments in LISTED["server-memory"].items()
     )
-    catalogue = Catalogue(tools, ALL)
+    catalogue = OfferedTools(tools, ALL)
     found = catalogue.find(call(spelling.format(server, "create_entities")))
     assert named(found) == ("server-memory", "create_entities", server.replace("__", "_"))
 
@@ -93,7 +93,7 @@ def test_a_tool_that_only_ends_like_one_of_memory_is_none() -> None:
         "shop_delete_entities": LISTED["server-memory"]["delete_entities"],
         "create_entities_for_shop": LISTED["server-memory"]["create_entities"],
     }
-    catalogue = Catalogue(tuple(tool(*one) for one in strange.items()), ALL)
+    catalogue = OfferedTools(tuple(tool(*one) for one in strange.items()), ALL)
     assert not catalogue.writes
     # One alone is enough where its name says so, and where a host marks what comes from a server.
     for name, arguments in (
@@ -101,14 +101,14 @@ def test_a_tool_that_only_ends_like_one_of_memory_is_none() -> None:
         ("mcp_shop_delete_entities", ["entityNames"]),
         ("shop__delete_entities", ["entityNames"]),
     ):
-        assert Catalogue((tool(name, arguments),), ALL).writes
+        assert OfferedTools((tool(name, arguments),), ALL).writes
 
 
 def test_a_namespace_is_a_server() -> None:
     tools = tuple(
         tool(one, arguments, "mcp__kb") for one, arguments in LISTED["server-memory"].items()
     )
-    catalogue = Catalogue(tools, ALL)
+    catalogue = OfferedTools(tools, ALL)
     assert named(catalogue.find(call("add_observations", "mcp__kb"))) == (
         "server-memory",
         "add_observations",
@@ -121,12 +121,12 @@ def test_a_namespace_is_a_server() -> None:
 def test_a_typed_tool_is_found_whatever_its_name() -> None:
     # `memory` is what other maps call a tool of theirs.
     for name in ("notebook", "memory"):
-        catalogue = Catalogue((Declared(name=name, type="memory_20250818"),), ALL)
+        catalogue = OfferedTools((Declared(name=name, type="memory_20250818"),), ALL)
         assert named(catalogue.find(call(name))) == ("anthropic-memory", "memory", "")
 
 
 def test_a_memory_type_of_tomorrow_is_closed() -> None:
-    catalogue = Catalogue((Declared(name="memory", type="memory_20990101"),), Maps(maps=()))
+    catalogue = OfferedTools((Declared(name="memory", type="memory_20990101"),), Maps(maps=()))
     assert named(catalogue.find(call("memory"))) == (None, None, "")
 
 
@@ -134,7 +134,7 @@ def test_the_same_name_is_told_apart_by_its_arguments() -> None:
     anthropic = tool("memory", ["command", "path", "file_text", "old_str", "new_str"])
     letta = tool("memory", LISTED["letta-agent"]["memory"])
     hermes = tool("memory", LISTED["hermes"]["memory"])
-    found = [Catalogue((one,), ALL).find(call("memory")) for one in (anthropic, letta, hermes)]
+    found = [OfferedTools((one,), ALL).find(call("memory")) for one in (anthropic, letta, hermes)]
     assert [named(one) for one in found] == [
         ("anthropic-memory", "memory", ""),
         ("letta-agent", "memory", ""),
@@ -143,7 +143,7 @@ def test_the_same_name_is_told_apart_by_its_arguments() -> None:
 
 
 def test_strangers_pass() -> None:
-    catalogue = Catalogue(tuple(strangers()), ALL)
+    catalogue = OfferedTools(tuple(strangers()), ALL)
     assert not catalogue.writes
     for name in (*STRANGERS, "not offered"):
         assert catalogue.find(call(name)) is None
@@ -151,7 +151,7 @@ def test_strangers_pass() -> None:
 
 def test_a_name_that_is_not_offered_is_closed_where_memory_can_be_written() -> None:
     hermes = tool("memory", LISTED["hermes"]["memory"])
-    catalogue = Catalogue((*strangers()[:3], hermes), ALL)
+    catalogue = OfferedTools((*strangers()[:3], hermes), ALL)
     # Hermes takes each of these for `memory`.
     for name in ("Memory", "memory_tool", "MemoryTool", 'memory" x="y', "memori"):
         assert named(catalogue.find(call(name))) == (None, None, "")
@@ -159,7 +159,7 @@ def test_a_name_that_is_not_offered_is_closed_where_memory_can_be_written() -> N
 
 
 def test_a_catalogue_with_reads_alone_closes_nothing() -> None:
-    catalogue = Catalogue((tool("search_nodes", ["query"]),), ALL)
+    catalogue = OfferedTools((tool("search_nodes", ["query"]),), ALL)
     assert not catalogue.writes
     assert catalogue.find(call("other")) is None
 
@@ -170,7 +170,7 @@ def test_what_a_memory_server_adds_is_closed_and_what_stands_beside_it_is_not() 
     ]
     extra = tool("mcp__kb__merge_entities", ["from", "to"])
     web = tool("mcp__web__fetch", ["url"])
-    catalogue = Catalogue((*tools, extra, web, *strangers()), ALL)
+    catalogue = OfferedTools((*tools, extra, web, *strangers()), ALL)
     assert named(catalogue.find(call("mcp__kb__merge_entities"))) == ("server-memory", None, "kb")
     assert catalogue.find(call("mcp__web__fetch")) is None
     assert catalogue.find(call("Write")) is None
@@ -179,7 +179,7 @@ def test_what_a_memory_server_adds_is_closed_and_what_stands_beside_it_is_not() 
 def test_a_server_with_a_few_memory_tools_keeps_its_others() -> None:
     many = [tool(f"mcp__hub__tool_{at}", ["x"]) for at in range(8)]
     few = [tool("mcp__hub__add_memory", ["text", "user_id"])]
-    catalogue = Catalogue((*many, *few), ALL)
+    catalogue = OfferedTools((*many, *few), ALL)
     assert named(catalogue.find(call("mcp__hub__add_memory"))) == ("mem0", "add_memory", "hub")
     assert catalogue.find(call("mcp__hub__tool_1")) is None
 
@@ -190,20 +190,20 @@ def test_a_map_that_is_named_needs_no_arguments_to_fit() -> None:
         'required = ["note"]\ntexts = ["note"]\n'
     )
     offered = (tool("keep", ["remark"]),)
-    assert Catalogue(offered, Maps(maps=(own,))).find(call("keep")) is None
-    assert Catalogue(offered, Maps(maps=(own,), named=True)).find(call("keep")) is not None
+    assert OfferedTools(offered, Maps(maps=(own,))).find(call("keep")) is None
+    assert OfferedTools(offered, Maps(maps=(own,), named=True)).find(call("keep")) is not None
 
 
 def test_a_map_for_named_use_is_not_looked_for() -> None:
     offered = tuple(tool(one, arguments) for one, arguments in LISTED["hermes-mem0"].items())
-    assert Catalogue(offered, ALL).find(call("mem0_add")) is None
-    found = Catalogue(offered, maps_of_models(("hermes-mem0",))).find(call("mem0_add"))
+    assert OfferedTools(offered, ALL).find(call("mem0_add")) is None
+    found = OfferedTools(offered, maps_of_models(("hermes-mem0",))).find(call("mem0_add"))
     assert named(found) == ("hermes-mem0", "mem0_add", "")
     assert shipped_map("context") not in ALL.maps
 
 
 def test_without_a_catalogue_what_reads_as_a_change_is_one() -> None:
-    catalogue = Catalogue(None, ALL)
+    catalogue = OfferedTools(None, ALL)
     create: dict[str, Json] = {"command": "create", "path": "/memories/a", "file_text": "tea"}
     assert named(catalogue.find(call("whatever", None, create))) is not None
     view: dict[str, Json] = {"command": "view", "path": "/memories"}

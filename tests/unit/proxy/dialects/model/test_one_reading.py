@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.model.anthropic_stream import AnthropicEditor
-from proxy.dialects.model.chat_stream import ChatEditor
+from proxy.dialects.model.anthropic.stream import AnthropicEditor
 from proxy.dialects.model.one_reading import straight_event, straight_object
-from proxy.dialects.model.responses_stream import ResponsesEditor
-from proxy.dialects.model.sse import SseReader
+from proxy.dialects.model.openai.chat_stream import ChatEditor
+from proxy.dialects.model.openai.responses_stream import ResponsesEditor
 from proxy.dialects.model.stream import Decided, Unread, payload
+from proxy.dialects.sse import RawReader
 from tests.unit.proxy.dialects.model import streams
 from tests.unit.proxy.dialects.model.streams import Call
 
@@ -34,7 +34,7 @@ GIVEN = '{"text":"CANARY"}'
 def through(api: str, raw: bytes) -> tuple[bytes, list[tuple[str, str]]]:
     """What the agent gets before the stream is torn, and what was judged; CANARY is refused."""
     editor = EDITORS[api]()
-    reader = SseReader()
+    reader = RawReader()
     out, judged = b"", list[tuple[str, str]]()
     try:
         for found in (*reader.feed(raw), *reader.last()):
@@ -249,7 +249,7 @@ def test_what_goes_on_is_the_call_that_was_judged(name: str) -> None:
     assert judged
     assert b"OTHER" not in out
     found: list[list[str]] = []
-    for body in [payload(one) for one in SseReader().feed(out)]:
+    for body in [payload(one) for one in RawReader().feed(out)]:
         told: Any = body
         for choice in told.get("choices", []):
             for call in choice["delta"].get("tool_calls", []):
@@ -284,8 +284,8 @@ def test_two_calls_whose_pieces_may_be_mixed_up_are_torn() -> None:
 def test_what_an_api_sends_is_the_same_bytes(api: str) -> None:
     make = {"anthropic": streams.anthropic, "chat": streams.chat, "responses": streams.responses}
     raw = make[api]("first ", Call(call_id="a"), Call(call_id="b", arguments='{"n": 1.50}'))
-    reader = SseReader()
-    assert [*map(straight_event, reader.feed(raw))] == SseReader().feed(raw)
+    reader = RawReader()
+    assert [*map(straight_event, reader.feed(raw))] == RawReader().feed(raw)
     out, judged = through(api, raw)
     assert [name for name, _ in judged] == ["save", "save"]
     assert api == "chat" or out == raw

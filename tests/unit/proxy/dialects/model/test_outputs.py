@@ -17,10 +17,10 @@ from proxy.dialects.model.outputs import (
     spelled,
     with_outputs,
 )
-from proxy.dialects.operation import MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 FACTS = '{"facts": ["tea"]}'
 

@@ -9,8 +9,8 @@ import pytest
 from proxy.dialects.model.reading import arguments_of, call_of, tool_in
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
     from proxy.dialects.model.transcript import Where
+    from proxy.dialects.strict_json.tolerant import Json
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from proxy.dialects.model.tools import Declared, outcomes_of, tools_of
 
 if TYPE_CHECKING:
-    from proxy.dialects.model.body import Json
+    from proxy.dialects.strict_json.tolerant import Json
 
 SCHEMA: dict[str, Json] = {"type": "object", "properties": {"command": {}, "path": {}}}
 NAMES = frozenset({"command", "path"})

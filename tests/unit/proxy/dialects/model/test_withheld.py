@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from proxy.dialects.model import withheld, withheld_anthropic, withheld_openai
+from proxy.dialects.model import withheld
+from proxy.dialects.model.anthropic import withheld as withheld_anthropic
+from proxy.dialects.model.openai import withheld as withheld_openai
 from proxy.dialects.model.withheld import Leave, cut
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Plans for what is already stored: what is kept, and for how long."""

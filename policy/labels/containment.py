@@ -1,0 +1,323 @@
+"""Whether a text was seen before: prints of texts, and an index that finds whose copy it is.
+
+Only lowers a label or names a culprit (design section 5): what is not found proves nothing. Prints
+are made of the skeleton, word by word, so that case, look-alike and invisible letters, wrapping and
+the order of sentences do not matter. They are winnowed (Schleimer, Wilkerson and Aiken, 2003): of
+every `WINDOW` neighbouring shingles the least is kept, so that any run of `SHINGLE + WINDOW - 1`
+words that two texts share leaves a print in both.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from binascii import crc32
+from heapq import nlargest
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policy.text.skeleton import skeleton
+from policy.text.stems import ranked
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+SHINGLE: Final = 3
+WINDOW: Final = 3
+WORDS_MAX: Final = 20_000
+"""More of one text is not looked at."""
+
+# Scripts that are written without spaces: every letter counts as a word.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+)
+_ASCII_WORD: Final = re.compile("[a-z0-9]+")
+_WORD: Final = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
+# What hardly two texts have in common by accident: addresses, and names with digits in them.
+_MARK: Final = re.compile(
+    r"[a-z0-9][\w-]*(?:\.[\w-]+)*@[\w-]+(?:\.[\w-]+)+"
+    r"|(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{2,}(?:[/:][^\s\"'<>)\]]*)?"
+    r"|(?=[\w-]*[0-9])[a-z0-9][\w-]{3,}"
+)
+_MARKED: Final = re.compile(r"[0-9]|\w\.\w")
+_YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}s?|[0-9]{1,2}(?:st|nd|rd|th)")
+_ABOUT: Final = ".,;:!?'\"()[]{}<>*-_"
+# How likely a word of each rank is in a text, before an index has seen any: what is shared weighs
+# by that, and by how many texts of the index have it.
+_LIKELY: Final = (0.3, 0.03, 0.006, 0.001)
+_BEFORE: Final = 200.0
+_NOTHING: Final = 1.3
+_LIVE: Final = 2.0
+_UNSPACED_RANK: Final = 1
+_UNSEEN: Final = tuple(max(0.0, -math.log(likely) - _NOTHING) for likely in _LIKELY)
+
+COPIED_SHARE: Final = 0.4
+COPIED_WORDS: Final = 5
+COPIED_WEIGHT: Final = 6.0
+# Log-odds, fitted to pairs of a remark and what a model noted of it, of two conversations out of
+# five: remarks alone, and pages of twelve. `tests.benchmarks.labels` has what the others give.
+TOLD_FROM: Final = 1.0
+_SHARE_WORTH: Final = 7.9
+_ALIKE_WORTH: Final = 9.1
+_WEIGHT_WORTH: Final = 0.36
+_WEIGHT_MAX: Final = 30.0
+_COPIED_WORTH: Final = 0.5
+_COPIED_MAX: Final = 8
+_LENGTH_COST: Final = 1.05
+_TOLD_LEAST: Final = 5.3
+MARKED_SHARE: Final = 0.2
+_LOOKED_AT: Final = 6
+_RUN_WORTH: Final = 4.0
+_COMMON: Final = 24
+"""Of so many texts with one word, the newest are looked at."""
+
+
+class Prints(NamedTuple):
+    """A text without its words: hashes of runs, of stems with their rank, and of marks."""
+
+    runs: tuple[int, ...]  # of every run, in the order of the text
+    words: dict[int, int]
+    marks: frozenset[int]
+    norm: float = 1.0  # of the weights of its words
+
+    @property
+    def kept(self) -> frozenset[int]:
+        """What an index keeps of the runs."""
+        return frozenset(_winnowed(self.runs))
+
+    def beyond(self, known: Prints) -> Prints:
+        """What of it is not in the other, words that are in every text aside."""
+        return Prints(
+            runs=tuple(set(self.runs).difference(known.runs)),
+            words={
+                word: rank for word, rank in self.words.items() if rank and word not in known.words
+            },
+            marks=self.marks - known.marks,
+        )
+
+    def shared_by(self, others: Iterable[tuple[int, Prints]]) -> set[int]:
+        """Keys of those that have any of its runs, words and marks.
+
+        Each run counts, not the kept ones alone: of a word changed at the end of a line there is
+        but one.
+        """
+        runs, marks, words = frozenset(self.runs), self.marks, tuple(self.words)
+        return {
+            key
+            for key, other in others
+            if any(word in other.words for word in words)
+            or not runs.isdisjoint(other.runs)
+            or not marks.isdisjoint(other.marks)
+        }
+
+
+class Resemblance(NamedTuple):
+    """How much of a text is in another; shares from 0 to 1.
+
+    `copied` counts words in runs that both have, `retold` the weight of all words that both have,
+    and `alike` is the cosine between both.
+    """
+
+    copied: float
+    copied_words: int
+    retold: float
+    weight: float
+    alike: float
+    other_words: int
+    marks: int
+
+    @property
+    def told(self) -> float:
+        """How surely the one says what the other does, in other words perhaps; log-odds."""
+        return (
+            _SHARE_WORTH * self.retold
+            + _ALIKE_WORTH * self.alike
+            + _WEIGHT_WORTH * min(self.weight, _WEIGHT_MAX)
+            + _COPIED_WORTH * min(self.copied_words, _COPIED_MAX)
+            - _LENGTH_COST * math.log1p(self.other_words)  # a long text has most words in it anyway
+            - _TOLD_LEAST
+        )
+
+    @property
+    def contained(self) -> bool:
+        """Whether it is so much that the one was made of the other."""
+        copied = self.copied >= COPIED_SHARE and self.copied_words >= COPIED_WORDS
+        return (
+            (copied and self.weight >= COPIED_WEIGHT)
+            or self.told >= TOLD_FROM
+            or (self.marks > 0 and self.retold >= MARKED_SHARE)
+        )
+
+    @property
+    def score(self) -> float:
+        """One number to rank by."""
+        return self.told + 8 * self.copied + 2 * min(self.marks, 4)
+
+
+def prints_of(text: str) -> Prints:
+    """The prints of a text; of a very long one, of its first `WORDS_MAX` words."""
+    shape = skeleton(text)
+    words = (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)[:WORDS_MAX]
+    # In the order in which they were said: that of a set is another one in every process, and with
+    # it the sums below, and the rank of a stem that two words share.
+    known = {word: crc32(word.encode("utf-8", "surrogatepass")) for word in dict.fromkeys(words)}
+    numbers = [known[word] for word in words]
+    # Of whole numbers, and so the same in every process.
+    runs = tuple(map(hash, zip(numbers, numbers[1:], numbers[2:], strict=False)))
+    marks = frozenset(
+        crc32(mark.encode("utf-8", "surrogatepass"))
+        for part in dict.fromkeys(shape.split())
+        if not part.strip(_ABOUT).isalpha() and _MARKED.search(part)
+        for mark in _MARK.findall(part)
+        if _YEAR.fullmatch(mark) is None
+    )
+    stems: dict[int, int] = {}
+    for word in known:
+        stem, rank = _stem(word)
+        stems[crc32(stem.encode("utf-8", "surrogatepass"))] = rank
+    norm = math.sqrt(sum(_UNSEEN[rank] ** 2 for rank in stems.values())) or 1.0
+    return Prints(runs=runs, words=stems, marks=marks, norm=norm)
+
+
+def _stem(word: str) -> tuple[str, int]:
+    if len(word) == 1:
+        # A letter says nothing; one of a script without spaces is a part of a word.
+        return word, 0 if word.isascii() else _UNSPACED_RANK
+    return ranked(word)
+
+
+def _winnowed(runs: tuple[int, ...]) -> list[int]:
+    if len(runs) <= WINDOW:
+        return list(runs)
+    return list(map(min, runs, runs[1:], runs[2:]))
+
+
+def resemblance(
+    text: Prints,
+    other: Prints,
+    kept: frozenset[int] | None = None,
+    weights: dict[int, float] | None = None,
+) -> Resemblance:
+    """How much of `text` is in `other`.
+
+    `kept` are the runs that an index kept of the other, `weights` what it makes of the words.
+    """
+    kept = other.kept if kept is None else kept
+    if weights is None:
+        weights = {word: _UNSEEN[rank] for word, rank in text.words.items()}
+    covered = _covered(text.runs, kept)
+    total = len(text.runs) + SHINGLE - 1 if text.runs else 0
+    whole, square, shared, common = 0.0, 0.0, 0.0, 0.0
+    there = other.words
+    for word, weight in weights.items():
+        whole += weight
+        square += weight * weight
+        if word in there:
+            shared += weight
+            common += weight * weight
+    return Resemblance(
+        copied=covered / total if total else 0.0,
+        copied_words=covered,
+        retold=shared / whole if whole else 0.0,
+        weight=shared,
+        alike=min(1.0, common / (math.sqrt(square) * other.norm)) if square else 0.0,
+        other_words=len(there),
+        marks=len(text.marks & other.marks),
+    )
+
+
+def _covered(runs: tuple[int, ...], kept: frozenset[int]) -> int:
+    """Words inside runs that were kept; between two of them that are near, all were shared."""
+    covered, end = 0, 0
+    for at in [at for at, run in enumerate(runs) if run in kept]:
+        # At most `WINDOW - 1` runs in a row go unkept, so a gap of that length is a shared one.
+        start = at if at - end > WINDOW - 1 else end
+        covered += at + SHINGLE - max(start, end)
+        end = at + SHINGLE
+    return covered
+
+
+class Containing(NamedTuple):
+    """One text of an index that contains another, in part at least."""
+
+    key: int
+    resemblance: Resemblance
+
+
+class Index:
+    """Prints of many texts, to find those that a text is contained in. One thread."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[Prints, frozenset[int]]] = {}
+        # Hash of a run, a word or a mark -> keys of the texts that have it.
+        self._where: dict[int, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def add(self, key: int, prints: Prints) -> int:
+        """Keep a text under a key of its own; how many prints that takes."""
+        kept = prints.kept
+        # The order of a text is not kept: only what is looked up is asked in order.
+        self._texts[key] = (prints._replace(runs=()), kept)
+        names = _names(prints, kept)
+        for name in names:
+            self._where.setdefault(name, []).append(key)
+        return len(names)
+
+    def remove(self, key: int) -> None:
+        """Forget a text."""
+        prints, kept = self._texts.pop(key)
+        for name in _names(prints, kept):
+            keys = self._where[name]
+            keys.remove(key)
+            if not keys:
+                del self._where[name]
+
+    def search(self, prints: Prints, among: Container[int] | None = None) -> list[Containing]:
+        """Texts that contain this one, the likeliest first; only `among` these keys, if given.
+
+        Those are asked before any is left out: what others have read hides nothing.
+        """
+        where, nowhere = self._where.get, ()
+        weights = {
+            word: self._weight(rank, len(where(~word, nowhere)))
+            for word, rank in prints.words.items()
+        }
+        votes: dict[int, float] = {}
+        for name in {*prints.runs, *prints.marks}:
+            for key in _newest(where(name, nowhere), among):
+                votes[key] = votes.get(key, 0.0) + _RUN_WORTH
+        for word, weight in weights.items():
+            for key in _newest(where(~word, nowhere), among):
+                votes[key] = votes.get(key, 0.0) + weight
+        found: list[Containing] = []
+        for key in nlargest(_LOOKED_AT, votes, key=votes.__getitem__):
+            other, kept = self._texts[key]
+            alike = resemblance(prints, other, kept, weights)
+            if alike.contained:
+                found.append(Containing(key=key, resemblance=alike))
+        return sorted(found, key=lambda one: -one.resemblance.score)
+
+    def _weight(self, rank: int, count: int) -> float:
+        if not rank:
+            return 0.0
+        texts = (len(self._texts) + _BEFORE) / (count + _BEFORE * _LIKELY[rank])
+        # Not more than so much: whoever fills the index with copies makes no word of them common.
+        return max(0.0, math.log(texts) - _NOTHING, _UNSEEN[rank] - _LIVE)
+
+
+def _newest(keys: Sequence[int], among: Container[int] | None) -> Iterable[int]:
+    """Of many copies the newest, first."""
+    if among is None:
+        return keys[: -_COMMON - 1 : -1]
+    return islice((key for key in reversed(keys) if key in among), _COMMON)
+
+
+def _names(prints: Prints, kept: frozenset[int]) -> set[int]:
+    return {*kept, *prints.marks, *_telling(prints)}
+
+
+def _telling(prints: Prints) -> list[int]:
+    """Words that are not in every text; as names apart from runs and marks by their range."""
+    return [~word for word, rank in prints.words.items() if rank]

@@ -1,0 +1,381 @@
+"""Where a label comes from, and which class a text is really aimed at.
+
+Text may only lower a label or raise a class. Raising a label needs a channel the operator bound.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import msgspec
+
+from policy.labels.forwarded_call import is_forwarded
+from policy.labels.taint import Joined, LabelRule, Seen
+from policy.model import (
+    Basis,
+    Candidate,
+    ChangeKind,
+    Channel,
+    Claims,
+    MemoryClass,
+    Origin,
+    Principal,
+    Provenance,
+    SourceKind,
+    meet,
+)
+from policy.text.directive import Language
+from policy.text.language import language_of
+from policy.text.skeleton import skeleton
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from policy.labels.editing import Edit, TextStanding
+
+FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
+"""A label of these rests on the operator's word; any other rests on taint, and may be wrong."""
+
+_BOUND: Final = {Channel.USER: SourceKind.USER_INPUT, Channel.OPERATOR: SourceKind.OPERATOR}
+_METADATA: Final = msgspec.json.Decoder()
+_METADATA_DEPTH_MAX: Final = 32
+_NAMES_KEPT_MAX: Final = 1_024
+_NAME_KEPT_LEN_MAX: Final = 64
+# As much of a text's end as a sentence that goes on in the metadata can need.
+_TAIL_LEN: Final = 200
+_JOINTS: Final = re.compile(r"[-_./:+|]+")
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What the text says once it is read as a model would read it.
+
+    `skeleton` is the text's alone; the two flags cover the strings in the metadata as well, because
+    recall splices them into the context together.
+    """
+
+    skeleton: str
+    directive: bool
+    injection: bool
+
+
+NOTHING_READ = Reading(skeleton="", directive=False, injection=False)
+
+
+def read_text(text: str | None, metadata_json: str | None) -> Reading:
+    """Read a candidate's text and every string in its metadata, keys included.
+
+    Metadata that is not JSON, or deeper than 32 levels, reads as an injection.
+    """
+    shape = skeleton(text) if text else ""
+    found = language_of(shape) if text else Language.PLAIN
+    if metadata_json is not None:
+        found |= _language_of_metadata(metadata_json, shape[-_TAIL_LEN:])
+    return Reading(
+        skeleton=shape,
+        directive=Language.DIRECTIVE in found,
+        injection=Language.INJECTION in found,
+    )
+
+
+def read_beside(reading: Reading, text: str) -> Reading:
+    """The same reading, with what another text says besides."""
+    found = language_of(skeleton(text))
+    return msgspec.structs.replace(
+        reading,
+        directive=reading.directive or Language.DIRECTIVE in found,
+        injection=reading.injection or Language.INJECTION in found,
+    )
+
+
+def read_candidate(candidate: Candidate) -> Reading:
+    """Read everything of a candidate that a recall may show: text, metadata, and the names.
+
+    A name (target, role, speaker, user, agent, run, app) has room for a sentence, and every read
+    gives it back beside the text: a directive there steers the agent as well as one in the text.
+    """
+    reading = read_text(candidate.text, candidate.metadata_json)
+    scope = candidate.scope
+    found = Language.PLAIN
+    for name in (
+        *(candidate.target, candidate.role, candidate.actor),
+        *(scope.user_id, scope.agent_id, scope.run_id, scope.app_id),
+    ):
+        if name is not None and not name.isalnum():
+            known = len(name) <= _NAME_KEPT_LEN_MAX
+            spoken = _language_of_known_name(name) if known else _language_of_name(name)
+            if spoken is not Language.PLAIN:
+                found |= spoken
+    if found is Language.PLAIN:
+        return reading
+    return msgspec.structs.replace(
+        reading,
+        directive=reading.directive or Language.DIRECTIVE in found,
+        injection=reading.injection or Language.INJECTION in found,
+    )
+
+
+def _language_of_name(name: str) -> Language:
+    # Names are often words joined by marks: "always-recommend-vendor-x".
+    return language_of(skeleton(_JOINTS.sub(" ", name))) | language_of(skeleton(name))
+
+
+# The same few names come with every write of an agent.
+_language_of_known_name = lru_cache(maxsize=_NAMES_KEPT_MAX)(_language_of_name)
+
+
+def _language_of_metadata(metadata_json: str, tail: str) -> Language:
+    """Each string by itself, and as recall puts them in a row behind the text."""
+    try:
+        found = _strings_of(_METADATA.decode(metadata_json))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        found = None
+    if found is None:
+        return Language.INJECTION
+    strings, values = found
+    # "always" under one key and "recommend ..." under the next are one order to whoever reads on.
+    rows = {*strings, "\n".join(strings), "\n".join(values)}
+    rows.update(map(" ".join, pairwise((tail, *values) if tail else values)))
+    language = Language.PLAIN
+    for row in rows:
+        language |= language_of(skeleton(row))
+    return language
+
+
+def _strings_of(value: object) -> tuple[list[str], list[str]] | None:
+    """Every string in reading order, and those that are no keys; None for what is too deep."""
+    strings: list[str] = []
+    values: list[str] = []
+    pending: list[tuple[object, int, bool]] = [(value, 0, False)]
+    while pending:
+        value, depth, is_key = pending.pop()
+        if isinstance(value, str):
+            strings.append(value)
+            if not is_key:
+                values.append(value)
+        elif depth >= _METADATA_DEPTH_MAX:
+            return None
+        elif isinstance(value, list):
+            parts = cast("list[object]", value)
+            pending.extend((part, depth + 1, False) for part in reversed(parts))
+        elif isinstance(value, dict):
+            pairs = cast("dict[str, object]", value).items()
+            for key, part in reversed(pairs):
+                pending += ((part, depth + 1, False), (key, depth + 1, True))
+    return strings, values
+
+
+def derive_provenance(
+    principal: Principal,
+    candidate: Candidate,
+    lineage: SourceKind | None,
+    culprits: tuple[Origin, ...] = (),
+    seen: Seen | None = None,
+    rule: LabelRule = LabelRule.TAINT,
+) -> Provenance:
+    """The label of a candidate, from the channel it came on and from what was seen of its session.
+
+    What the client claims counts only where the operator vouches for the harness, and even there it
+    cannot climb above a channel that is bound lower, or above a segment that its text is found in.
+    `seen` is None where no model front stands before the model; `rule` is that of the judged class.
+
+    The last culprit is the channel itself, with the label that it has before anything lowered it.
+    """
+    own, basis = _of_channel(principal, candidate)
+    source = own
+    found = (*culprits, *(seen.contained if seen is not None else ()))
+    if seen is not None and seen.endorsed and seen.joined is not Joined.NONE:
+        # A page that says the same afterwards takes nothing from who said it first.
+        found = ()
+        if basis is Basis.UNJOINED:
+            own = source = SourceKind.USER_INPUT
+            basis = Basis.ENDORSEMENT
+    elif seen is not None and basis is Basis.UNJOINED:
+        own, source, basis = _of_session(seen, rule)
+    for origin in found:
+        if origin.kind.trust < source.trust:
+            source, basis = origin.kind, Basis.CONTAINMENT
+    provenance = Provenance(
+        source=source,
+        basis=basis,
+        culprits=(*found, Origin(kind=own)),
+        session=None if seen is None else seen.session,
+    )
+    return with_lineage(provenance, candidate, lineage)
+
+
+def _of_channel(principal: Principal, candidate: Candidate) -> tuple[SourceKind, Basis]:
+    bound = _BOUND.get(principal.channel)
+    claimed = candidate.claimed_source if principal.claims is Claims.TRUSTED else None
+    if claimed is not None:
+        return claimed if bound is None else meet(bound, claimed), Basis.VOUCHED
+    if bound is not None:
+        return bound, Basis.CHANNEL
+    if principal.claims is Claims.TRUSTED:
+        return SourceKind.UNKNOWN, Basis.VOUCHED
+    return SourceKind.UNKNOWN, Basis.UNJOINED
+
+
+def _of_session(seen: Seen, rule: LabelRule) -> tuple[SourceKind, SourceKind, Basis]:
+    """The label of what a model wrote, before and after its session lowered it, and the basis."""
+    written = SourceKind.MODEL_INFERENCE
+    tainted = meet(written, seen.taint)
+    if seen.joined is Joined.NONE:
+        return tainted, tainted, Basis.UNJOINED
+    if rule is LabelRule.CONTAINMENT and seen.whole:
+        return written, written, Basis.CONTAINMENT
+    # Where something that entered is not there any more, not to be found proves nothing.
+    return written, tainted, Basis.TAINT
+
+
+def label_rule(
+    candidate: Candidate,
+    reading: Reading,
+    stored: MemoryClass | None,
+    rules: Mapping[MemoryClass, LabelRule],
+    edit: Edit | None = None,
+) -> LabelRule:
+    """The rule of the class that a candidate is judged as; taint where no rule is given.
+
+    Containment needs a text to look for, and a class that is known: whatever steers a removal is
+    not in its text. What a change replaces on a server behind us is known where it is an `edit` of
+    a text that we saw being written; one after which no more is said than before is a removal.
+    """
+    if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
+        return LabelRule.TAINT
+    if candidate.change is not ChangeKind.CREATE and is_forwarded(candidate):
+        known = edit is not None and stored is not None and edit.says_more
+        if not known:
+            return LabelRule.TAINT
+    return rules.get(judged_class(candidate, reading, stored), LabelRule.TAINT)
+
+
+def derive_edit(
+    principal: Principal,
+    candidate: Candidate,
+    lineage: SourceKind | None,
+    seen: Seen,
+    edit: Edit,
+) -> Provenance:
+    """The label of an edit by containment, whoever gave the text that it leaves alone.
+
+    What the text has in common with a segment without the edit is not the edit's: the agent looks
+    at a memory before it changes it, and then all of it is in a tool's result. `seen.brought` is
+    what else it may be made of. It gets no better label than the text that it goes into.
+    """
+    brought = msgspec.structs.replace(seen, contained=seen.brought or ())
+    rule = LabelRule.CONTAINMENT
+    provenance = derive_provenance(principal, candidate, lineage, (), brought, rule)
+    if edit.source.trust >= provenance.source.trust:
+        return provenance
+    return msgspec.structs.replace(provenance, source=edit.source, basis=Basis.LINEAGE)
+
+
+class Attested(NamedTuple):
+    """The label that a candidate was given when it was intercepted.
+
+    `tainted` is what everything in its session's context makes of it, where `provenance` rests on
+    containment; `edit` is the text that this was said of.
+    """
+
+    provenance: Provenance
+    tainted: Provenance | None = None
+    edit: Edit | None = None
+
+
+def attest(
+    principal: Principal,
+    candidate: Candidate,
+    lineage: SourceKind | None,
+    culprits: tuple[Origin, ...],
+    *,
+    seen: Seen | None,
+    edit: Edit | None,
+    rule: LabelRule,
+) -> Attested:
+    """The label of a candidate under the rule of its class, and the one under the stricter rule."""
+    tainted = derive_provenance(principal, candidate, lineage, culprits, seen, LabelRule.TAINT)
+    if rule is LabelRule.TAINT or seen is None:
+        return Attested(tainted)
+    if edit is not None and (seen.brought is None or not seen.whole):
+        return Attested(tainted)  # nobody can say what of it the edit brings in
+    if edit is not None:
+        provenance = derive_edit(principal, candidate, lineage, seen, edit)
+    else:
+        provenance = derive_provenance(principal, candidate, lineage, culprits, seen, rule)
+    if provenance.source.trust > tainted.source.trust:
+        return Attested(provenance, tainted, edit)
+    return Attested(provenance if provenance.source is tainted.source else tainted)
+
+
+def standing_label(
+    attested: Attested,
+    standing: TextStanding,
+    candidate: Candidate,
+    reading: Reading,
+    stored: MemoryClass | None,
+    rules: Mapping[MemoryClass, LabelRule],
+) -> Provenance:
+    """The label at the decision: that of an edit stands only for the text that it was given for.
+
+    Between interception and decision others may have written. The class and the text are read
+    again here, and of the rule then and the rule now the stricter counts.
+    """
+    provenance, tainted, edit = attested
+    if tainted is None:
+        return provenance
+    same = edit is not None and standing.mine and standing.text == edit.before
+    rule = label_rule(candidate, reading, stored, rules, edit if same else None)
+    return provenance if rule is LabelRule.CONTAINMENT else tainted
+
+
+def with_lineage(
+    provenance: Provenance, candidate: Candidate, lineage: SourceKind | None
+) -> Provenance:
+    """The label lowered to the least of what the candidate says it derives from.
+
+    Sources that are named and that nobody could look up count as unknown.
+    """
+    if not candidate.derived_from and lineage is None:
+        return provenance
+    least = meet(provenance.source, lineage if lineage is not None else SourceKind.UNKNOWN)
+    if least is provenance.source:
+        return provenance
+    return msgspec.structs.replace(provenance, source=least, basis=Basis.LINEAGE)
+
+
+def more_powerful(first: MemoryClass, second: MemoryClass) -> MemoryClass:
+    """The class that can do more to the agent."""
+    return second if second.power > first.power else first
+
+
+def effective_class(
+    candidate: Candidate, reading: Reading, stored: MemoryClass | None
+) -> MemoryClass:
+    """The class a candidate lands in: the named or mapped one, raised by the floor.
+
+    A change of a stored memory keeps the stored class unless an update names another; a directive
+    raises the floor to L1 whatever the target (design 5.6). On a server behind us, where a thing
+    lies says what it is, so moving it to where more powerful memories are kept raises its class.
+    """
+    if reading.directive or reading.injection:
+        return MemoryClass.L1
+    if stored is None or candidate.change is ChangeKind.CREATE:
+        return candidate.memory_class
+    if candidate.change is ChangeKind.UPDATE and candidate.class_named:
+        return candidate.memory_class
+    if candidate.change is ChangeKind.UPDATE and is_forwarded(candidate):
+        # A rename of harmless notes to `rules/` would make rules of them.
+        return more_powerful(candidate.memory_class, stored)
+    return stored
+
+
+def judged_class(candidate: Candidate, reading: Reading, stored: MemoryClass | None) -> MemoryClass:
+    """The class a candidate is judged as: where it lands, or what it replaces if that is more.
+
+    Without this, a policy could be overwritten by naming a lower class for the new text.
+    """
+    landing = effective_class(candidate, reading, stored)
+    return landing if stored is None else more_powerful(landing, stored)

@@ -1,0 +1,264 @@
+"""Whether a person said what a candidate says (design 5.4): the one way in which text raises.
+
+Both sides are fingerprints, so that nobody has to keep what was said. A candidate asks for each of
+its sentences, and for what one of them depends on; a user segment answers with what stands in it.
+What names or files a candidate has to be in its own sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import msgspec
+
+from policy.labels.editing import NOTHING, How
+from policy.labels.forwarded_call import call_of
+from policy.model import ChangeKind
+from policy.text.directive import Language
+from policy.text.language import language_of
+from policy.text.sentence_words import COUNTING, DEPENDING, GENERIC, NEGATING, PRONOUNS, SPEAKING
+from policy.text.sentences import exact, fingerprint, stated_in, utterances_in
+from policy.text.skeleton import skeleton
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from policy.labels.forwarded_call import ForwardedCall
+    from policy.model import Candidate
+    from policy.text.sentences import Utterance
+
+NAME_LEN_MAX: Final = 64
+NAME_WORDS_MAX: Final = 6
+RUN_MAX: Final = 4
+"""So many words of a sentence in a row may be a name; of one that negates, `NEGATED_RUN_MAX`."""
+NEGATED_RUN_MAX: Final = 2
+ASKED_MAX: Final = 512
+"""A candidate that asks for more is endorsed by nobody."""
+_FILED_WORDS_MAX: Final = 4
+_FILED_WORD_LEN_MAX: Final = 16
+_FILED_DIGITS_MAX: Final = 8
+_SHORT: Final = 2
+
+_NAME_WORD: Final = re.compile(r"[^\W_]+(?:['][^\W_]+)*")
+_NAME_GAP: Final = re.compile(r"[\s_\-./:#]*")
+_UNSPELLED: Final = re.compile(
+    # Ids in hexadecimal, days, times: no words can be spelled in them.
+    r"[0-9a-f]{16,64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9:.,]{2,18})?(?:Z|[+-][0-9:]{2,6})?"
+)
+_NUMBER: Final = re.compile(r"-?[0-9][0-9.,:+\-]{0,31}(?:e[+-]?[0-9]{1,3})?")
+_ADDRESS: Final = re.compile(rf"\S{{1,{NAME_LEN_MAX}}}")
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+# Letters and digits drawn at random, as most services make their ids.
+_DRAWN: Final = re.compile(r"(?<![A-Za-z0-9])(?=(?:[A-Za-z]*[0-9]){2})[A-Za-z0-9]{8,}")
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
+_METADATA: Final = msgspec.json.Decoder()
+_DEPTH_MAX: Final = 32
+_JOINT: Final = "\x1e"
+
+
+class Said(NamedTuple):
+    """Fingerprints of sentences, and of those that depend on one together with that one."""
+
+    sentences: frozenset[int]
+    pairs: frozenset[int]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a candidate somebody must have said: its texts as sentences, its names in them.
+
+    `sayable` is False where a part of it is neither: then nobody endorses it.
+    """
+
+    texts: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    sayable: bool = False
+
+
+def asked_of(candidate: Candidate, labels: tuple[int, ...] | None = None) -> Asked:
+    """What a recall of this candidate would say, or file it under.
+
+    `labels` are the pieces that only name something in a call that the guard has read; None for
+    what no guard has read, whatever it looks like: any client may write metadata that is spelled
+    like a call. A removal says nothing, so nobody can have said it.
+    """
+    if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
+        return Asked()
+    scope = candidate.scope
+    addresses = {scope.user_id, scope.agent_id, scope.run_id, scope.app_id}
+    addresses |= {candidate.actor, candidate.role}
+    inside: list[str] | None
+    if labels is not None:
+        call = call_of(candidate)
+        if call is None or (candidate.change is ChangeKind.UPDATE and not _brings(call)):
+            return Asked()
+        named = {call.pieces[at] for at in labels if at < len(call.pieces)} | {call.key}
+        texts = tuple(piece for piece in call.pieces if piece not in named)
+        inside = [piece for piece in call.pieces if piece in named]
+    else:
+        texts = (candidate.text,)
+        inside = _names_in(candidate.metadata_json)
+        addresses |= {candidate.target, candidate.memory_id}
+    if inside is None or any(one and not _only_files(one) for one in addresses):
+        return Asked(texts=texts)
+    names = [name for name in inside if name not in addresses and not _says_nothing(name)]
+    return Asked(texts=texts, names=tuple(dict.fromkeys(names)), sayable=True)
+
+
+def said_by(text: str, key: bytes) -> Said:
+    """What one segment of a person endorses."""
+    return said_in(utterances_in(text), key)
+
+
+def said_in(said: Iterable[Utterance | None], key: bytes) -> Said:
+    """What the sentences of one segment endorse, in their order; None for one that is not hers."""
+    sentences: set[int] = set()
+    pairs: set[int] = set()
+    before: tuple[str, ...] = ()
+    for one in said:
+        versions = () if one is None else one.versions
+        sentences.update(fingerprint(version, key) for version in versions)
+        pairs.update(_pair(first, then, key) for first in before for then in versions)
+        before = versions
+    return Said(sentences=frozenset(sentences), pairs=frozenset(pairs - {0}))
+
+
+def wanted_by(asked: Asked, key: bytes) -> Said | None:
+    """What one segment must have said to endorse all that is asked; None where none could."""
+    if not asked.sayable:
+        return None
+    stated: list[str] = []
+    for text in asked.texts:
+        found = stated_in(text)
+        if not found:
+            return None  # it says nothing, or too much: there is nothing to hold on to
+        stated += found
+    if not stated or not _all_named(asked.names, stated):
+        return None
+    sentences = frozenset(fingerprint(one, key) for one in stated)
+    pairs = frozenset(_pair(first, then, key) for first, then in pairwise(stated)) - {0}
+    if len(sentences) + len(pairs) + len(asked.names) > ASKED_MAX:
+        return None
+    return Said(sentences=sentences, pairs=pairs)
+
+
+def endorses(said: Said, wanted: Said) -> bool:
+    """Whether everything that is wanted stands in this one segment."""
+    return (
+        bool(wanted.sentences) and wanted.sentences <= said.sentences and wanted.pairs <= said.pairs
+    )
+
+
+def _pair(first: str, then: str, key: bytes) -> int:
+    """Two sentences as one where the second says nothing certain without the first; else 0."""
+    depends = (
+        first.endswith("?")
+        or DEPENDING.search(then) is not None
+        or len(then.split(None, _SHORT)) <= _SHORT
+    )
+    return fingerprint(f"{first}{_JOINT}{then}", key) if depends else 0
+
+
+def _brings(call: ForwardedCall) -> bool:
+    """Whether a change brings in a text, so that it could have been said; else it takes away."""
+    effect = call.effect
+    if effect is None or not 0 <= effect.text < len(call.pieces):
+        return False
+    if effect.how is not How.REPLACE:
+        return True
+    gone = "" if effect.old == NOTHING else call.pieces[effect.old]
+    return not set(_words_of(call.pieces[effect.text])) <= set(_words_of(gone))
+
+
+def _words_of(text: str) -> list[str]:
+    return _NAME_WORD.findall(exact(text))
+
+
+def _only_files(address: str) -> bool:
+    """Whether an id is one: no words of a sentence, however they are joined."""
+    if not _ADDRESS.fullmatch(address):
+        return False
+    if _UNSPELLED.fullmatch(address):
+        return True
+    spelled = " ".join(_LETTERS.findall(_HUMP.sub(" ", _DRAWN.sub(" ", address))))
+    words = [word for word in spelled.lower().split() if word not in GENERIC]
+    return (
+        len(words) <= _FILED_WORDS_MAX
+        and all(len(word) <= _FILED_WORD_LEN_MAX for word in words)
+        and SPEAKING.isdisjoint(words)
+        and language_of(skeleton(spelled)) is Language.PLAIN
+    )
+
+
+def _says_nothing(name: str) -> bool:
+    """Whether a string has no room for words, or only words that file a memory."""
+    return _UNSPELLED.fullmatch(name) is not None or _run_of(name) == ()
+
+
+def _run_of(name: str) -> tuple[str, ...] | None:
+    """The words of a name that it says something with; None for what is no name.
+
+    They stand in a row, and before and behind them what files it: "user_tea_preferences".
+    """
+    shape = exact(name)
+    words = _NAME_WORD.findall(shape)
+    if not words or len(name) > NAME_LEN_MAX or len(words) > NAME_WORDS_MAX:
+        return None
+    if _NAME_GAP.fullmatch(_NAME_WORD.sub("", shape)) is None or NEGATING.search(" ".join(words)):
+        return None
+    files = [word in GENERIC for word in words]
+    counts = [word.isdecimal() for word in words]
+    if all(one or other for one, other in zip(files, counts, strict=True)):
+        digits = sum(len(word) for word in words if word.isdecimal())
+        return () if digits <= _FILED_DIGITS_MAX and not all(counts) else tuple(words)
+    files = [one and word not in PRONOUNS for one, word in zip(files, words, strict=True)]
+    first, last = files.index(False), len(files) - files[::-1].index(False)
+    return tuple(words[first:last])
+
+
+def _all_named(names: Sequence[str], stated: Iterable[str]) -> bool:
+    """Whether each name is words in a row of a sentence that the candidate states."""
+    if not names:
+        return True
+    there: set[tuple[str, ...]] = set()
+    for sentence in stated:
+        words = _NAME_WORD.findall(sentence)
+        most = NEGATED_RUN_MAX if NEGATING.search(sentence) else RUN_MAX
+        for length in range(1, most + 1):
+            there.update(zip(*(words[at:] for at in range(length)), strict=False))
+    return all(_run_of(name) in there for name in names)
+
+
+def _names_in(metadata_json: str | None) -> list[str] | None:
+    """What the metadata names; None for what cannot be read, or says something.
+
+    A field files what stands in it, so its name must say nothing. A number, or yes and no, say as
+    much as a word does: they are names too, except the numbers that every store keeps.
+    """
+    if metadata_json is None:
+        return []
+    try:
+        pending: list[tuple[object, int, bool]] = [(_METADATA.decode(metadata_json), 0, False)]
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    names: list[str] = []
+    while pending:
+        value, depth, counted = pending.pop()
+        if isinstance(value, bool) or depth > _DEPTH_MAX:
+            return None
+        if isinstance(value, list):
+            pending += [(part, depth + 1, counted) for part in cast("list[object]", value)]
+        elif isinstance(value, dict):
+            fields = cast("dict[str, object]", value)
+            if not all(map(_says_nothing, fields)):
+                return None
+            pending += [(part, depth + 1, _counts(key)) for key, part in fields.items()]
+        elif value is not None and not (counted and _NUMBER.fullmatch(str(value))):
+            names.append(str(value))
+    return names
+
+
+def _counts(field: str) -> bool:
+    return not COUNTING.isdisjoint(_words_of(field.replace("_", " ")))

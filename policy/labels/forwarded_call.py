@@ -1,0 +1,125 @@
+"""A change that is sent on to another server: how its call is kept inside the candidate.
+
+Everything that is sent is under the candidate's digest. The pieces, which are what a later read of
+that server shows, are the text, joined by newlines; the rest of the call is the metadata.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from policy.labels.editing import Effect  # noqa: TC001 - msgspec reads the annotation
+from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, Candidate
+
+MCP: Final = "mcp/"
+# Where the targets of servers behind us begin, one for each protocol. Closed: what lies below one
+# of these is judged as a call that changes a server, and nothing else is.
+PREFIXES: Final = (MCP,)
+_JOINT: Final = "\n"
+
+
+class NotForwardable(ValueError):  # noqa: N818 - what a call is, not a fault of ours
+    """The call cannot be kept in a candidate: it is too long, or its arguments are no object.
+
+    `oversize` tells which.
+    """
+
+    def __init__(self, message: str, *, oversize: bool = False) -> None:
+        super().__init__(message)
+        self.oversize = oversize
+
+
+class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call to a tool. `arguments` is canonical JSON in which each piece is its index."""
+
+    tool: str
+    arguments: str
+    key: str
+    pieces: tuple[str, ...]
+    # What it makes of the text under the key, where a map says so.
+    effect: Effect | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    # In the order of their names, as in any canonical object (RFC 8785).
+    arguments: msgspec.Raw
+    effect: Effect | None = None
+    key: str
+    lengths: tuple[int, ...]
+    tool: str
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(_Metadata)
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def target_of(prefix: str, server: str) -> str:
+    """The target of every candidate that is sent to this server, over the protocol of `prefix`."""
+    return prefix + server
+
+
+def is_forwarded(candidate: Candidate) -> bool:
+    """Whether it is a call to a server behind us."""
+    return candidate.target.startswith(PREFIXES)
+
+
+def texts_of(call: ForwardedCall) -> tuple[str, str]:
+    """Text and metadata of the candidate that this call is. Its arguments go in as they are.
+
+    Raises:
+        NotForwardable: See there.
+    """
+    text = _JOINT.join(call.pieces)
+    try:
+        _OBJECT.decode(call.arguments)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise NotForwardable("arguments: not an object") from None
+    metadata = _ENCODER.encode(
+        _Metadata(
+            arguments=msgspec.Raw(call.arguments.encode()),
+            effect=call.effect,
+            key=call.key,
+            lengths=tuple(len(piece) for piece in call.pieces),
+            tool=call.tool,
+        )
+    ).decode()
+    if len(text) > TEXT_LEN_MAX or len(metadata) > METADATA_LEN_MAX:
+        raise NotForwardable("the call is too long", oversize=True)
+    return text, metadata
+
+
+def call_of(candidate: Candidate) -> ForwardedCall | None:
+    """The call that a candidate stands for; None where it stands for none."""
+    text, metadata_json = candidate.text, candidate.metadata_json
+    if text is None or metadata_json is None:
+        return None
+    try:
+        found = _DECODER.decode(metadata_json)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+    pieces: list[str] = []
+    at = 0
+    for length in found.lengths:
+        pieces.append(text[at : at + max(0, length)])
+        at += length + len(_JOINT)
+    if _JOINT.join(pieces) != text or tuple(map(len, pieces)) != found.lengths:
+        return None
+    return ForwardedCall(
+        tool=found.tool,
+        arguments=bytes(found.arguments).decode(),
+        key=found.key,
+        pieces=tuple(pieces),
+        effect=found.effect,
+    )
+
+
+def removes(deletion: ForwardedCall, stored: ForwardedCall) -> bool:
+    """Whether nothing of a stored call is left once a deletion under the same key is done.
+
+    A deletion that names nothing but the key takes the whole thing away.
+    """
+    gone = {piece for piece in deletion.pieces if piece != deletion.key}
+    return not gone or all(piece in gone or piece == stored.key for piece in stored.pieces)

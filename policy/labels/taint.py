@@ -1,0 +1,68 @@
+"""What the session ledger knows of one candidate: evidence about its label, never a claim.
+
+The ledger sees what entered each session of an agent, and from which channel. It says so in a
+`Seen`; `policy.labels.derive` makes a label of it (design section 5, rules 1 to 4).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.model import Origin, SourceKind, meet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LabelRule(enum.Enum):
+    """What lowers a text that a model wrote; the ruleset says which, per memory class."""
+
+    __hash__ = object.__hash__
+
+    TAINT = "taint"  # everything that is in the session's context
+    CONTAINMENT = "containment"  # the segments that the text is contained in
+
+
+class Joined(enum.Enum):
+    """How the ledger knows which session a candidate belongs to."""
+
+    __hash__ = object.__hash__
+
+    CALL = "call"  # the id of the call that wrote it, which a model of that session made
+    TEXT = "text"  # what it says was said by a model of that session
+    NONE = "none"  # it does not know
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ledger saw of one candidate. The defaults are those of a ledger that saw nothing."""
+
+    # Our own id of the session (32 hex digits), never a client's; None where it was not joined.
+    session: str | None = None
+    joined: Joined = Joined.NONE
+    # Meet of all that is in the session's context. Unjoined: the lowest of the principal's live
+    # sessions. Without any: unknown.
+    taint: SourceKind = SourceKind.UNKNOWN
+    # The segments that the text is contained in, lowest label first.
+    contained: tuple[Origin, ...] = ()
+    # Of these, what an edit of a known text brings into it; None where it is no such edit.
+    brought: tuple[Origin, ...] | None = None
+    # Every whole sentence of it stands in one user segment of that very session.
+    endorsed: bool = False
+    # Everything that entered that session is still there to be looked in: no restart, no full
+    # ring, no text beyond the limit. Otherwise `contained` proves nothing, and taint counts.
+    whole: bool = False
+
+
+NOTHING_SEEN = Seen()
+"""What a ledger says that was asked about a principal it never saw, or that lost its memory."""
+
+
+def taint_of(kinds: Iterable[SourceKind]) -> SourceKind:
+    """The meet of all labels in a context; of an empty one, unknown."""
+    lowest: SourceKind | None = None
+    for kind in kinds:
+        lowest = kind if lowest is None else meet(lowest, kind)
+    return SourceKind.UNKNOWN if lowest is None else lowest

@@ -1,0 +1,1 @@
+"""Text as matching sees it: skeletons, sentences, directive and injection language."""

@@ -1,0 +1,147 @@
+"""Text as matching sees it, and the code points no text may hold.
+
+A skeleton is only for matching: what is hashed, judged and stored is the text as it came.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from policy.text.confusables import ASCII_LOOKALIKES
+
+# C0 (without tab, line feed, carriage return), DEL, C1, bidi controls, surrogates, tag characters:
+# what a person who reads the text cannot see, or sees in another order than a model does. Not the
+# two marks U+200E and U+200F: Hebrew and Arabic texts have them, they order nothing but what stands
+# next to them, and the skeleton is without them.
+_FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_FORBIDDEN_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+# Blocks in which a code point that this Python does not know yet is next year's emoji.
+_EMOJI = ((0x1F000, 0x1FAFF),)
+
+# Letters that show as nothing, in no category of their own: Hangul fillers and the Braille blank.
+_BLANK_LETTERS = "\u115f\u1160\u3164\uffa0\u2800"
+# ASCII once more, shown as nothing: a person does not see it, and a model reads it.
+_TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
+# Punctuation that means the same; quotation marks must be seen as such.
+_PUNCTUATION = {
+    ord(mark): plain
+    for plain, marks in {
+        "'": "\u2018\u2019\u201a\u2032",
+        '"': "\u201c\u201d\u201e\u2033",
+        "-": "\u2010\u2011\u2012\u2013\u2014\u2212",
+        ".": "\u3002",
+    }.items()
+    for mark in marks
+}
+_AFTER_CASE = ASCII_LOOKALIKES | _PUNCTUATION
+_INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cc", "Cs", "Co", "Cn"})
+
+_FOREIGN = re.compile(r"[^\x00-\x7f]+")
+# Quotation marks, accented letters and dashes come again and again.
+_KNOWN_MAX = 4_096
+_KNOWN_LEN_MAX = 16
+# Marks upon one letter, in a row. Putting a pile of them in order takes the square of its height.
+_PILE_MAX = 32
+
+_SPACES = re.compile(r"[^\S\n]*\n\s*|[^\S\n]{2,}|[^\S\n ]")
+# The cheap look for the next one.
+_SEPARATED = re.compile(r"[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w")
+# Four or more single characters with the same separator between them: "i g n o r e", "i.g.n".
+_SPACED_OUT = re.compile(r"(?<![^\W_])[^\W_](?:([ .\-_*|/,:+~])[^\W_])(?:\1[^\W_]){2,}(?![^\W_])")
+
+
+def illegal_code_point(text: str) -> int | None:
+    """The first kind of code point in the text that no field may hold, or None.
+
+    Refused: lone surrogates, tag characters, bidi controls, C0 and C1 controls other than tab, line
+    feed and carriage return, noncharacters, and unassigned code points outside emoji blocks.
+    """
+    if text.isascii():
+        found = _FORBIDDEN_ASCII.search(text)
+        return ord(found[0]) if found else None
+    found = _FORBIDDEN.search(text)
+    if found:
+        return ord(found[0])
+    for char in set(text):
+        if char > "\x7f" and unicodedata.category(char) == "Cn" and not _is_emoji(ord(char)):
+            return ord(char)
+    return None
+
+
+def _is_emoji(code_point: int) -> bool:
+    return any(first <= code_point <= last for first, last in _EMOJI)
+
+
+def skeleton(text: str) -> str:
+    """The text with everything folded away that changes its look and not its words.
+
+    Compatibility forms, combining marks, invisible characters, letters that look like ASCII ones,
+    case, runs of white space, and letters spaced out one by one. Idempotent on ASCII text.
+    """
+    if not text.isascii():
+        text = _fold(text)
+    text = text.lower()
+    # Spaced-out letters first: between their words stand wider gaps, and those go next.
+    if _SEPARATED.search(text):
+        text = _SPACED_OUT.sub(_joined, text)
+    if "  " in text or not text.isprintable():
+        text = _SPACES.sub(_one_space, text)
+        # And once more: in "i g n  o r e" neither half is long enough until the gap is closed.
+        if _SEPARATED.search(text):
+            text = _SPACED_OUT.sub(_joined, text)
+    return text.strip()
+
+
+def _fold(text: str) -> str:
+    # Run by run: what stands beside ASCII is folded as it is alone, and most of a long text is
+    # ASCII. No mark that is kept composes with an ASCII letter.
+    return _FOREIGN.sub(_folded, text)
+
+
+def _folded(found: re.Match[str]) -> str:
+    run = found[0]
+    return _fold_known(run) if len(run) <= _KNOWN_LEN_MAX else _fold_run(run)
+
+
+def unpiled(text: str) -> str:
+    """The text with no more than so many marks upon one letter; else the same text."""
+    if len(text) <= _PILE_MAX:
+        return text
+    kept: list[str] = []
+    height = 0
+    for char in text:
+        mark = unicodedata.combining(char) or unicodedata.category(char) == "Mn"
+        height = height + 1 if mark else 0
+        if height <= _PILE_MAX:
+            kept.append(char)
+    return "".join(kept)
+
+
+def _fold_run(text: str) -> str:
+    # Decompose before the marks are dropped, so that a precomposed letter loses its mark as well.
+    decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_TAGS))
+    kept = [
+        char
+        for char in decomposed
+        if char < "\x80"
+        or (unicodedata.category(char) not in _INVISIBLE_CATEGORIES and char not in _BLANK_LETTERS)
+    ]
+    folded = "".join(kept).translate(ASCII_LOOKALIKES).casefold()
+    return unicodedata.normalize("NFC", folded).translate(_AFTER_CASE)
+
+
+_fold_known = lru_cache(maxsize=_KNOWN_MAX)(_fold_run)
+
+
+def _one_space(found: re.Match[str]) -> str:
+    return "\n" if "\n" in found[0] else " "
+
+
+def _joined(found: re.Match[str]) -> str:
+    return found[0].replace(found[1], "")

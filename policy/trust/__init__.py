@@ -1,0 +1,1 @@
+"""Trust in a principal: the ladder that only leads down, until an operator restores it."""

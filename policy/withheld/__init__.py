@@ -1,0 +1,1 @@
+"""How a refused text is found again in what may be shown."""

@@ -1,0 +1,162 @@
+"""A text that goes out while it is being written, without what of it is withheld.
+
+It is held back only from the first word on that may be the beginning of a refused run. Any cut of
+the same text gives the same text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policy.text.skeleton import skeleton
+from policy.withheld.words import RUN_MAX, UNSPACED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.withheld.matching import Span, Withheld
+    from policy.withheld.words import Printer
+
+_ATOM_LEN_MAX: Final = 1_024
+# A word with the one white space behind it, a letter of a script without spaces, a white space. An
+# atom is over before the next one begins, so that no cut of the text can make others.
+_ATOM: Final = re.compile(
+    rf"[{UNSPACED}]|\s|[^\s{UNSPACED}]{{{_ATOM_LEN_MAX}}}"
+    rf"|[^\s{UNSPACED}]{{1,{_ATOM_LEN_MAX - 1}}}\s?"
+)
+_LETTER: Final = re.compile(f"[{UNSPACED}]")
+_SINGLES_LEN_MAX: Final = 4_096
+_OPEN_WORDS_MAX: Final = 512
+"""A longer stretch is not waited for, to see whether all of it may be shown."""
+
+
+class _Atom(NamedTuple):
+    raw: str
+    numbers: tuple[int, ...]
+
+
+class Flow:
+    """One text. `instead` gives what stands in the place of a stretch, by its key.
+
+    It may go on after its end: what was shown by then may be the beginning of a refused stretch.
+    """
+
+    def __init__(self, printer: Printer, withheld: Withheld, instead: Callable[[int], str]) -> None:
+        self._printer = printer
+        self._withheld = withheld
+        self._instead = instead
+        self._rest = ""  # an atom that is not over yet
+        self._singles = ""  # letters one by one: together they may spell a word
+        self._held: list[_Atom] = []
+        # The first words of what is held that were left out already, as the end of a stretch.
+        self._gone = 0
+        self._shown: list[int] = []  # the last words that went out, none of them left out
+
+    @property
+    def holds(self) -> bool:
+        """Whether something of what came waits."""
+        return bool(self._rest or self._singles or any(atom.raw for atom in self._held))
+
+    def feed(self, text: str) -> str:
+        """What may go out now."""
+        rest = self._rest + text
+        out: list[str] = []
+        end = 0
+        for found in _ATOM.finditer(rest):
+            if not _is_over(rest, found):
+                break
+            end = found.end()
+            out.append(self._take(found[0]))
+        self._rest = rest[end:]
+        return "".join(out)
+
+    def end(self) -> str:
+        """What is left to go out, at the end of the text."""
+        rest, self._rest = self._rest, ""
+        out = self._take(rest) if rest else ""
+        out += self._spell() + self._settle(over=True)
+        self._held = [_Atom("", (number,)) for number in self._shown]
+        self._shown, self._gone = [], 0
+        return out
+
+    def _take(self, raw: str) -> str:
+        if (
+            len(raw) <= _SINGLES_LEN_MAX
+            and len(skeleton(raw)) <= 1
+            and (raw.strip() or self._singles)
+        ):
+            self._singles += raw
+            return "" if len(self._singles) <= _SINGLES_LEN_MAX else self._spell()
+        return self._spell() + self._push(raw)
+
+    def _spell(self) -> str:
+        singles, self._singles = self._singles, ""
+        return self._push(singles) if singles else ""
+
+    def _push(self, raw: str) -> str:
+        atom = _Atom(raw, tuple(self._printer.numbers(raw)))
+        waits = bool(self._held)
+        self._held.append(atom)
+        # Behind a word that waits, what is no word waits too, and changes nothing.
+        return "" if waits and not atom.numbers else self._settle(over=False)
+
+    def _settle(self, *, over: bool) -> str:
+        """Let go of what cannot become part of a refused stretch any more."""
+        numbers = [number for atom in self._held for number in atom.numbers]
+        begun = len(numbers) if over else self._withheld.begun_at(numbers)
+        cut = begun
+        left_out: list[Span] = []
+        for span in self._withheld.stretches(numbers):
+            goes_on = not over and begun <= span.end
+            if self._may_be_shown(span, numbers):
+                # Until it ends nobody knows whether all of it may be shown.
+                cut = min(cut, span.start) if goes_on else cut
+            else:
+                left_out.append(span)
+        return self._release(cut, left_out)
+
+    def _may_be_shown(self, span: Span, numbers: list[int]) -> bool:
+        if (self._gone and span.start <= self._gone) or span.end - span.start > _OPEN_WORDS_MAX:
+            return False
+        return self._withheld.is_open(numbers[span.start : span.end])
+
+    def _release(self, cut: int, left_out: list[Span]) -> str:
+        out: list[str] = []
+        at = count = 0
+        told = {span.start for span in left_out if self._gone and span.start <= self._gone}
+        gone = self._gone
+        for atom in self._held:
+            end = at + len(atom.numbers)
+            if atom.numbers and end > cut:
+                break
+            span = _over(left_out, at, end)
+            if span is not None:
+                gone = max(gone, span.end)
+                if span.start not in told:
+                    told.add(span.start)
+                    out.append(f"{self._instead(span.key)} ")
+            elif at >= gone:
+                out.append(atom.raw)
+            left = span is not None or at < gone
+            self._shown = [] if left else [*self._shown, *atom.numbers][1 - RUN_MAX :]
+            at = end
+            count += 1
+        del self._held[:count]
+        self._gone = max(0, gone - at)
+        return "".join(out)
+
+
+def _is_over(text: str, found: re.Match[str]) -> bool:
+    raw = found[0]
+    if found.end() < len(text) or len(raw) == _ATOM_LEN_MAX or raw[-1].isspace():
+        return True
+    return _LETTER.match(raw) is not None
+
+
+def _over(spans: list[Span], at: int, end: int) -> Span | None:
+    """The stretch that an atom with these words, or between these words, is in."""
+    for span in spans:
+        if (at < span.end and span.start < end) if at < end else span.start < at < span.end:
+            return span
+    return None

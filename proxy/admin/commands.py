@@ -1,0 +1,369 @@
+"""What an operator may do, apart from HTTP: every command of the operator API as one method.
+
+It has no way of its own to change the store: a purge is a candidate that the gate judges, the rest
+are calls of the writer that leave a leaf each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.model import (
+    CandidateId,
+    ChangeKind,
+    Channel,
+    MemoryId,
+    Principal,
+    PrincipalId,
+    Tenant,
+)
+from policy.query import EVERYTHING, Compare, Field, Test
+from policy.verdict import InvariantBroken
+from proxy.admin.views import (
+    anchor_view,
+    checkpoint_view,
+    due_view,
+    held_view,
+    history_step,
+    leaf_view,
+    memory_view,
+    outcome_view,
+    proof_view,
+    standing_view,
+    trust_view,
+)
+from proxy.admin.wire.store import (
+    AnchorList,
+    AnchorView,
+    CheckpointView,
+    CheckView,
+    CompactView,
+    HeldView,
+    HistoryView,
+    LeafPage,
+    MemoryPage,
+    MemoryView,
+    OutcomeView,
+    PolicyView,
+    ProofView,
+    PurgeView,
+    ReviewList,
+    StatusView,
+    TrustList,
+    TrustView,
+)
+from proxy.admin.wire.upkeep import (
+    ObservedList,
+    ObservedView,
+    PolicyReloadView,
+    QuarantinedList,
+    RetentionView,
+    TenantUsageView,
+    UsageList,
+)
+from proxy.seams.faults import NotFound
+from proxy.seams.operation import Proposal, Write, Written
+from storage.values import Anchor
+
+if TYPE_CHECKING:
+    from proxy.admin.dry_run import Explainer
+    from proxy.admin.keys_and_tokens import Credentials
+    from proxy.admin.retention import Retaining
+    from proxy.admin.rules_in_force import Rules
+    from proxy.admin.servers_behind import ServersBehind
+    from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
+    from proxy.admin.wire.store import (
+        AnchorRequest,
+        PurgeRequest,
+    )
+    from proxy.admin.wire.upkeep import QuarantineRequest, StandingView
+    from proxy.ledger.sessions import Sessions
+    from proxy.ledger.wire import SessionList, SessionView
+    from proxy.seams.performs import Performs
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import (
+        AuditReader,
+        MemoryReader,
+        MemoryWriter,
+        Objections,
+        Quarantined,
+    )
+    from telemetry.events import TraceContext
+
+DIALECT = "admin"
+_DUE_NAMED_MAX = 1_000
+
+
+class Operate(msgspec.Struct, frozen=True, kw_only=True):
+    """One method per command; event loop only. `by` is the operator, and ends up in the leaf."""
+
+    writer: MemoryWriter
+    reader: MemoryReader
+    audit: AuditReader
+    objections: Objections
+    under_quarantine: Quarantined
+    operations: Performs
+    credentials: Credentials
+    explainer: Explainer
+    rules: Rules
+    retaining: Retaining
+    behind: ServersBehind
+    ledger: Sessions
+    surroundings: Surroundings
+
+    def status(self) -> StatusView:
+        """The store at a glance."""
+        return msgspec.convert(msgspec.structs.asdict(self.reader.status()), StatusView)
+
+    def usage(self) -> UsageList:
+        """What each tenant takes of the store."""
+        return UsageList(
+            tenants=tuple(
+                msgspec.convert(msgspec.structs.asdict(one), TenantUsageView)
+                for one in self.reader.usage()
+            )
+        )
+
+    async def memories(
+        self, tenant: Tenant, user_id: str | None, offset: int, limit: int
+    ) -> MemoryPage:
+        """Live memories of a tenant, newest first."""
+        where = (
+            EVERYTHING
+            if user_id is None
+            else Test(field=Field.USER_ID, compare=Compare.EQ, values=(user_id,))
+        )
+        page = await asyncio.to_thread(self.reader.page, tenant, where, offset, limit)
+        return MemoryPage(
+            total=page.total,
+            offset=offset,
+            memories=tuple(memory_view(memory) for memory in page.memories),
+        )
+
+    async def observed(self, tenant: Tenant) -> ObservedList:
+        """Memories that observe mode let in over an objection."""
+        found = await asyncio.to_thread(self.objections.find, tenant)
+        return ObservedList(
+            observed=tuple(
+                ObservedView(
+                    memory=memory_view(one.memory),
+                    decision=one.decision,
+                    reason=one.reason.value if one.reason else None,
+                    step=one.step,
+                    leaf_index=one.leaf_index,
+                )
+                for one in found
+            )
+        )
+
+    def memory(self, tenant: Tenant, memory_id: MemoryId) -> MemoryView:
+        """One memory, live or under quarantine.
+
+        Raises:
+            NotFound: There is none of that id in the tenant.
+        """
+        found = self.reader.get(tenant, memory_id)
+        found = found or self.under_quarantine.get(tenant, memory_id)
+        if found is None:
+            raise NotFound("there is no such memory in this tenant")
+        return memory_view(found)
+
+    def history(self, tenant: Tenant, memory_id: MemoryId) -> HistoryView:
+        """Every committed step of one memory.
+
+        Raises:
+            NotFound: There never was one of that id in the tenant.
+        """
+        entries = self.reader.history(tenant, memory_id)
+        entries = entries or self.under_quarantine.history(tenant, memory_id)
+        if not entries:
+            raise NotFound("there never was such a memory in this tenant")
+        return HistoryView(
+            memory_id=memory_id, steps=tuple(history_step(entry) for entry in entries)
+        )
+
+    async def quarantined(self, tenant: Tenant) -> QuarantinedList:
+        """Memories of a tenant that no reader is shown."""
+        found = await asyncio.to_thread(self.under_quarantine.find, tenant)
+        return QuarantinedList(memories=tuple(memory_view(memory) for memory in found))
+
+    async def quarantine(
+        self, by: Principal, memory_id: MemoryId, asked: QuarantineRequest
+    ) -> StandingView:
+        """Hide one memory from every reader, at once."""
+        done = await self.writer.quarantine(
+            memory_id, Tenant(asked.tenant), by.principal_id, asked.reason
+        )
+        return standing_view(done)
+
+    async def parole(
+        self, by: Principal, memory_id: MemoryId, asked: QuarantineRequest
+    ) -> StandingView:
+        """Show one quarantined memory again."""
+        done = await self.writer.parole(
+            memory_id, Tenant(asked.tenant), by.principal_id, asked.reason
+        )
+        return standing_view(done)
+
+    async def purge(
+        self, by: Principal, memory_id: MemoryId, asked: PurgeRequest, trace: TraceContext
+    ) -> PurgeView:
+        """Erase one memory for good; judged by the gate like any change.
+
+        Raises:
+            NotFound: There is none of that id in the tenant.
+        """
+        principal = Principal(
+            principal_id=by.principal_id, tenant=Tenant(asked.tenant), channel=Channel.OPERATOR
+        )
+        proposal = Proposal(change=ChangeKind.PURGE, memory_id=memory_id)
+        result = await self.operations.perform(
+            principal, Write(proposals=(proposal,)), dialect=DIALECT, trace=trace
+        )
+        if not isinstance(result, Written) or len(result.items) != 1:
+            raise InvariantBroken("one proposal gives one item")
+        item = result.items[0]
+        if item.decision == "missing":
+            raise NotFound("there is no such memory in this tenant")
+        saved = None
+        if asked.compact and item.decision == "admit":
+            saved = await self.writer.compact()
+        return PurgeView(
+            memory_id=memory_id,
+            decision=item.decision,
+            reason=item.reason.value if item.reason else None,
+            version=item.version,
+            leaf_index=item.leaf_index,
+            bytes_saved=saved,
+        )
+
+    def review(self, tenant: Tenant | None) -> ReviewList:
+        """Held candidates, oldest first, without content."""
+        held = self.reader.held(tenant)
+        return ReviewList(held=tuple(held_view(one) for one in held))
+
+    def held(self, candidate_id: CandidateId) -> HeldView:
+        """One held candidate with its content, for a person to read.
+
+        Raises:
+            NotFound: Nothing of that id is held.
+        """
+        found = self.reader.held_candidate(candidate_id)
+        if found is None:
+            raise NotFound("no candidate of that id is held")
+        return held_view(found)
+
+    async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
+        """Have a held candidate judged again with this person's approval."""
+        return outcome_view(await self.writer.release(candidate_id, by.principal_id))
+
+    async def deny(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
+        """Refuse a held candidate."""
+        return outcome_view(await self.writer.deny(candidate_id, by.principal_id))
+
+    def all_trust(self) -> TrustList:
+        """Every principal with a recorded trust."""
+        known = self.reader.all_trust()
+        return TrustList(principals=tuple(trust_view(who, state) for who, state in known))
+
+    def trust(self, principal_id: PrincipalId) -> TrustView:
+        """One principal's standing; a newcomer's where it never wrote."""
+        return trust_view(principal_id, self.reader.trust(principal_id))
+
+    async def restore_trust(self, by: Principal, principal_id: PrincipalId) -> TrustView:
+        """The way back up the ladder."""
+        state = await self.writer.restore_trust(principal_id, by.principal_id)
+        return trust_view(principal_id, state)
+
+    def anchors(self, tenant: Tenant) -> AnchorList:
+        """The anchors of a tenant."""
+        known = self.reader.anchors(tenant)
+        return AnchorList(anchors=tuple(anchor_view(anchor) for anchor in known))
+
+    async def put_anchor(self, by: Principal, asked: AnchorRequest) -> AnchorView:
+        """Register a source of truth, or replace the one of the same id."""
+        anchor = Anchor(
+            anchor_id=asked.anchor_id or self.surroundings.random_hex(8),
+            tenant=Tenant(asked.tenant),
+            statement=asked.statement,
+            questions=asked.questions,
+            created_at_ms=self.surroundings.now_ms(),
+        )
+        await self.writer.put_anchor(anchor, by.principal_id)
+        return anchor_view(anchor)
+
+    async def leaves(self, offset: int, limit: int) -> LeafPage:
+        """A slice of the audit log."""
+        data = await asyncio.to_thread(self.audit.leaves, offset, limit)
+        return LeafPage(
+            size=self.audit.head().size,
+            offset=offset,
+            leaves=tuple(leaf_view(offset + at, leaf) for at, leaf in enumerate(data)),
+        )
+
+    async def prove(self, index: int) -> ProofView:
+        """That one leaf is in the signed log."""
+        return proof_view(await asyncio.to_thread(self.audit.prove, index))
+
+    def checkpoint(self) -> CheckpointView:
+        """The signed head of the log."""
+        return checkpoint_view(self.audit.head())
+
+    def policy(self) -> PolicyView:
+        """The ruleset in force."""
+        in_force = self.rules.in_force()
+        return PolicyView(digest=in_force.digest, epoch=in_force.epoch, text=self.rules.text)
+
+    async def reload_policy(self, by: Principal, digest: str | None) -> PolicyReloadView:
+        """Put the ruleset's file in force as it is now.
+
+        Raises:
+            RulesetRefused: It cannot be used; the rules before stay in force.
+        """
+        done = await self.rules.reload(by.principal_id, digest)
+        return PolicyReloadView(digest=done.digest, epoch=done.epoch, changed=done.changed)
+
+    async def retain(self, *, dry_run: bool) -> RetentionView:
+        """Erase a batch of what the ruleset keeps no longer, or say what that is."""
+        swept = await self.retaining.sweep(dry_run=dry_run)
+        return RetentionView(
+            due_count=len(swept.due),
+            purged_count=swept.purged_count,
+            due=tuple(due_view(one) for one in swept.due[:_DUE_NAMED_MAX]),
+        )
+
+    def explain(self, asked: ExplainRequest) -> ExplainView:
+        """What the gate would say; nothing is staged, logged or stored."""
+        now_ms = self.surroundings.now_ms()
+        return self.explainer.explain(asked, self.rules.in_force(), now_ms)
+
+    def sessions(self, limit: int) -> SessionList:
+        """The sessions of agents heard of last."""
+        return self.ledger.listed(limit)
+
+    def one_session(self, session: str) -> SessionView:
+        """What entered one session, and what followed.
+
+        Raises:
+            NotFound: No session of that id is known.
+        """
+        view = self.ledger.shown(session)
+        if view is None:
+            raise NotFound("no session of that id is known")
+        return view
+
+    async def check(self) -> CheckView:
+        """Walk the whole store, in a thread."""
+        report = await asyncio.to_thread(self.reader.check)
+        problem = await self.ledger.check()
+        view = msgspec.convert(msgspec.structs.asdict(report), CheckView)
+        if problem is None:
+            return view
+        return msgspec.structs.replace(view, problems=(*view.problems, problem))
+
+    async def compact(self) -> CompactView:
+        """Rewrite the store without its free pages."""
+        return CompactView(bytes_saved=await self.writer.compact())

@@ -1,0 +1,121 @@
+"""Links by which a person is brought to one held candidate, and may decide it.
+
+The address alone asks for the operator's key. A link with a code is signed, and bound to the
+candidate, its class, a nonce and an expiry. It is good for one decision: whoever follows it later
+finds nothing that is held. Who has it may decide that one candidate, and nothing else; so it is
+made for those alone who could decide without it, and goes to a person's own screen.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from policy.model import CandidateId, MemoryClass  # noqa: TC001 - msgspec reads them
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.seams.surroundings import Surroundings
+    from proxy.settings.load import Address
+    from storage.values import HeldCandidate
+
+LINK_S: Final = 900
+CONFIRM: Final = "/confirm"
+_SIGNED_AS: Final = b"mnemogate confirmation v1\n"
+_SIGNATURE_LEN: Final = 64
+_CODE_LEN_MAX: Final = 512
+_ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - what is not to be shown
+
+
+class Confirmation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a link is for."""
+
+    candidate_id: CandidateId
+    memory_class: MemoryClass
+    nonce: str
+    expires_at_ms: int
+
+
+class BadLink(Exception):  # noqa: N818 - what the link is
+    """The code is no link of ours to this candidate, or too old. `detail` is a text of ours."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class Confirming:
+    """Mints and reads links. Event loop only."""
+
+    def __init__(
+        self,
+        seed: bytes,
+        held: Callable[[CandidateId], HeldCandidate | None],
+        surroundings: Surroundings,
+    ) -> None:
+        """`seed` is the 32-byte Ed25519 seed that promotion tokens are signed with."""
+        self._key = Ed25519PrivateKey.from_private_bytes(seed)
+        self._held = held
+        self._out = surroundings
+        self._base: str | None = None
+
+    def serve_at(self, address: Address | None, *, tls: bool) -> None:
+        """Where the page is from now on; None: nowhere."""
+        if address is None:
+            self._base = None
+            return
+        host = _ANYWHERE.get(address.host, address.host)
+        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        self._base = f"{'https' if tls else 'http'}://{host}:{address.port}"
+
+    def url_of(self, candidate_id: CandidateId) -> str | None:
+        """Where a held candidate is decided; None where no page is served or nothing held."""
+        held = None if self._base is None else self._held(candidate_id)
+        return None if held is None else f"{self._base}{CONFIRM}/{candidate_id}"
+
+    def link_of(self, candidate_id: CandidateId) -> str | None:
+        """The same with a code: whoever has it decides without a key."""
+        held = None if self._base is None else self._held(candidate_id)
+        if held is None:
+            return None
+        return f"{self._base}{CONFIRM}/{candidate_id}?code={self.code_for(held)}"
+
+    def code_for(self, held: HeldCandidate) -> str:
+        """The code of a new link."""
+        confirmation = Confirmation(
+            held.candidate_id,
+            held.memory_class,
+            self._out.random_hex(8),
+            self._out.now_ms() + LINK_S * 1_000,
+        )
+        payload = msgspec.msgpack.encode(confirmation)
+        signature = self._key.sign(_SIGNED_AS + payload)
+        return base64.urlsafe_b64encode(signature + payload).decode().rstrip("=")
+
+    def check(self, code: str, held: HeldCandidate) -> Confirmation:
+        """What a code says, where it is ours, in time, and for this candidate and class.
+
+        Raises:
+            BadLink: It is not.
+        """
+        if len(code) > _CODE_LEN_MAX:
+            raise BadLink("This link is not one of ours.")
+        try:
+            raw = base64.b64decode(code + "=" * (-len(code) % 4), altchars=b"-_", validate=True)
+            signature, payload = raw[:_SIGNATURE_LEN], raw[_SIGNATURE_LEN:]
+            self._key.public_key().verify(signature, _SIGNED_AS + payload)
+            confirmation = msgspec.msgpack.decode(payload, type=Confirmation)
+        except (binascii.Error, ValueError, InvalidSignature, msgspec.MsgspecError):
+            raise BadLink("This link is not one of ours.") from None
+        if confirmation.expires_at_ms <= self._out.now_ms():
+            raise BadLink("This link has expired. Use the operator's key, or mnemogate review.")
+        bound = (confirmation.candidate_id, confirmation.memory_class)
+        if bound != (held.candidate_id, held.memory_class):
+            raise BadLink("This link is for another candidate.")
+        return confirmation

@@ -1,0 +1,169 @@
+"""Dry run: what the gate would say of a write, asked without staging, logging or storing it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.canonical import canonical_bytes, digest_of
+from policy.checks import STEPS
+from policy.facts import BudgetState, Facts, InterceptRecord, NonceState, TokenState
+from policy.labels.derive import derive_provenance, label_rule, read_text
+from policy.labels.taint import Joined, LabelRule, Seen
+from policy.model import (
+    Candidate,
+    CandidateId,
+    ChangeKind,
+    Origin,
+    Principal,
+    PrincipalId,
+    SourceKind,
+    Tenant,
+)
+from policy.trust.ladder import TrustLevel, TrustState
+from policy.verdict import Admit, Hold, Reject
+from proxy.admin.wire.dry_run import ExplainStep, ExplainView
+from proxy.seams.observations import observation_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.facts import AnchorProbe
+    from policy.gate import Gate
+    from policy.model import MemoryClass
+    from policy.ruleset import Ruleset
+    from policy.verdict import Reason, Verdict
+    from proxy.admin.wire.dry_run import ExplainRequest
+
+# The real interceptor mints random ids: 32 zeros can never be one of its candidates.
+NOBODY: Final = CandidateId("0" * 32)
+
+
+class Explainer(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks the gate itself. A permit it may answer is dropped: only the writer can spend one."""
+
+    gate: Gate
+    probe: Callable[[Tenant, str, float], tuple[AnchorProbe, ...] | None]
+
+    def explain(self, asked: ExplainRequest, rules: Ruleset, now_ms: int) -> ExplainView:
+        """Verdict and steps for a hypothetical write with a fresh nonce and an empty budget."""
+        principal = Principal(
+            principal_id=PrincipalId("explain"),
+            tenant=Tenant(asked.tenant),
+            channel=asked.channel,
+            claims=asked.claims,
+        )
+        candidate = Candidate(
+            change=ChangeKind.CREATE,
+            principal_id=principal.principal_id,
+            tenant=principal.tenant,
+            nonce="explain",
+            text=asked.text,
+            memory_class=asked.memory_class,
+            class_named=asked.class_named,
+            claimed_source=asked.source,
+        )
+        facts = self._facts(asked, principal, candidate, rules, now_ms)
+        verdict = self.gate.decide(candidate, facts, rules)
+        return _view(verdict, facts, _rule(candidate, facts, rules))
+
+    def _facts(
+        self,
+        asked: ExplainRequest,
+        principal: Principal,
+        candidate: Candidate,
+        rules: Ruleset,
+        now_ms: int,
+    ) -> Facts:
+        digest = digest_of(canonical_bytes(candidate))
+        reading = read_text(asked.text, None)
+        margin = rules.anchors.outrank_margin
+        return Facts(
+            candidate_id=NOBODY,
+            now_ms=now_ms,
+            staged_digest=digest,
+            intercept=InterceptRecord(
+                candidate_id=NOBODY,
+                digest=digest,
+                principal_id=principal.principal_id,
+                tenant=principal.tenant,
+                target=candidate.target,
+            ),
+            provenance=derive_provenance(
+                principal,
+                candidate,
+                None,
+                seen=_seen(asked),
+                rule=label_rule(candidate, reading, None, rules.labels),
+            ),
+            reading=reading,
+            trust=TrustState(level=TrustLevel(asked.trust)),
+            nonce=NonceState.FRESH,
+            token=TokenState.VALID if asked.token else TokenState.ABSENT,
+            shadow=self.probe(principal.tenant, asked.text, margin),
+            budget=BudgetState(
+                writes_in_window_count=0, text_bytes=len(asked.text.encode()), metadata_bytes=0
+            ),
+            drift_alarms=(),
+            overdue=False,
+        )
+
+
+def _seen(asked: ExplainRequest) -> Seen | None:
+    """What a ledger would say of it; None as if no model front were there."""
+    if asked.context is None and asked.contained is None and not asked.endorsed:
+        return None
+    return Seen(
+        joined=Joined.CALL,
+        taint=asked.context or SourceKind.USER_INPUT,
+        contained=() if asked.contained is None else (Origin(kind=asked.contained),),
+        endorsed=asked.endorsed,
+        whole=True,
+    )
+
+
+def _rule(candidate: Candidate, facts: Facts, rules: Ruleset) -> LabelRule:
+    if facts.reading is None:
+        return LabelRule.TAINT
+    return label_rule(candidate, facts.reading, None, rules.labels)
+
+
+def _view(verdict: Verdict, facts: Facts, rule: LabelRule) -> ExplainView:
+    passed = frozenset(verdict.permit.passed if isinstance(verdict, Admit) else verdict.passed)
+    failed = None if isinstance(verdict, Admit) else verdict.step
+    stopped = isinstance(verdict, Reject)
+    steps: list[ExplainStep] = []
+    for step in STEPS:
+        if step.number == failed:
+            outcome = "failed"
+        elif step.number in passed:
+            outcome = "passed"
+        else:
+            # After a hold the gate goes on; what is neither passed nor named would hold as well.
+            outcome = "not_reached" if stopped else "failed"
+        steps.append(ExplainStep(step=step.number, name=step.name, outcome=outcome))
+    source = facts.provenance.source if facts.provenance else None
+    basis = facts.provenance.basis if facts.provenance else None
+    decision, reason, memory_class = _said(verdict)
+    return ExplainView(
+        decision=decision,
+        reason=reason.value if reason else None,
+        step=failed,
+        memory_class=memory_class,
+        source=source,
+        basis=basis,
+        rule=rule,
+        steps=tuple(steps),
+        observation=observation_for(decision, reason, memory_class),
+    )
+
+
+def _said(verdict: Verdict) -> tuple[str, Reason | None, MemoryClass]:
+    match verdict:
+        case Admit(permit=permit):
+            return "admit", None, permit.memory_class
+        case Hold(reason=reason, memory_class=memory_class):
+            return "hold", reason, memory_class
+        case Reject(reason=reason, memory_class=memory_class):
+            return "reject", reason, memory_class

@@ -1,0 +1,167 @@
+"""Keys and promotion tokens, as an operator hands them out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.model import Candidate, ChangeKind, MemoryId, Principal, PrincipalId, Scope, Tenant
+from proxy.admin.views import key_view
+from proxy.admin.wire.store import KeyList, KeyView, NewKeyView, TokenView
+from proxy.dialects.strict_json.strict import canonical_json
+from proxy.intercept.promotion import landing_class, stored_of
+from proxy.seams.faults import MalformedRequest, NotFound
+from proxy.transport.auth import mint_key
+
+if TYPE_CHECKING:
+    from proxy.admin.wire.store import KeyRequest, RotateRequest, TokenRequest
+    from proxy.intercept.promotion import TokenSigner
+    from proxy.seams.surroundings import Surroundings
+    from proxy.transport.auth import Authenticator
+    from storage.interfaces import MemoryReader, MemoryWriter
+    from storage.values import KeyRecord
+
+
+class Credentials:
+    """Event loop only. Plain keys and tokens are in the answer, and nowhere else."""
+
+    def __init__(
+        self,
+        *,
+        reader: MemoryReader,
+        writer: MemoryWriter,
+        signer: TokenSigner,
+        authenticator: Authenticator,
+        surroundings: Surroundings,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._signer = signer
+        self._authenticator = authenticator
+        self._surroundings = surroundings
+
+    def all(self) -> KeyList:
+        """Every key, revoked ones too."""
+        records = self._reader.keys()
+        return KeyList(keys=tuple(key_view(record) for record in records))
+
+    async def add(self, by: Principal, asked: KeyRequest) -> NewKeyView:
+        """A key for a new principal, or another one for the same.
+
+        Raises:
+            MalformedRequest: 409, the name is taken by a principal with other rights.
+        """
+        principal = Principal(
+            principal_id=PrincipalId(asked.name),
+            tenant=Tenant(asked.tenant or asked.name),
+            channel=asked.channel,
+            claims=asked.claims,
+        )
+        records = self._reader.keys()
+        for record in records:
+            known = record.principal
+            if known.principal_id == principal.principal_id and known != principal:
+                # Trust and nonces hang on the name: two tenants or channels behind one name
+                # would let one spend the other's trust.
+                raise MalformedRequest(
+                    "name: taken by a principal with another tenant, channel or claims", status=409
+                )
+        return await self._put_new_key(by, principal)
+
+    async def rotate(self, by: Principal, key_id: str, asked: RotateRequest) -> NewKeyView:
+        """A new key for the same principal; the old one ends now or after the grace.
+
+        Raises:
+            NotFound: No such key.
+        """
+        old = self._key(key_id)
+        made = await self._put_new_key(by, old.principal)
+        await self._end_key(by, old, asked.grace_seconds * 1_000)
+        return made
+
+    async def revoke(self, by: Principal, key_id: str) -> KeyView:
+        """End a key now.
+
+        Raises:
+            NotFound: No such key.
+        """
+        return key_view(await self._end_key(by, self._key(key_id), 0))
+
+    async def _put_new_key(self, by: Principal, principal: Principal) -> NewKeyView:
+        made = mint_key(principal, self._surroundings.now_ms())
+        await self._writer.put_key(made.record, by.principal_id)
+        self._authenticator.invalidate()
+        return NewKeyView(key=key_view(made.record), plain=made.plain)
+
+    async def _end_key(self, by: Principal, record: KeyRecord, grace_ms: int) -> KeyRecord:
+        at_ms = self._surroundings.now_ms() + grace_ms
+        if record.revoked_at_ms is not None and record.revoked_at_ms <= at_ms:
+            return record
+        ended = msgspec.structs.replace(record, revoked_at_ms=at_ms)
+        await self._writer.put_key(ended, by.principal_id)
+        self._authenticator.invalidate()
+        return ended
+
+    def _key(self, key_id: str) -> KeyRecord:
+        records = self._reader.keys()
+        for record in records:
+            if record.key_id == key_id:
+                return record
+        raise NotFound("there is no key of that id")
+
+    def mint_token(self, asked: TokenRequest) -> TokenView:
+        """Leave for one write to land in a class its source may not write by itself.
+
+        Raises:
+            MalformedRequest: The principal is unknown, or the classes do not fit the write.
+        """
+        now_ms = self._surroundings.now_ms()
+        nonce = asked.nonce or (
+            f"{self._reader.status().incarnation}:{self._surroundings.random_hex(16)}"
+        )
+        candidate = self._promoted(asked, nonce)
+        memory = stored_of(self._reader, candidate)
+        stored = None if memory is None else memory.memory_class
+        if candidate.change is ChangeKind.UPDATE and stored is None:
+            raise NotFound("there is no such memory in this tenant")
+        if stored is not None and asked.from_class not in (None, stored):
+            raise MalformedRequest(f"from_class: the memory is stored as {stored.value}")
+        landing = landing_class(candidate, stored)
+        if landing is not asked.to_class:
+            raise MalformedRequest(f"to_class: this text lands in {landing.value}")
+        expires_at_ms = now_ms + asked.expires_in_seconds * 1_000
+        granted = self._signer.mint(candidate, memory, expires_at_ms)
+        return TokenView(token=granted.token, nonce=nonce, expires_at_ms=expires_at_ms)
+
+    def _promoted(self, asked: TokenRequest, nonce: str) -> Candidate:
+        """The very candidate that the session will make of the write."""
+        create = asked.memory_id is None
+        return Candidate(
+            change=ChangeKind.CREATE if create else ChangeKind.UPDATE,
+            principal_id=PrincipalId(asked.principal),
+            tenant=self._tenant_of(asked),
+            nonce=nonce,
+            target=asked.target,
+            memory_id=None if asked.memory_id is None else MemoryId(asked.memory_id),
+            text=asked.text,
+            metadata_json=None if asked.metadata is None else canonical_json(asked.metadata),
+            scope=Scope(
+                user_id=asked.user_id,
+                agent_id=asked.agent_id,
+                run_id=asked.run_id,
+                app_id=asked.app_id,
+            ),
+            memory_class=asked.to_class,
+            class_named=True,
+            claimed_source=asked.source,
+        )
+
+    def _tenant_of(self, asked: TokenRequest) -> Tenant:
+        if asked.tenant is not None:
+            return Tenant(asked.tenant)
+        records = self._reader.keys()
+        for record in records:
+            if record.principal.principal_id == asked.principal:
+                return record.principal.tenant
+        raise MalformedRequest("principal: has no key; say which tenant")

@@ -1,0 +1,126 @@
+"""Erases what the ruleset keeps no longer: an operator's purge each, judged by the gate, logged.
+
+Off the path of requests: a slice of rows at a time in a thread, a bounded batch of purges per
+sweep. The audit log is never shortened by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.after.retention import Due, Pass
+from policy.model import ChangeKind, Channel, Principal, PrincipalId
+from proxy.seams.operation import Proposal, Write, Written
+from storage.errors import StorageError
+from telemetry.events import TraceContext
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from policy.model import Tenant
+    from policy.ruleset import Ruleset
+    from proxy.seams.performs import Performs
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import Retained
+
+_LOG: Final = logging.getLogger("mnemogate.retention")
+BY: Final = PrincipalId("mnemogate:retention")
+DIALECT: Final = "retention"
+# One batch of the writer, and so one rewriting of the file, per sweep.
+BATCH_LEN_MAX: Final = 256
+SLICE_LEN: Final = 1_000
+_PAUSE_S: Final = 0.002
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sweep found due, and how many of those it erased."""
+
+    due: tuple[Due, ...]
+    purged_count: int
+
+
+class Retaining:
+    """One sweep at a time. Event loop only."""
+
+    def __init__(
+        self,
+        *,
+        retained: Retained,
+        operations: Performs,
+        ruleset: Callable[[], Ruleset],
+        surroundings: Surroundings,
+    ) -> None:
+        self._retained = retained
+        self._operations = operations
+        self._ruleset = ruleset
+        self._out = surroundings
+        self._one_at_a_time = asyncio.Lock()
+
+    async def sweep(self, *, dry_run: bool = False) -> Swept:
+        """Find everything that is due, and purge the oldest batch of it.
+
+        Raises:
+            StorageError: The store cannot be read, or not one purge could be judged.
+        """
+        async with self._one_at_a_time:
+            due = await self._find()
+            if dry_run or not due:
+                return Swept(due=due, purged_count=0)
+            purged = await self._purge(due[:BATCH_LEN_MAX])
+        _LOG.info("retention sweep", extra={"fields": {"due": len(due), "purged": purged}})
+        return Swept(due=due, purged_count=purged)
+
+    async def _find(self) -> tuple[Due, ...]:
+        found = Pass(self._ruleset().retention, self._out.now_ms())
+        start: int | None = None if found.idle else 0
+        while start is not None:
+            items, start = await asyncio.to_thread(self._retained.slice, start, SLICE_LEN)
+            for item in items:
+                found.see(item)
+            # Requests go first: the pass has all the time in the world.
+            await asyncio.sleep(_PAUSE_S)
+        return found.due()
+
+    async def _purge(self, due: tuple[Due, ...]) -> int:
+        by_tenant: dict[Tenant, list[Proposal]] = {}
+        for one in due:
+            if self._retained.stands(one.item):
+                proposal = Proposal(change=ChangeKind.PURGE, memory_id=one.item.memory_id)
+                by_tenant.setdefault(one.item.tenant, []).append(proposal)
+        purged = 0
+        for tenant, proposals in by_tenant.items():
+            principal = Principal(principal_id=BY, tenant=tenant, channel=Channel.OPERATOR)
+            trace = TraceContext(trace_id=self._out.random_hex(16), span_id=self._out.random_hex(8))
+            result = await self._operations.perform(
+                principal, Write(proposals=tuple(proposals)), dialect=DIALECT, trace=trace
+            )
+            if isinstance(result, Written):
+                purged += sum(item.decision == "admit" for item in result.items)
+        return purged
+
+    async def _for_ever(self, every_s: float) -> None:
+        while True:
+            await self._out.wait(every_s)
+            try:
+                await self.sweep()
+            except StorageError as error:
+                # The next sweep finds the same memories again.
+                _LOG.warning("retention sweep failed", extra={"error_type": type(error).__name__})
+
+    @asynccontextmanager
+    async def sweeping(self, every_s: float) -> AsyncGenerator[None]:
+        """Sweep every so often for as long as the block runs; never where that is 0."""
+        if every_s <= 0:
+            yield
+            return
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._for_ever(every_s))
+            try:
+                yield
+            finally:
+                task.cancel()

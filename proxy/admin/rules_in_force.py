@@ -1,0 +1,127 @@
+"""The rules in force with their text, and how others take their place while the sidecar runs.
+
+A file that cannot be used changes nothing: the last good rules stay in force, and whoever asked
+hears why. Whoever runs the sidecar may ask by SIGHUP, an operator by the operator API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import PrincipalId
+from policy.ruleset import Ruleset, RulesetError, parse_ruleset
+from proxy.seams.faults import RulesetRefused
+from proxy.settings.load import SettingsError
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.interfaces import MemoryWriter
+
+_LOG: Final = logging.getLogger("mnemogate.rules")
+BY_SIGNAL: Final = PrincipalId("mnemogate:sighup")
+MEM0: Final = "mem0"
+# Between two readings of the file, which must be equal: one that is being written in place can be
+# cut off where it is valid TOML.
+SETTLE_S: Final = 0.05
+
+
+class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in force after a reload, and whether that is another ruleset than before."""
+
+    digest: str
+    epoch: int
+    changed: bool
+
+
+def parse_rules(text: str) -> Ruleset:
+    """A ruleset that every dialect can work with.
+
+    Raises:
+        RulesetError: Anything is missing, unknown or out of range.
+    """
+    ruleset = parse_ruleset(text)
+    if MEM0 not in ruleset.classes:
+        raise RulesetError(f"classes.{MEM0}: missing; the dialect needs a class map")
+    return ruleset
+
+
+class Rules:
+    """Event loop only."""
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        read: Callable[[], str],
+        writer: MemoryWriter,
+        in_force: Callable[[], Ruleset],
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        """`text` is what the rules in force were parsed from; `read` gives the file's."""
+        self.text = text
+        self.in_force = in_force
+        self._read = read
+        self._writer = writer
+        self._settle_s = settle_s
+        self._one_at_a_time = asyncio.Lock()
+
+    async def reload(self, by: PrincipalId, digest: str | None = None) -> Reloaded:
+        """Read the file again and put what it says in force; `digest` is what it must be.
+
+        Whatever waits for the writer is judged by the rules that are in force on its turn; a
+        decision that is being made ends under the epoch it began with.
+
+        Raises:
+            RulesetRefused: The file cannot be used.
+            StorageError: The store did not take the new epoch.
+        """
+        async with self._one_at_a_time:
+            before = self.in_force()
+            try:
+                text, ruleset = await self._candidate(digest)
+            except (RulesetError, SettingsError) as error:
+                _LOG.error(
+                    "ruleset refused; the rules before stay in force",
+                    extra={"fields": {"why": str(error), "epoch": before.epoch}},
+                )
+                raise RulesetRefused(f"{error}; epoch {before.epoch} stays in force") from error
+            adopted = await self._writer.adopt_ruleset(ruleset, by)
+            self.text = text
+        _LOG.info(
+            "ruleset in force",
+            extra={"fields": {"digest": adopted.digest, "epoch": adopted.epoch}},
+        )
+        return Reloaded(
+            digest=adopted.digest,
+            epoch=adopted.epoch,
+            changed=adopted.digest != before.digest,
+        )
+
+    async def reload_by_signal(self) -> None:
+        """The same for a signal, which nobody waits for: what went wrong is in the log."""
+        try:
+            await self.reload(BY_SIGNAL)
+        except RulesetRefused:
+            return
+        except StorageError as error:
+            _LOG.error(
+                "ruleset not adopted; the rules before stay in force",
+                extra={"error_type": type(error).__name__},
+            )
+
+    async def _candidate(self, digest: str | None) -> tuple[str, Ruleset]:
+        first = await asyncio.to_thread(self._read)
+        await asyncio.sleep(self._settle_s)
+        text = await asyncio.to_thread(self._read)
+        if text != first:
+            raise RulesetError("the file changed while it was read; put it in place by renaming")
+        ruleset = parse_rules(text)
+        if digest is not None and ruleset.digest != digest:
+            raise RulesetError(f"its digest is {ruleset.digest}, not the one that was asked for")
+        return text, ruleset

@@ -1,0 +1,59 @@
+"""What an operator sees and decides of MCP servers behind the gate: tools, and lost answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.model import Forwarded
+from proxy.admin.views import server_view, unsettled_view
+from proxy.admin.wire.upkeep import ServerList, ServerView, UnsettledList
+from proxy.seams.faults import NotFound
+from storage.values import Behind
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId, Principal, Tenant
+    from storage.interfaces import Forwards, Pins
+
+
+class ServersBehind:
+    """One method per command; event loop only. `by` is the operator, and ends up in the leaf."""
+
+    def __init__(self, pins: Pins, forwards: Forwards) -> None:
+        self._pins = pins
+        self._forwards = forwards
+
+    def servers(self, tenant: Tenant) -> ServerList:
+        """Every MCP server of a tenant whose tools were listed."""
+        return ServerList(servers=tuple(server_view(one) for one in self._pins.all(tenant)))
+
+    async def approve(
+        self, by: Principal, tenant: Tenant, server: str, digest: str | None
+    ) -> ServerView:
+        """Approve a server's tools as they were listed last; leaves a leaf.
+
+        Raises:
+            UnknownPins: No such server, or its tools are not those that the digest names.
+        """
+        return server_view(await self._pins.approve(tenant, server, by.principal_id, digest))
+
+    def unsettled(self, tenant: Tenant | None) -> UnsettledList:
+        """Admitted changes that servers behind do not have for sure, oldest first."""
+        pending = self._forwards.pending(tenant)
+        return UnsettledList(unsettled=tuple(unsettled_view(one) for one in pending))
+
+    async def settle(
+        self, by: Principal, candidate_id: CandidateId, *, done: bool
+    ) -> UnsettledList:
+        """Record what a person found; what is left unsettled. Leaves a leaf.
+
+        Raises:
+            NotFound: Nothing of that id is on its way.
+        """
+        found = [one for one in self._forwards.pending() if one.candidate_id == candidate_id]
+        if not found:
+            raise NotFound("no change of that id is on its way")
+        candidate = found[0].candidate
+        behind = Behind(tenant=candidate.tenant, target=candidate.target, by=by.principal_id)
+        result = Forwarded.DONE if done else Forwarded.FAILED
+        await self._forwards.settle(behind, ((candidate_id, result),))
+        return self.unsettled(None)

@@ -1,0 +1,230 @@
+"""From what the store says to what the operator API shows. Pure."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+from proxy.admin.wire.store import (
+    AnchorView,
+    CheckpointView,
+    HeldView,
+    HistoryStep,
+    KeyView,
+    LeafView,
+    MemoryView,
+    OutcomeView,
+    ProofView,
+    TrustView,
+)
+from proxy.admin.wire.upkeep import DueView, ServerView, StandingView, UnsettledView
+from storage.audit import decode_leaf, leaf_hash
+
+if TYPE_CHECKING:
+    from policy.after.retention import Due
+    from policy.model import HistoryEntry, Memory, PrincipalId
+    from policy.trust.ladder import TrustState
+    from storage.values import (
+        Anchor,
+        AuditHead,
+        AuditProof,
+        HeldCandidate,
+        KeyRecord,
+        Outcome,
+        Pending,
+        Pinned,
+        Standing,
+    )
+
+
+def memory_view(memory: Memory) -> MemoryView:
+    """One memory."""
+    return MemoryView(
+        memory_id=memory.memory_id,
+        tenant=memory.tenant,
+        principal=memory.principal_id,
+        text=memory.text,
+        metadata_json=memory.metadata_json,
+        user_id=memory.scope.user_id,
+        agent_id=memory.scope.agent_id,
+        run_id=memory.scope.run_id,
+        app_id=memory.scope.app_id,
+        target=memory.target,
+        memory_class=memory.memory_class,
+        source=memory.source,
+        basis=memory.basis,
+        status=memory.status.value,
+        version=memory.version,
+        created_at_ms=memory.created_at_ms,
+        updated_at_ms=memory.updated_at_ms,
+        candidate_id=memory.candidate_id,
+        expires_at=memory.expires_at,
+    )
+
+
+def history_step(entry: HistoryEntry) -> HistoryStep:
+    """One step of a history."""
+    return HistoryStep(
+        change=entry.change,
+        version=entry.version,
+        at_ms=entry.at_ms,
+        candidate_id=entry.candidate_id,
+        source=entry.source,
+        memory_class=entry.memory_class,
+        old_text=entry.old_text,
+        new_text=entry.new_text,
+    )
+
+
+def held_view(held: HeldCandidate) -> HeldView:
+    """One held candidate, with its content where the store gave it."""
+    candidate = held.candidate
+    return HeldView(
+        candidate_id=held.candidate_id,
+        principal=held.principal_id,
+        tenant=held.tenant,
+        reason=held.reason.value,
+        step=held.step,
+        memory_class=held.memory_class,
+        source=held.source,
+        basis=held.basis,
+        held_at_ms=held.held_at_ms,
+        change=candidate.change if candidate else None,
+        target=candidate.target if candidate else None,
+        memory_id=candidate.memory_id if candidate else None,
+        text=candidate.text if candidate else None,
+        metadata_json=candidate.metadata_json if candidate else None,
+        claimed_source=candidate.claimed_source if candidate else None,
+    )
+
+
+def standing_view(standing: Standing) -> StandingView:
+    """How a memory stands after an operator's word."""
+    return StandingView(
+        memory_id=standing.memory_id,
+        tenant=standing.tenant,
+        status=standing.status.value,
+        changed=standing.changed,
+        leaf_index=standing.leaf_index,
+    )
+
+
+def due_view(due: Due) -> DueView:
+    """One memory that the ruleset keeps no longer."""
+    return DueView(
+        tenant=due.item.tenant,
+        memory_id=due.item.memory_id,
+        memory_class=due.item.memory_class,
+        updated_at_ms=due.item.at_ms,
+        why=due.why.value,
+    )
+
+
+def outcome_view(outcome: Outcome) -> OutcomeView:
+    """What a person's word did."""
+    return OutcomeView(
+        candidate_id=outcome.candidate_id,
+        decision=outcome.decision.value,
+        reason=outcome.reason.value if outcome.reason else None,
+        step=outcome.step,
+        memory_class=outcome.memory_class,
+        memory_id=outcome.memory.memory_id if outcome.memory else None,
+        version=outcome.version,
+        leaf_index=outcome.leaf_index,
+    )
+
+
+def trust_view(principal_id: PrincipalId, state: TrustState) -> TrustView:
+    """One principal's standing."""
+    return TrustView(
+        principal=principal_id,
+        level=state.level.value,
+        violations_count=state.violations_count,
+        good=state.good,
+        bad=state.bad,
+    )
+
+
+def key_view(record: KeyRecord) -> KeyView:
+    """A key, without the key."""
+    return KeyView(
+        key_id=record.key_id,
+        principal=record.principal.principal_id,
+        tenant=record.principal.tenant,
+        channel=record.principal.channel,
+        claims=record.principal.claims,
+        created_at_ms=record.created_at_ms,
+        revoked_at_ms=record.revoked_at_ms,
+    )
+
+
+def anchor_view(anchor: Anchor) -> AnchorView:
+    """One anchor."""
+    return AnchorView(
+        anchor_id=anchor.anchor_id,
+        tenant=anchor.tenant,
+        statement=anchor.statement,
+        questions=anchor.questions,
+        created_at_ms=anchor.created_at_ms,
+    )
+
+
+def leaf_view(index: int, data: bytes) -> LeafView:
+    """A leaf as it is hashed, and its fields for people."""
+    leaf = decode_leaf(data)
+    fields: dict[str, str | int | float | bool | None] = {"kind": type(leaf).__name__}
+    for name in leaf.__struct_fields__:
+        value: object = getattr(leaf, name)
+        plain: object = getattr(value, "value", value)  # the word of an enum
+        if isinstance(plain, bytes):
+            fields[name] = plain.hex()
+        elif plain is None or isinstance(plain, str | int | float | bool):
+            fields[name] = plain
+        else:
+            fields[name] = str(plain)
+    return LeafView(
+        index=index,
+        data_base64=base64.b64encode(data).decode(),
+        leaf_hash=leaf_hash(data).hex(),
+        fields=fields,
+    )
+
+
+def proof_view(proof: AuditProof) -> ProofView:
+    """An inclusion proof in hex, with the note that signs its root."""
+    return ProofView(
+        leaf_index=proof.leaf_index,
+        tree_size=proof.head.size,
+        leaf_hash=leaf_hash(proof.leaf).hex(),
+        root_hash=proof.root.hex(),
+        hashes=tuple(node.hex() for node in proof.hashes),
+        checkpoint=proof.head.note,
+    )
+
+
+def checkpoint_view(head: AuditHead) -> CheckpointView:
+    """The signed head."""
+    return CheckpointView(checkpoint=head.note, verifier_key=head.verifier_key, size=head.size)
+
+
+def server_view(pinned: Pinned) -> ServerView:
+    """One MCP server and what is to be approved of it."""
+    return ServerView(
+        server=pinned.server,
+        tenant=pinned.tenant,
+        digest=pinned.digest,
+        tool_count=len(pinned.seen),
+        changed=pinned.changed,
+    )
+
+
+def unsettled_view(pending: Pending) -> UnsettledView:
+    """One change on its way, for people."""
+    state = "to send" if not pending.sent else "lost" if pending.unknown else "sent"
+    return UnsettledView(
+        candidate_id=pending.candidate_id,
+        tenant=pending.candidate.tenant,
+        target=pending.candidate.target,
+        change=pending.candidate.change.value,
+        state=state,
+    )

@@ -1,0 +1,1 @@
+"""Requests and answers of the operator's API, as structs."""

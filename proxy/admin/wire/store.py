@@ -1,0 +1,363 @@
+"""What the operator API says and hears: one struct per body, shared by the server and the CLI.
+
+Routes, all under `/api/v1`, operators only. Errors are problem details (RFC 9457).
+
+    GET  /status                                   -> StatusView
+    GET  /memories?tenant=&offset=&limit=&user_id= -> MemoryPage
+    GET  /memories/{id}?tenant=                    -> MemoryView
+    GET  /memories/{id}/history?tenant=            -> HistoryView
+    POST /memories/{id}/purge    PurgeRequest      -> PurgeView
+    GET  /review?tenant=                           -> ReviewList
+    GET  /review/{candidate_id}                    -> HeldView (with the content)
+    POST /review/{candidate_id}/release            -> OutcomeView
+    POST /review/{candidate_id}/deny               -> OutcomeView
+    GET  /trust                                    -> TrustList
+    GET  /trust/{principal}                        -> TrustView
+    POST /trust/{principal}/restore                -> TrustView
+    GET  /keys                                     -> KeyList
+    POST /keys                   KeyRequest        -> NewKeyView
+    POST /keys/{key_id}/rotate   RotateRequest     -> NewKeyView
+    POST /keys/{key_id}/revoke                     -> KeyView
+    POST /tokens                 TokenRequest      -> TokenView
+    GET  /anchors?tenant=                          -> AnchorList
+    POST /anchors                AnchorRequest     -> AnchorView
+    GET  /audit/leaves?offset=&limit=              -> LeafPage
+    GET  /audit/proof?leaf=                        -> ProofView
+    GET  /audit/checkpoint                         -> CheckpointView
+    GET  /policy                                   -> PolicyView
+    POST /policy/explain         ExplainRequest    -> ExplainView
+    POST /check -> CheckView;  POST /compact -> CompactView; more in `proxy.admin.wire.upkeep`
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import (
+    NAME_LEN_MAX,
+    NONCE_LEN_MAX,
+    TEXT_LEN_MAX,
+    Basis,
+    ChangeKind,
+    Channel,
+    Claims,
+    MemoryClass,
+    SourceKind,
+)
+from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - msgspec reads the annotations
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+
+TOKEN_SECONDS_MAX = 7 * 24 * 3600
+
+Wide = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
+
+
+class Empty(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A body without fields."""
+
+
+class StatusView(msgspec.Struct, frozen=True, kw_only=True):
+    """The store at a glance."""
+
+    incarnation: str
+    version: int
+    epoch: int
+    ruleset_digest: str
+    live_count: int
+    held_count: int
+    leaf_count: int
+    bytes_used: int
+    bytes_quota: int
+    writable: bool
+    reason: str | None
+    observing: bool
+
+
+class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
+    """One committed memory as an operator sees it. Times are Unix milliseconds."""
+
+    memory_id: str
+    tenant: str
+    principal: str
+    text: str
+    metadata_json: str | None
+    user_id: str | None
+    agent_id: str | None
+    run_id: str | None
+    app_id: str | None
+    target: str
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    status: str
+    version: int
+    created_at_ms: int
+    updated_at_ms: int
+    candidate_id: str
+    expires_at: str | None
+
+
+class MemoryPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A slice of a tenant's live memories, newest first; `total` counts all."""
+
+    total: int
+    offset: int
+    memories: tuple[MemoryView, ...]
+
+
+class HistoryStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step in the life of a memory."""
+
+    change: ChangeKind
+    version: int
+    at_ms: int
+    candidate_id: str
+    source: SourceKind
+    memory_class: MemoryClass
+    old_text: str | None
+    new_text: str | None
+
+
+class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
+    """Every committed step, oldest first."""
+
+    memory_id: str
+    steps: tuple[HistoryStep, ...]
+
+
+class PurgeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Erase one memory; `compact` also rewrites the files so that no byte of it stays."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    compact: bool = True
+
+
+class PurgeView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the purge did."""
+
+    memory_id: str
+    decision: str
+    reason: str | None
+    version: int
+    leaf_index: int
+    bytes_saved: int | None  # None where the files were not rewritten
+
+
+class HeldView(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate that waits for a person; the content only when asked for by id."""
+
+    candidate_id: str
+    principal: str
+    tenant: str
+    reason: str
+    step: int
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    held_at_ms: int
+    change: ChangeKind | None = None
+    target: str | None = None
+    memory_id: str | None = None
+    text: str | None = None
+    metadata_json: str | None = None
+    claimed_source: SourceKind | None = None
+
+
+class ReviewList(msgspec.Struct, frozen=True, kw_only=True):
+    """Held candidates, oldest first."""
+
+    held: tuple[HeldView, ...]
+
+
+class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a candidate after a person's word."""
+
+    candidate_id: str
+    decision: str
+    reason: str | None
+    step: int | None
+    memory_class: MemoryClass
+    memory_id: str | None
+    version: int
+    leaf_index: int
+
+
+class TrustView(msgspec.Struct, frozen=True, kw_only=True):
+    """Ladder and soft score of one principal."""
+
+    principal: str
+    level: str
+    violations_count: int
+    good: float
+    bad: float
+
+
+class TrustList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every principal with a recorded trust."""
+
+    principals: tuple[TrustView, ...]
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """One API key, without the key."""
+
+    key_id: str
+    principal: str
+    tenant: str
+    channel: Channel
+    claims: Claims
+    created_at_ms: int
+    revoked_at_ms: int | None
+
+
+class KeyList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every key, revoked ones too."""
+
+    keys: tuple[KeyView, ...]
+
+
+class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new principal with a key; its tenant is its own name unless one is given."""
+
+    name: TenantName
+    tenant: TenantName | None = None
+    channel: Channel = Channel.AGENT
+    claims: Claims = Claims.IGNORED
+
+
+class RotateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new key for the same principal; the old one works for `grace_seconds` more."""
+
+    grace_seconds: Annotated[int, Meta(ge=0, le=30 * 24 * 3600)] = 0
+
+
+class NewKeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """A key, shown once."""
+
+    key: KeyView
+    plain: str
+
+
+class TokenRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Leave for one write of one principal to land in `to_class`, once.
+
+    The token covers every field of the write, so the write must repeat them exactly: this text,
+    this nonce, the class named as `to_class`, and what else is given here. `memory_id` makes it an
+    update, whose `from_class` must be the stored class; a new memory comes from no class, and
+    `from_class` is not looked at.
+    """
+
+    principal: Wide
+    text: Annotated[str, Meta(min_length=1, max_length=TEXT_LEN_MAX)]
+    to_class: MemoryClass
+    from_class: MemoryClass | None = None
+    tenant: TenantName | None = None  # None: the tenant of the principal's key
+    nonce: Annotated[str, Meta(min_length=1, max_length=NONCE_LEN_MAX)] | None = None
+    memory_id: Annotated[str, Meta(min_length=36, max_length=36)] | None = None
+    target: Wide = "memories"
+    source: SourceKind | None = None  # the label the write will claim
+    user_id: Wide | None = None
+    agent_id: Wide | None = None
+    run_id: Wide | None = None
+    app_id: Wide | None = None
+    metadata: dict[str, JsonValue] | None = None
+    expires_in_seconds: Annotated[int, Meta(ge=1, le=TOKEN_SECONDS_MAX)] = 600
+
+
+class TokenView(msgspec.Struct, frozen=True, kw_only=True):
+    """A token, and the nonce that the write must carry with it."""
+
+    token: str
+    nonce: str
+    expires_at_ms: int
+
+
+class AnchorRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A statement to hold memories against, with the questions it answers."""
+
+    statement: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    questions: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=1_024)], ...],
+        Meta(min_length=1, max_length=16),
+    ]
+    tenant: TenantName = DEFAULT_TENANT
+    anchor_id: TenantName | None = None
+
+
+class AnchorView(msgspec.Struct, frozen=True, kw_only=True):
+    """One anchor."""
+
+    anchor_id: str
+    tenant: str
+    statement: str
+    questions: tuple[str, ...]
+    created_at_ms: int
+
+
+class AnchorList(msgspec.Struct, frozen=True, kw_only=True):
+    """The anchors of one tenant."""
+
+    anchors: tuple[AnchorView, ...]
+
+
+class LeafView(msgspec.Struct, frozen=True, kw_only=True):
+    """One audit leaf: its exact bytes (base64) and their RFC 6962 leaf hash (hex)."""
+
+    index: int
+    data_base64: str
+    leaf_hash: str
+    fields: dict[str, str | int | float | bool | None]
+
+
+class LeafPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A slice of the log, oldest first."""
+
+    size: int
+    offset: int
+    leaves: tuple[LeafView, ...]
+
+
+class ProofView(msgspec.Struct, frozen=True, kw_only=True):
+    """RFC 6962 inclusion proof of one leaf in the tree of the named checkpoint."""
+
+    leaf_index: int
+    tree_size: int
+    leaf_hash: str
+    root_hash: str
+    hashes: tuple[str, ...]
+    checkpoint: str
+
+
+class CheckpointView(msgspec.Struct, frozen=True, kw_only=True):
+    """The last signed checkpoint (C2SP), and the key to verify it with."""
+
+    checkpoint: str
+    verifier_key: str
+    size: int
+
+
+class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
+    """The ruleset in force."""
+
+    digest: str
+    epoch: int
+    text: str
+
+
+class CheckView(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of walking the whole store; no problems means sound."""
+
+    rows: int
+    vectors: int
+    leaves: int
+    version: int
+    problems: tuple[str, ...]
+
+
+class CompactView(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that the rewrite gave back."""
+
+    bytes_saved: int

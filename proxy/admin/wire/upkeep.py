@@ -1,0 +1,162 @@
+"""What the operator API says and hears about a sidecar's upkeep, beside `proxy.admin.wire.store`.
+
+POST /policy/reload              PolicyReloadRequest -> PolicyReloadView
+GET  /usage                                          -> UsageList
+GET  /quarantined?tenant=                            -> QuarantinedList
+POST /memories/{id}/quarantine   QuarantineRequest   -> StandingView
+POST /memories/{id}/parole       QuarantineRequest   -> StandingView
+GET  /mcp?tenant=                                    -> ServerList
+POST /mcp/{server}/approve       ApproveRequest      -> ServerView
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotation
+from proxy.admin.wire.store import MemoryView  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+from storage.values import QUARANTINE_REASON_LEN_MAX
+
+
+class PolicyReloadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Read the ruleset's file again; `digest` (hex SHA-256) is what it must be."""
+
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
+
+
+class PolicyReloadView(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in force now."""
+
+    digest: str
+    epoch: int
+    changed: bool
+
+
+class ObservedView(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that observe mode let in, and what an enforcing gate would have answered."""
+
+    memory: MemoryView
+    decision: str  # "hold" | "reject"
+    reason: str | None
+    step: int | None
+    leaf_index: int
+
+
+class ObservedList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every such memory of a tenant, oldest first."""
+
+    observed: tuple[ObservedView, ...]
+
+
+class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hide a memory, or show it again; the reason is in the audit log for good."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
+
+
+class StandingView(msgspec.Struct, frozen=True, kw_only=True):
+    """How a memory stands now; `changed` is false where it stood so before."""
+
+    memory_id: str
+    tenant: str
+    status: str  # "live" | "quarantined"
+    changed: bool
+    leaf_index: int | None
+
+
+class TenantUsageView(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tenant takes of the store, and how much it may take."""
+
+    tenant: str
+    bytes_used: int
+    bytes_quota: int
+
+
+class UsageList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every tenant that ever wrote, the largest first."""
+
+    tenants: tuple[TenantUsageView, ...]
+
+
+class QuarantinedList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every memory of a tenant that is under quarantine, oldest first."""
+
+    memories: tuple[MemoryView, ...]
+
+
+class RetentionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sweep once: erase the oldest batch of what is due, or nothing."""
+
+    dry_run: bool = False
+
+
+class DueView(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that the ruleset keeps no longer."""
+
+    tenant: str
+    memory_id: str
+    memory_class: MemoryClass
+    updated_at_ms: int
+    why: str  # "expired" | "age" | "per_principal" | "per_scope"
+
+
+class RetentionView(msgspec.Struct, frozen=True, kw_only=True):
+    """What was due before the sweep (the oldest 1000 by name), and how many it erased."""
+
+    due_count: int
+    purged_count: int
+    due: tuple[DueView, ...]
+
+
+class ServerView(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server behind the gate: its tools as they were listed last."""
+
+    server: str
+    tenant: str
+    # Names the list as it is now: to approve what was looked at, and nothing later.
+    digest: str
+    tool_count: int
+    # New, gone, or another than approved; none of the server's tools is called while there are any.
+    changed: tuple[str, ...]
+
+
+class ServerList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every such server of a tenant, by name."""
+
+    servers: tuple[ServerView, ...]
+
+
+class ApproveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Approve a server's tools as they are; with a digest, only if they are those."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
+
+
+class UnsettledView(msgspec.Struct, frozen=True, kw_only=True):
+    """An admitted change that the server behind does not have for sure. Without its content."""
+
+    candidate_id: str
+    tenant: str
+    target: str
+    change: str
+    # "to send": a person released it. "sent": on its way, or its relay is gone. "lost": the answer
+    # did not come, and reading has not told yet.
+    state: str
+
+
+class UnsettledList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every such change, oldest first."""
+
+    unsettled: tuple[UnsettledView, ...]
+
+
+class SettleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person found at the server behind."""
+
+    done: bool

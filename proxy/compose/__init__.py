@@ -1,0 +1,1 @@
+"""Every object of a running sidecar is built here, once."""

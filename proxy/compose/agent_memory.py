@@ -1,0 +1,88 @@
+"""What the model front knows of each agent: the session ledger and withholding, on one log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self
+
+from policy.model import CandidateId
+from policy.verdict import Reason
+from proxy.ledger.sessions import Sessions
+from proxy.model.with_ledger import Coupled
+from proxy.seams.operation import memories_of
+from proxy.withhold.state import Told
+from proxy.withhold.withholding import Withholding
+
+if TYPE_CHECKING:
+    from policy.model import Principal, Tenant
+    from proxy.model.memory_seam import Coupling
+    from proxy.seams.recalls import Read, Shown
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import SessionLog, Store
+    from telemetry.events import TraceContext
+
+
+class ModelMemory:
+    """One for all model fronts of a store. Event loop only, where nothing else is said."""
+
+    def __init__(self, log: SessionLog, sessions: Sessions, withholding: Withholding) -> None:
+        self._log = log
+        self.sessions = sessions
+        self.withholding = withholding
+
+    @classmethod
+    async def opened(cls, store: Store, surroundings: Surroundings) -> Self:
+        """With what was known before the last stop.
+
+        Raises:
+            StoreUnavailable: The ledger's file cannot be opened or made.
+        """
+        scar = Sessions.scar(surroundings.now_ms())
+        log, records = await asyncio.to_thread(store.open_session_log, scar)
+        sessions = Sessions(log, store.prints_key, surroundings)
+        withholding = Withholding(store.prints_key, log, StoreVerdicts(store))
+        sessions.restore(records, withholding)
+        await asyncio.to_thread(withholding.resolve)
+        return cls(log, sessions, withholding)
+
+    async def close(self) -> None:
+        """Write what waits, and give the file back."""
+        await self.sessions.close()
+
+    def coupled(self, inner: Coupling) -> Coupling:
+        """Ledger and withholding around whatever judges calls."""
+        return Coupled(inner, self.sessions, self.withholding)
+
+    def served(
+        self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext
+    ) -> None:
+        """Tell ledger and withholding which memories a memory front is about to serve."""
+        del read, dialect, trace
+        memories = memories_of(shown)
+        if memories:
+            self.sessions.recalled(principal.principal_id, memories)
+            self.withholding.shown(principal.principal_id, memories)
+
+
+class StoreVerdicts:
+    """What an open store knows of candidates; see `proxy.withhold.withholding.Verdicts`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def leaf_count(self) -> int:
+        """Moves with every verdict."""
+        return self._store.reader.status().leaf_count
+
+    def held(self, tenant: Tenant) -> frozenset[str]:
+        """The candidates of a tenant that wait for a person. Any thread."""
+        return frozenset(one.candidate_id for one in self._store.reader.held(tenant))
+
+    def decided(self, candidate_id: str) -> Told | None:
+        """The last verdict on a candidate; None where there is none. Any thread."""
+        found = self._store.followed.decided(CandidateId(candidate_id))
+        if found is None:
+            return None
+        leaf = found.verdict
+        reason = leaf.reason or Reason.GATE_UNAVAILABLE
+        return Told(leaf.decision.value, reason, leaf.memory_class)

@@ -1,0 +1,289 @@
+"""Composition: every concrete object is built here, once, from checked settings."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.gate import GATE, Gate, UnsafeObservingGate
+from policy.model import PrincipalId
+from proxy.admin.rules_in_force import Rules, parse_rules
+from proxy.compose.agent_memory import ModelMemory
+from proxy.compose.dialects import dialects_of, unhidden
+from proxy.compose.listening import ADMIN_SOCKET, Fronts, Listening
+from proxy.compose.mcp import McpServing
+from proxy.compose.observe_mode import warned
+from proxy.compose.services import Foundation, Scrape, Services
+from proxy.embed.embedding import resolve_embedder
+from proxy.fronts.admin import admin_routes
+from proxy.fronts.guard_socket import guard_routes
+from proxy.fronts.health import Health
+from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
+from proxy.fronts.memory import MemoryFront, routes_of
+from proxy.fronts.model import ROUTES as MODEL_ROUTES
+from proxy.mcp.relay import limits_of
+from proxy.seams.surroundings import RandomPool, Surroundings
+from proxy.transport.auth import NewKey, first_keys
+from proxy.transport.connection import check_aiohttp
+from storage.clock import SteadyClock
+from storage.opening import open_store
+from telemetry.facade import Telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from policy.ruleset import Ruleset
+    from proxy.guard.local import Guarding
+    from proxy.intercept.interceptor import Submits
+    from proxy.model.memory_seam import Coupling
+    from proxy.seams.embedder import Embedder
+    from proxy.seams.operation import Dialect
+    from proxy.settings.load import Address, Settings
+    from storage.interfaces import Failpoint, Store
+    from storage.values import StoreStatus
+
+START: Final = PrincipalId("mnemogate:start")
+READ_THREADS: Final = 2
+
+
+def no_failpoint(_name: str) -> None:
+    """The shipped failpoint: nothing happens."""
+
+
+def gate_first(store: Store) -> Submits:
+    """Where the shipped gate stands: before anything is written, in the writer itself."""
+    return store.writer
+
+
+class Composition(msgspec.Struct, frozen=True, kw_only=True):
+    """What tests and the evaluation put in other parts for; `run` uses it as it stands.
+
+    No flag, variable or file reaches these fields.
+    """
+
+    gate: Gate = GATE
+    failpoint: Failpoint = no_failpoint
+    # What the interceptor hands its candidates to.
+    placing: Callable[[Store], Submits] = gate_first
+    clock_ns: Callable[[], int] = time.time_ns
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    # Between two turns of what happens every so often.
+    wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    # False: no port, and no socket but the operator's: for commands on a stopped state directory.
+    listen: bool = True
+    # What the model front asks about memory; a control takes it away.
+    couple: Callable[[Coupling], Coupling] = lambda coupling: coupling
+    # The gate's own socket, and a free loopback port for the admin listener alone: a wrapper that
+    # was elected to be the gate.
+    guards: bool = False
+
+    @property
+    def guarding(self) -> bool:
+        """Whether relays of other processes find the gate."""
+        return self.listen or self.guards
+
+
+class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
+    """A running sidecar, as its owner sees it."""
+
+    data: Address | None
+    admin: Address | None
+    health: Address | None
+    shown_keys: tuple[NewKey, ...]
+    store: Store
+    telemetry: Telemetry
+    # Set when an invariant broke: the process must stop.
+    halted: asyncio.Event
+    # To be called after a change of keys that did not go through the operator API.
+    keys_changed: Callable[[], None]
+    rules: Rules
+    # For relays in this very process.
+    guard: Guarding
+
+
+SHIPPED: Final = Composition()
+
+__all__ = ["ADMIN_SOCKET", "SHIPPED", "Composition", "Sidecar", "compose"]
+
+
+@asynccontextmanager
+async def compose(
+    settings: Settings, composition: Composition = SHIPPED
+) -> AsyncGenerator[Sidecar]:
+    """Open the store, start every listener, and yield; close all in the opposite order.
+
+    Raises:
+        RulesetError, SettingsError: The ruleset, or the installed aiohttp, cannot be used.
+        EmbedderUnavailable: The embedder's weights are not installed.
+        StorageError: The state directory cannot be opened.
+        OSError: An address cannot be bound.
+    """
+    text = settings.ruleset_text()
+    ruleset = parse_rules(text)
+    embedder = resolve_embedder(settings.embedder)
+    async with AsyncExitStack() as stack:
+        clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)
+        store = await asyncio.to_thread(_store, settings, composition, clock, ruleset, embedder)
+        clock.not_before(store.time_ms)
+        stack.push_async_callback(asyncio.to_thread, store.close)
+        halted = asyncio.Event()
+        dialects = unhidden(dialects_of(lambda: store.ruleset), settings.models)
+        telemetry = Telemetry(settings.telemetry, _routes(dialects))
+        stack.push_async_callback(asyncio.to_thread, telemetry.close)
+        surroundings = _surroundings(composition, clock, telemetry)
+        keys = await _first_keys(settings, store, surroundings)
+        executor = stack.enter_context(
+            ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
+        )
+        rules = Rules(
+            text, read=settings.ruleset_text, writer=store.writer, in_force=lambda: store.ruleset
+        )
+        foundation = await _foundation(stack, settings, composition, store, embedder, surroundings)
+        services = Services(foundation, executor, rules)
+        health = Health(lambda: _told(store, clock), Scrape(store, telemetry))
+        mcp = _mcp(settings, composition, services, surroundings, halted)
+        memory = MemoryFront(dialects, services.operations, services.authenticator, halted.set)
+        couple = composition.couple if composition.listen else None
+        model = await services.model_front(stack, couple, halted.set)
+        fronts = Fronts(
+            data=await mcp.open(stack, memory, model),
+            admin=services.admin_front(health, halted.set),
+            guard=services.guard_front(halted.set),
+        )
+        listening = Listening(settings, surroundings, halted)
+        data, admin = await listening.open(
+            stack, fronts, listen=composition.listen, guards=composition.guarding
+        )
+        services.confirming.serve_at(admin, tls=composition.listen and settings.tls is not None)
+        health_address = await listening.open_health(stack, health) if composition.listen else None
+        # Last: what fails inside a task group comes out of it as a group, and a port that is taken
+        # has to come out as that.
+        observing = settings.observe and composition.listen
+        await stack.enter_async_context(warned(observing=observing, wait=composition.wait))
+        if composition.listen:
+            await stack.enter_async_context(mcp.running())
+            await stack.enter_async_context(services.tending(settings.retention_seconds))
+        yield Sidecar(
+            data=data,
+            admin=admin,
+            health=health_address,
+            shown_keys=keys,
+            store=store,
+            telemetry=telemetry,
+            halted=halted,
+            keys_changed=services.authenticator.invalidate,
+            rules=rules,
+            guard=services.guard,
+        )
+
+
+async def _foundation(
+    stack: AsyncExitStack,
+    settings: Settings,
+    composition: Composition,
+    store: Store,
+    embedder: Embedder,
+    surroundings: Surroundings,
+) -> Foundation:
+    memory = None
+    if settings.models:
+        memory = await ModelMemory.opened(store, surroundings)
+        stack.push_async_callback(memory.close)
+    return Foundation(
+        settings=settings,
+        gate=composition.gate,
+        store=store,
+        writer=composition.placing(store),
+        embedder=embedder,
+        surroundings=surroundings,
+        memory=memory,
+    )
+
+
+def _surroundings(
+    composition: Composition, clock: SteadyClock, telemetry: Telemetry
+) -> Surroundings:
+    return Surroundings(
+        clock_ns=clock, random_hex=RandomPool(), record=telemetry.record, wait=composition.wait
+    )
+
+
+def _mcp(
+    settings: Settings,
+    composition: Composition,
+    services: Services,
+    surroundings: Surroundings,
+    halted: asyncio.Event,
+) -> McpServing:
+    return McpServing(
+        settings.mcp if composition.listen else (),
+        guard=services.guard,
+        authenticator=services.authenticator,
+        surroundings=surroundings,
+        limits=limits_of(settings),
+        halt=halted.set,
+    )
+
+
+def _routes(dialects: tuple[Dialect, ...]) -> frozenset[str]:
+    """Every route that telemetry may name."""
+    return routes_of(dialects) | admin_routes() | guard_routes() | MCP_ROUTES | MODEL_ROUTES
+
+
+def _store(
+    settings: Settings,
+    composition: Composition,
+    clock: SteadyClock,
+    ruleset: Ruleset,
+    embedder: Embedder,
+) -> Store:
+    """The open store, under a clock that cannot be turned back. Blocks."""
+    # Before anything is on disk: first keys are shown once, by a start that serves.
+    check_aiohttp()
+    return open_store(
+        state=settings.state,
+        checkpoint=settings.checkpoint,
+        gate=_gate(settings, composition),
+        ruleset=ruleset,
+        embedder_id=embedder.embedder_id,
+        dimension=embedder.dimension,
+        clock=clock.now_ms,
+        failpoint=composition.failpoint,
+        quota_bytes=settings.quota_bytes,
+        tenant_share=settings.tenant_share,
+        adopts_mode=composition.listen,
+    )
+
+
+def _told(store: Store, clock: SteadyClock) -> StoreStatus:
+    """The store's summary, and whether this machine's clock can be believed."""
+    status = store.reader.status()
+    behind_s = clock.behind_s()
+    if not behind_s:
+        return status
+    note = f"the clock of this machine is {behind_s:.0f} s behind what was written"
+    reason = note if status.reason is None else f"{status.reason}; {note}"
+    return msgspec.structs.replace(status, reason=reason)
+
+
+def _gate(settings: Settings, composition: Composition) -> Gate:
+    # A command on a stopped state directory serves no agent that anything could change for.
+    if settings.observe and composition.listen:
+        return UnsafeObservingGate(composition.gate)
+    return composition.gate
+
+
+async def _first_keys(
+    settings: Settings, store: Store, surroundings: Surroundings
+) -> tuple[NewKey, ...]:
+    first = first_keys(
+        store.reader.keys(), settings.agent_key, settings.operator_key, surroundings.now_ms()
+    )
+    for record in first.records:
+        await store.writer.put_key(record, START)
+    return first.shown

@@ -1,0 +1,44 @@
+"""The imitated memory APIs: which are served, and that no model API takes the path of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.admin.rules_in_force import MEM0
+from proxy.dialects.mem0 import Mem0Oss, Mem0Platform
+from proxy.dialects.native.dialect import Native
+from proxy.settings.load import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from policy.ruleset import ClassMap, Ruleset
+    from proxy.seams.operation import Dialect
+    from proxy.settings.model import ModelUpstream
+
+
+def dialects_of(rules: Callable[[], Ruleset]) -> tuple[Dialect, ...]:
+    """Every dialect that is served; the first one that claims a request answers it.
+
+    `rules` gives the rules in force, for dialects whose own types are mapped to memory classes.
+    """
+
+    def classes() -> ClassMap:
+        return rules().classes[MEM0]
+
+    return (Native(), Mem0Platform(classes), Mem0Oss(classes))
+
+
+def unhidden(dialects: tuple[Dialect, ...], models: Iterable[ModelUpstream]) -> tuple[Dialect, ...]:
+    """The same dialects, once no model API has the name of a path of theirs.
+
+    Raises:
+        SettingsError: A model API would hide a dialect, because its paths are looked at first.
+    """
+    taken = {segment: dialect.name for dialect in dialects for segment in dialect.segments}
+    for model in models:
+        if model.name in taken:
+            raise SettingsError(
+                f"model: name {model.name!r}: the dialect {taken[model.name]} is served below it"
+            )
+    return dialects

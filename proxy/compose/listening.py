@@ -1,0 +1,129 @@
+"""Opens the sockets of one sidecar: which front listens where, and who may connect."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.compose.observe_mode import HEADER
+from proxy.fronts.health import Health, HealthFront, HealthHosts
+from proxy.guard.wire import SOCKET
+from proxy.settings.load import Address
+from proxy.transport.head import HostRules
+from proxy.transport.listener import Listener, tls_context
+
+if TYPE_CHECKING:
+    import asyncio
+    from contextlib import AsyncExitStack
+
+    from proxy.seams.surroundings import Surroundings
+    from proxy.settings.load import Limits, Settings
+    from proxy.transport.exchange import Front
+
+ADMIN_SOCKET: Final = "admin.sock"
+_FREE_PORT: Final = Address(host="127.0.0.1", port=0)
+_LOG: Final = logging.getLogger("mnemogate.listening")
+GUARD_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What a relay of this user may say at once: a string that cannot be divided may be long."""
+
+
+class Fronts(msgspec.Struct, frozen=True, kw_only=True):
+    """What answers, by listener."""
+
+    data: Front
+    admin: Front
+    guard: Front
+
+
+class Listening:
+    """Opens the sockets, data late and health last: it tells that everything else stands."""
+
+    def __init__(
+        self, settings: Settings, surroundings: Surroundings, halted: asyncio.Event
+    ) -> None:
+        self._settings = settings
+        self._surroundings = surroundings
+        self._halted = halted
+
+    async def open(
+        self, stack: AsyncExitStack, fronts: Fronts, *, listen: bool, guards: bool
+    ) -> tuple[Address | None, Address | None]:
+        """Open what is configured; the addresses of the data and the admin listener.
+
+        `listen` opens ports, `guards` the gate's own socket for relays. A gate that only guards has
+        one free loopback port for the admin listener, so that a person can be shown what is held.
+
+        Raises:
+            OSError: An address cannot be bound.
+        """
+        settings = self._settings
+        admin = await self._listener(stack, fronts.admin, settings.admin)
+        own = frozenset({os.geteuid(), 0})
+        await admin.open_unix(settings.state / ADMIN_SOCKET, own, private=True)
+        if guards:
+            await self._open_guard(stack, fronts.guard, own)
+        if not listen:
+            return None, await _anywhere(admin) if guards else None
+        tls = None if settings.tls is None else tls_context(settings.tls)
+        admin_address = await admin.open_tcp(settings.admin, tls)
+        data = await self._listener(stack, fronts.data, settings.listen)
+        if settings.unix_socket is not None:
+            uids = frozenset(settings.unix_uids)
+            await data.open_unix(settings.unix_socket, uids, private=False)
+        return await data.open_tcp(settings.listen, tls), admin_address
+
+    async def _open_guard(self, stack: AsyncExitStack, front: Front, own: frozenset[int]) -> None:
+        settings = self._settings
+        limits = msgspec.structs.replace(settings.limits, body_bytes_max=GUARD_BODY_BYTES_MAX)
+        listener = await self._listener(stack, front, settings.admin, limits=limits)
+        bound = frozenset(one.uid for one in settings.bindings if one.uid is not None)
+        await listener.open_unix(settings.state / SOCKET, own | bound, private=True)
+
+    async def open_health(self, stack: AsyncExitStack, health: Health) -> Address | None:
+        """Open the listener for orchestrators, where one is configured.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        address = self._settings.health
+        if address is None:
+            return None
+        front = HealthFront(health, self._halted.set)
+        listener = await self._listener(stack, front, address, HealthHosts)
+        # Never TLS: a kubelet has no client certificate, and there is nothing to keep secret.
+        return await listener.open_tcp(address)
+
+    async def _listener(
+        self,
+        stack: AsyncExitStack,
+        front: Front,
+        address: Address,
+        rules: type[HostRules] = HostRules,
+        limits: Limits | None = None,
+    ) -> Listener:
+        settings = self._settings
+        listener = Listener(
+            front,
+            limits=limits or settings.limits,
+            rules=msgspec.structs.replace(
+                rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),
+                own_pages=front.name == "admin",
+            ),
+            surroundings=self._surroundings,
+            halt=self._halted.set,
+            headers=(HEADER,) if settings.observe else (),
+        )
+        stack.push_async_callback(listener.close)
+        return listener
+
+
+async def _anywhere(admin: Listener) -> Address | None:
+    try:
+        return await admin.open_tcp(_FREE_PORT)
+    except OSError as error:
+        # In a sandbox without a network what is held waits for `mnemogate review`.
+        _LOG.warning("no page for people", extra={"error_type": type(error).__name__})
+        return None

@@ -1,0 +1,125 @@
+"""The data listener's fronts by path; behind `/mcp/<server>` one hub per `[[mcp]]` table."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from proxy.fronts.mcp_http import PREFIX, McpFront, Served
+from proxy.mcp.http.background import Beside
+from proxy.mcp.http.child import Command
+from proxy.mcp.http.hub import Hub, HubLimits
+from proxy.mcp.relay import Relay, RelayLimits, Server
+from proxy.transport.responses import attempt
+from proxy.transport.upstream import Upstream, UpstreamLimits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from contextlib import AsyncExitStack
+
+    from policy.model import Principal
+    from proxy.fronts.model import ModelFront
+    from proxy.mcp.relay import Deliver
+    from proxy.seams.guard import Guard
+    from proxy.seams.surroundings import Surroundings
+    from proxy.settings.mcp import McpServer
+    from proxy.transport.auth import Authenticator
+    from proxy.transport.exchange import Answered, Front, Incoming
+
+
+class DataFront:
+    """Every front of the data listener, by path."""
+
+    name = "data"
+
+    def __init__(self, memory: Front, mcp: McpFront, model: ModelFront) -> None:
+        self._memory = memory
+        self._mcp = mcp
+        self._model = model
+        self.routes = memory.routes | mcp.routes | model.routes
+
+    async def answer(self, incoming: Incoming) -> Answered:
+        """The answer of the front that the path belongs to."""
+        return await self._front(incoming.head.path).answer(incoming)
+
+    def _front(self, path: str) -> Front:
+        if path.startswith(PREFIX):
+            return self._mcp
+        return self._model if self._model.serves(path) else self._memory
+
+
+class McpServing:
+    """The configured servers, built once. Event loop only."""
+
+    def __init__(
+        self,
+        servers: tuple[McpServer, ...],
+        *,
+        guard: Guard,
+        authenticator: Authenticator,
+        surroundings: Surroundings,
+        limits: RelayLimits,
+        halt: Callable[[], None],
+    ) -> None:
+        self._servers = servers
+        self._guard = guard
+        self._authenticator = authenticator
+        self._surroundings = surroundings
+        self._limits = limits
+        self._halt = halt
+        self._beside = Beside()
+
+    async def open(self, stack: AsyncExitStack, memory: Front, model: ModelFront) -> DataFront:
+        """The front of the data listener; until `running` it refuses what needs a server."""
+        served: dict[str, Served] = {}
+        for server in self._servers:
+            hub = await self._hub(server, stack)
+            served[server.name] = Served(hub=hub, principals=server.principals)
+        self._front = McpFront(served, self._authenticator, self._halt)
+        return DataFront(memory, self._front, model)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Serve; at the end every session and process is ended."""
+        async with self._beside.running(self._front.close):
+            self._beside.spawn(self._sweep())
+            yield
+
+    async def _sweep(self) -> None:
+        await attempt(self._front.sweep(), self._halt)
+
+    async def _hub(self, server: McpServer, stack: AsyncExitStack) -> Hub:
+        behind = await _behind(server, stack)
+        known = Server(server.name, server.tool_map)
+
+        def relay_for(principal: Principal, deliver: Deliver) -> Relay:
+            return Relay(
+                self._guard,
+                principal,
+                known,
+                deliver,
+                limits=self._limits,
+                surroundings=self._surroundings,
+            )
+
+        return Hub(
+            server.name,
+            behind,
+            relay_for,
+            limits=HubLimits(sessions_max=server.sessions_max, idle_seconds=server.idle_seconds),
+            spawn=self._beside.spawn,
+            halt=self._halt,
+            now_s=time.monotonic,
+            random_hex=self._surroundings.random_hex,
+        )
+
+
+async def _behind(server: McpServer, stack: AsyncExitStack) -> Upstream | Command:
+    if server.command is not None:
+        return Command(
+            words=server.command, environment=server.environment, directory=server.directory
+        )
+    limits = UpstreamLimits(head_seconds=server.answer_seconds, body_seconds=server.answer_seconds)
+    upstream = Upstream(server.url or "", headers=server.headers, limits=limits)
+    return await stack.enter_async_context(upstream)

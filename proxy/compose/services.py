@@ -1,0 +1,268 @@
+"""The objects between the store and the fronts, each built once; `compose.app` joins them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.labels.forwarded_call import MCP
+from proxy.admin.commands import Operate
+from proxy.admin.confirm_links import Confirming
+from proxy.admin.dry_run import Explainer
+from proxy.admin.keys_and_tokens import Credentials
+from proxy.admin.retention import Retaining
+from proxy.admin.servers_behind import ServersBehind
+from proxy.fronts.admin import AdminFront
+from proxy.fronts.confirm_page import ConfirmPage
+from proxy.fronts.guard_socket import GuardFront
+from proxy.fronts.model import ModelFront
+from proxy.guard.live_tools import Relays
+from proxy.guard.local import Guarding
+from proxy.guard.sieve import Sieve
+from proxy.intercept.budgets import Budgets, Topics
+from proxy.intercept.client_vectors import takes_client_vectors
+from proxy.intercept.interceptor import Writing
+from proxy.intercept.operations import Operations
+from proxy.intercept.promotion import TokenSigner, TokenVerifier
+from proxy.intercept.shadow import Recallable, Shadow
+from proxy.ledger.sessions import Sessions
+from proxy.model.calls_judged import Veto
+from proxy.model.extraction import Extraction
+from proxy.model.judge_calls import Vetoing
+from proxy.model.memory_seam import UnsafeUncoupled
+from proxy.model.sending import Behind
+from proxy.seams.ledger import NoSessions
+from proxy.seams.recalls import UnheardRecalls
+from proxy.seams.withholding import Unwatched
+from proxy.transport.auth import Authenticator
+from telemetry.events import StoreGauges
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from concurrent.futures import ThreadPoolExecutor
+    from contextlib import AsyncExitStack
+
+    from policy.facts import AnchorProbe
+    from policy.gate import Gate
+    from policy.model import Tenant
+    from proxy.admin.rules_in_force import Rules
+    from proxy.compose.agent_memory import ModelMemory
+    from proxy.fronts.health import Health
+    from proxy.intercept.interceptor import Submits
+    from proxy.model.memory_seam import Coupling
+    from proxy.seams.embedder import Embedder
+    from proxy.seams.surroundings import Surroundings
+    from proxy.settings.load import Settings
+    from storage.interfaces import Store
+    from telemetry.facade import Telemetry
+
+
+class Foundation(msgspec.Struct, frozen=True, kw_only=True):
+    """An open store, with what judges, writes, embeds and remembers for it."""
+
+    settings: Settings
+    gate: Gate  # an enforcing one, in observe mode as well
+    store: Store
+    writer: Submits
+    embedder: Embedder
+    surroundings: Surroundings
+    # None where no model front is configured: nobody sees what enters a context.
+    memory: ModelMemory | None = None
+
+    def ledger(self) -> Sessions:
+        """Without a model front it knows of no session, and what relays see is in it."""
+        if self.memory is not None:
+            return self.memory.sessions
+        return Sessions(None, self.store.prints_key, self.surroundings)
+
+    def interceptor(self, shadow: Shadow, tokens: TokenVerifier) -> Writing:
+        """What makes candidates for the writer."""
+        store, embedder, memory = self.store, self.embedder, self.memory
+        return Writing(
+            writer=self.writer,
+            reader=store.reader,
+            embedder=embedder,
+            shadow=shadow,
+            budgets=Budgets(
+                Topics(embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
+            ),
+            tokens=tokens,
+            ruleset=lambda: store.ruleset,
+            sessions=NoSessions() if memory is None else memory.sessions,
+            watches=Unwatched() if memory is None else memory.withholding,
+            surroundings=self.surroundings,
+        )
+
+    def guard(
+        self, writing: Writing, ledger: Sessions, *, confirms: Confirming, relays: Relays
+    ) -> Guarding:
+        """The gate as relays to MCP servers ask for it."""
+        store = self.store
+        sieve = Sieve(store.followed.since)
+        # What waits may be refused before anybody reads: then its prints can no longer be taken.
+        sieve.take(store.followed.held())
+        return Guarding(
+            dialect="mcp",
+            target_prefix=MCP,
+            writing=writing,
+            forwards=store.forwards,
+            followed=store.followed,
+            pins=store.pins,
+            sieve=sieve,
+            ledger=ledger,
+            surroundings=self.surroundings,
+            confirms=confirms,
+            relays=relays,
+        )
+
+
+class Services:
+    """The objects between the store and the fronts."""
+
+    def __init__(self, foundation: Foundation, executor: ThreadPoolExecutor, rules: Rules) -> None:
+        settings, store, embedder = foundation.settings, foundation.store, foundation.embedder
+        surroundings, memory = foundation.surroundings, foundation.memory
+        ledger = foundation.ledger()
+        self.authenticator = Authenticator(
+            store.reader.keys, settings.bindings, surroundings.now_ms
+        )
+        signer = TokenSigner(store.token_key)
+        shadow = Shadow(store.reader, embedder)
+        self.confirming = Confirming(store.token_key, store.reader.held_candidate, surroundings)
+        self._foundation = foundation
+        writing = foundation.interceptor(shadow, TokenVerifier(signer.public_key))
+        self.relays = Relays()
+        self.guard = foundation.guard(writing, ledger, confirms=self.confirming, relays=self.relays)
+        self.operations = Operations(
+            reader=store.reader,
+            writing=writing,
+            embedder=embedder,
+            surroundings=surroundings,
+            executor=executor,
+            recalls=UnheardRecalls() if memory is None else memory,
+        )
+        self.retaining = Retaining(
+            retained=store.retained,
+            operations=self.operations,
+            ruleset=lambda: store.ruleset,
+            surroundings=surroundings,
+        )
+        self.operate = Operate(
+            writer=store.writer,
+            reader=store.reader,
+            audit=store.audit,
+            objections=store.objections,
+            under_quarantine=store.quarantined,
+            operations=self.operations,
+            credentials=Credentials(
+                reader=store.reader,
+                writer=store.writer,
+                signer=signer,
+                authenticator=self.authenticator,
+                surroundings=surroundings,
+            ),
+            # What an enforcing gate would say, in observe mode as well.
+            explainer=Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder)),
+            rules=rules,
+            retaining=self.retaining,
+            behind=ServersBehind(store.pins, store.forwards),
+            ledger=ledger,
+            surroundings=surroundings,
+        )
+
+    @asynccontextmanager
+    async def tending(self, retention_s: float) -> AsyncGenerator[None]:
+        """What is done every so often, for as long as the block runs."""
+        async with self.operate.ledger.compacting(), self.retaining.sweeping(retention_s):
+            yield
+
+    def admin_front(self, health: Health, halt: Callable[[], None]) -> AdminFront:
+        """What the admin listener and the admin socket serve."""
+        confirm_page = ConfirmPage(
+            confirming=self.confirming,
+            reader=self._foundation.store.reader,
+            writer=self._foundation.store.writer,
+            followed=self._foundation.store.followed,
+            authenticator=self.authenticator,
+        )
+        return AdminFront(self.operate, self.authenticator, health, confirm_page, halt)
+
+    async def model_front(
+        self,
+        stack: AsyncExitStack,
+        couple: Callable[[Coupling], Coupling] | None,
+        halt: Callable[[], None],
+    ) -> ModelFront:
+        """What is served below the names of `[[model]]` tables; without `couple` none is."""
+        coupling: Coupling = UnsafeUncoupled()
+        if self._foundation.memory is not None:
+            coupling = self._foundation.memory.coupled(coupling)
+        coupling = Vetoing(coupling, Veto(self.guard, self.relays))
+        upstreams = self._foundation.settings.models if couple else ()
+        return ModelFront(
+            behind={one.name: await Behind.opened(one, stack) for one in upstreams},
+            authenticator=self.authenticator,
+            coupling=coupling if couple is None else couple(coupling),
+            extraction=Extraction(self.guard),
+            halt=halt,
+            surroundings=self._foundation.surroundings,
+        )
+
+    def guard_front(self, halt: Callable[[], None]) -> GuardFront:
+        """What the gate's own socket serves."""
+        return GuardFront(
+            guard=self.guard,
+            relays=self.relays,
+            operations=self.operations,
+            authenticator=self.authenticator,
+            surroundings=self._foundation.surroundings,
+            halt=halt,
+            link_of=self.confirming.link_of,
+            own_uid=os.geteuid(),
+        )
+
+
+class _TextProbe:
+    """Asks the shadow about a text that nobody embedded yet."""
+
+    def __init__(self, shadow: Shadow, embedder: Embedder) -> None:
+        self._shadow = shadow
+        self._embedder = embedder
+
+    def __call__(self, tenant: Tenant, text: str, margin: float) -> tuple[AnchorProbe, ...] | None:
+        if takes_client_vectors(self._embedder):
+            return None
+        return self._shadow.probe(tenant, Recallable(text=text), margin)
+
+
+class Scrape:
+    """Renders the metrics, with the store's gauges as they are at that moment."""
+
+    def __init__(self, store: Store, telemetry: Telemetry) -> None:
+        self._store = store
+        self._metrics = telemetry.metrics
+
+    def __call__(self) -> bytes:
+        """The metrics as text."""
+        status = self._store.reader.status()
+        self._metrics.set_store(
+            StoreGauges(
+                version=status.version,
+                epoch=status.epoch,
+                live_count=status.live_count,
+                held_count=status.held_count,
+                leaf_count=status.leaf_count,
+                bytes_used=status.bytes_used,
+                bytes_quota=status.bytes_quota,
+                writable=status.writable,
+                observing=status.observing,
+            )
+        )
+        levels: dict[str, int] = {}
+        for _, state in self._store.reader.all_trust():
+            levels[state.level.value] = levels.get(state.level.value, 0) + 1
+        self._metrics.set_trust(levels)
+        return self._metrics.render()

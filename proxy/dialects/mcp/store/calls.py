@@ -1,0 +1,229 @@
+"""Store mode: a tool call as a plan of operations on our own store, and the answer that it gets.
+
+A plan yields an operation, is sent its result, and returns the tool's result. It decides nothing:
+each entity, observation and relation is a candidate of its own, and so is each delete.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import ChangeKind, MemoryClass
+from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.results import refused
+from proxy.dialects.mcp.store.graph import (
+    ENTITIES,
+    OBSERVATIONS,
+    RELATIONS,
+    Entity,
+    EntityMark,
+    ObservationMark,
+    RelationMark,
+    marked,
+    shown_relation,
+)
+from proxy.dialects.mcp.store.plans import PLANS
+from proxy.dialects.mcp.store.steps import (
+    ADMITTED,
+    Plan,
+    Step,
+    answered,
+    whole_graph,
+    written_items,
+)
+from proxy.dialects.strict_json.strict import convert
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import Proposal, WrittenItem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy.dialects.mcp.maps import ToolMap
+    from proxy.dialects.mcp.store.tools import Object
+    from proxy.dialects.strict_json.strict import JsonValue
+
+NO_ENTITY: Final = "One of these entities does not exist. Create it first; nothing was stored."
+
+
+class _NewEntity(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    entity_type: str = msgspec.field(name="entityType")
+    observations: tuple[str, ...]
+
+
+class _Entities(msgspec.Struct, frozen=True, kw_only=True):
+    entities: tuple[_NewEntity, ...]
+
+
+class _Relations(msgspec.Struct, frozen=True, kw_only=True):
+    relations: tuple[RelationMark, ...]
+
+
+class _Added(msgspec.Struct, frozen=True, kw_only=True):
+    entity_name: str = msgspec.field(name="entityName")
+    contents: tuple[str, ...]
+
+
+class _Additions(msgspec.Struct, frozen=True, kw_only=True):
+    observations: tuple[_Added, ...]
+
+
+class StoreTools:
+    """The tools of store mode; `tool_map` says which class what is written belongs to."""
+
+    def __init__(self, tool_map: ToolMap) -> None:
+        self._map = tool_map
+        self._plans: dict[str, Callable[[Object], Plan]] = {
+            **PLANS,
+            "create_entities": self._create_entities,
+            "create_relations": self._create_relations,
+            "add_observations": self._add_observations,
+        }
+
+    def plan(self, params: Object) -> Plan:
+        """What a `tools/call` does.
+
+        Raises:
+            MalformedRequest: There is no such tool, or it does not take such arguments. Also while
+                the plan runs.
+        """
+        name, arguments = params.get("name"), params.get("arguments")
+        found = self._plans.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise MalformedRequest("params.name: there is no such tool")
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, dict):
+            raise MalformedRequest("params.arguments: must be an object")
+        return found(arguments)
+
+    def _classes(self, tool: str, arguments: Object) -> tuple[MemoryClass, ...]:
+        """The class of each item; the arguments are looked through on the way."""
+        call = read_call(self._map, {"name": tool, "arguments": arguments})
+        return tuple(item.memory_class for item in call.items)
+
+    def _create_entities(self, arguments: Object) -> Plan:
+        classes = self._classes("create_entities", arguments)
+        given = convert(arguments, _Entities).entities
+        graph = yield from whole_graph()
+        new: dict[str, tuple[_NewEntity, MemoryClass]] = {}
+        for entity, memory_class in zip(given, classes, strict=False):
+            if entity.name not in graph.entities:
+                new.setdefault(entity.name, (entity, memory_class))
+        written = yield from written_items(
+            [_entity_proposal(entity, memory_class) for entity, memory_class in new.values()]
+        )
+        made: list[Entity] = []
+        asked: list[tuple[Entity, str]] = []
+        dropped = 0
+        for (entity, memory_class), item in zip(new.values(), written, strict=True):
+            said = [text for text in dict.fromkeys(entity.observations) if text]
+            if item.decision != ADMITTED or item.memory_id is None:
+                dropped += len(said)
+                continue
+            found = Entity(
+                name=entity.name,
+                entity_type=entity.entity_type,
+                memory_id=item.memory_id,
+                memory_class=memory_class,
+                observations={},
+            )
+            made.append(found)
+            asked.extend((found, text) for text in said)
+        observed = yield from _observed(asked)
+        shown: list[JsonValue] = [entity.shown() for entity in made]
+        return answered({"entities": shown}, shown, (*written, *observed), dropped)
+
+    def _create_relations(self, arguments: Object) -> Plan:
+        classes = self._classes("create_relations", arguments)
+        given = convert(arguments, _Relations).relations
+        graph = yield from whole_graph()
+        new: dict[RelationMark, MemoryClass] = {}
+        for relation, memory_class in zip(given, classes, strict=False):
+            if relation not in graph.relations:
+                new.setdefault(relation, memory_class)
+        written = yield from written_items(
+            [
+                Proposal(
+                    change=ChangeKind.CREATE,
+                    text=relation.text(),
+                    metadata_json=marked(relation),
+                    target=RELATIONS,
+                    memory_class=memory_class,
+                )
+                for relation, memory_class in new.items()
+            ]
+        )
+        shown: list[JsonValue] = [
+            shown_relation(relation)
+            for relation, item in zip(new, written, strict=True)
+            if item.decision == ADMITTED
+        ]
+        return answered({"relations": shown}, shown, written)
+
+    def _add_observations(self, arguments: Object) -> Plan:
+        classes = self._classes("add_observations", arguments)
+        given = convert(arguments, _Additions).observations
+        graph = yield from whole_graph()
+        asked: dict[tuple[str, str], Entity] = {}
+        for added, memory_class in zip(given, classes, strict=False):
+            entity = graph.entities.get(added.entity_name)
+            if entity is None:
+                return refused([NO_ENTITY], stateless=False)
+            # What is said of a policy is policy; what the map says of the name may be more.
+            if memory_class.power > entity.memory_class.power:
+                entity.memory_class = memory_class
+            asked.update(
+                ((entity.name, text), entity)
+                for text in added.contents
+                if text and text not in entity.observations
+            )
+        written = yield from _observed([(entity, text) for (_, text), entity in asked.items()])
+        shown: list[JsonValue] = [
+            {
+                "entityName": added.entity_name,
+                "addedObservations": [
+                    text
+                    for text in dict.fromkeys(added.contents)
+                    if (added.entity_name, text) in asked
+                    and text in graph.entities[added.entity_name].observations
+                ],
+            }
+            for added in given
+        ]
+        return answered({"results": shown}, shown, written)
+
+
+def _entity_proposal(entity: _NewEntity, memory_class: MemoryClass) -> Proposal:
+    mark = EntityMark(name=entity.name, entity_type=entity.entity_type)
+    return Proposal(
+        change=ChangeKind.CREATE,
+        text=f"{entity.name} ({entity.entity_type})",
+        metadata_json=marked(mark),
+        target=ENTITIES,
+        memory_class=memory_class,
+    )
+
+
+def _observed(asked: Sequence[tuple[Entity, str]]) -> Step[tuple[WrittenItem, ...]]:
+    """Write observations; those that are admitted are in their entities afterwards."""
+    written = yield from written_items(
+        [
+            Proposal(
+                change=ChangeKind.CREATE,
+                text=text,
+                metadata_json=marked(
+                    ObservationMark(entity_id=entity.memory_id, entity_name=entity.name)
+                ),
+                target=OBSERVATIONS,
+                memory_class=entity.memory_class,
+            )
+            for entity, text in asked
+        ]
+    )
+    for (entity, text), item in zip(asked, written, strict=True):
+        if item.decision == ADMITTED and item.memory_id is not None:
+            entity.observations[text] = item.memory_id
+    return written

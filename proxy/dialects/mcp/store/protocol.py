@@ -1,0 +1,141 @@
+"""Store mode: everything a memory server says besides the results of its tools, in both eras."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.mcp.message import META_SERVER_INFO, META_VERSION, Era
+from proxy.dialects.mcp.store.plans import GRAPH_URI, graph_resource
+from proxy.dialects.mcp.store.tools import TOOLS
+from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - names the type of constants
+
+if TYPE_CHECKING:
+    from proxy.dialects.mcp.message import Message, Object
+    from proxy.dialects.mcp.store.calls import StoreTools
+    from proxy.dialects.mcp.store.steps import Plan
+
+HANDSHAKES: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+STATELESS: Final = ("2026-07-28",)
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+UNSUPPORTED_VERSION: Final = -32022
+NAME: Final = "mnemogate-memory"
+INSTRUCTIONS: Final = (
+    "A memory that is kept between conversations: a knowledge graph of entities, their "
+    "observations and relations, and plain memories. Each write is judged before it is stored; "
+    "what is refused is not stored, and the answer says why and what to do instead."
+)
+_CAPABILITIES: Final[dict[str, JsonValue]] = {"tools": {}, "resources": {"subscribe": True}}
+_RESOURCE: Final[dict[str, JsonValue]] = {
+    "uri": GRAPH_URI,
+    "name": "knowledge-graph",
+    "title": "Knowledge Graph",
+    "description": "The full knowledge graph with all entities and relations",
+    "mimeType": "application/json",
+}
+# What a client of the stateless era may keep, and must not keep: what is shown changes.
+_CACHED: Final = frozenset(
+    {"tools/list", "resources/list", "resources/templates/list", "resources/read"}
+    | {"server/discover"}
+)
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON-RPC error; the text never holds what was sent."""
+
+    code: int
+    text: str
+    data: dict[str, list[str]] | None = None
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """A client wants to be told of changes of the graph, or not any more."""
+
+    wanted: bool
+
+
+class StoreProtocol:
+    """Answers one request at a time; holds nothing of any connection."""
+
+    def __init__(self, tools: StoreTools, version: str) -> None:
+        self._tools = tools
+        self._info: Object = {"name": NAME, "version": version}
+
+    def answer(self, message: Message) -> Object | Problem | Subscription | Plan:
+        """A result, an error, or the plan that makes the result of a tool or a resource.
+
+        Raises:
+            MalformedRequest: There is no such tool, or it takes no such arguments.
+        """
+        if message.era is Era.STATELESS and message.meta.get(META_VERSION) not in STATELESS:
+            return Problem(
+                code=UNSUPPORTED_VERSION,
+                text="this version of the protocol is not spoken here",
+                data={"supported": [*STATELESS]},
+            )
+        params = message.params
+        match message.method:
+            case "initialize":
+                return self._hello(params)
+            case "server/discover":
+                return self._discovered()
+            case "tools/list":
+                return {"tools": [*TOOLS]}
+            case "tools/call":
+                return self._tools.plan(params)
+            case _:
+                return _resource(message.method, params)
+
+    def finished(self, message: Message, result: Object) -> Object:
+        """The result as the message's era wants it."""
+        if message.era is Era.HANDSHAKE:
+            return result
+        fresh: Object = {}
+        if message.method in _CACHED:
+            fresh = {"ttlMs": 0, "cacheScope": "private"}
+        return {
+            **result,
+            "resultType": "complete",
+            **fresh,
+            "_meta": {META_SERVER_INFO: self._info},
+        }
+
+    def _hello(self, params: Object) -> Object:
+        asked = params.get("protocolVersion")
+        return {
+            "protocolVersion": asked if asked in HANDSHAKES else HANDSHAKES[0],
+            "capabilities": {**_CAPABILITIES},
+            "serverInfo": self._info,
+            "instructions": INSTRUCTIONS,
+        }
+
+    def _discovered(self) -> Object:
+        return {
+            "supportedVersions": [*STATELESS],
+            "capabilities": {**_CAPABILITIES},
+            "instructions": INSTRUCTIONS,
+        }
+
+
+def _resource(method: str | None, params: Object) -> Object | Problem | Subscription | Plan:
+    match method:
+        case "ping":
+            return {}
+        case "resources/list":
+            return {"resources": [{**_RESOURCE}]}
+        case "resources/templates/list":
+            return {"resourceTemplates": []}
+        case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
+            return _of_the_graph(method, params)
+        case _:
+            return Problem(code=METHOD_NOT_FOUND, text="this method is not served")
+
+
+def _of_the_graph(method: str, params: Object) -> Problem | Subscription | Plan:
+    if params.get("uri") != GRAPH_URI:
+        return Problem(code=INVALID_PARAMS, text="there is no such resource")
+    if method == "resources/read":
+        return graph_resource()
+    return Subscription(wanted=method == "resources/subscribe")

@@ -1,0 +1,124 @@
+"""What the plans of store mode share: reading the graph, writing, and saying what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from policy.model import ChangeKind, MemoryId
+from proxy.dialects.mcp.results import partly_done, refused
+from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, Graph, graph_of
+from proxy.dialects.mcp.store.tools import Object
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import (
+    BATCH_LEN_MAX,
+    PAGE_LEN_MAX,
+    Listed,
+    ListMemories,
+    Operation,
+    Proposal,
+    Result,
+    Write,
+    Written,
+    WrittenItem,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from policy.model import Memory
+    from proxy.dialects.strict_json.strict import JsonValue
+
+Plan: TypeAlias = Generator[Operation, Result, Object]
+_T = TypeVar("_T")
+Step: TypeAlias = Generator[Operation, Result, _T]
+
+GRAPH_MEMORIES_MAX: Final = 100_000
+ADMITTED: Final = "admit"
+_GONE: Final = "missing"
+NOT_WITHOUT: Final = "What belongs to something that was not stored was not stored either."
+TOO_LARGE: Final = "The knowledge graph is too large to be read at once. Search memories instead."
+
+
+def whole_graph() -> Step[Graph]:
+    """Everything of the graph that is live.
+
+    Raises:
+        MalformedRequest: It is larger than anything that could be shown.
+    """
+    found: dict[MemoryId, Memory] = {}
+    offset = 0
+    while True:
+        result = yield ListMemories(where=WHOLE_GRAPH, offset=offset, limit=PAGE_LEN_MAX)
+        if not isinstance(result, Listed):
+            raise MalformedRequest("the store gave another answer than was asked for")
+        if result.total > GRAPH_MEMORIES_MAX:
+            raise MalformedRequest(TOO_LARGE, status=413)
+        # A write in between moves the pages: a memory may come twice, and is one.
+        found.update((memory.memory_id, memory) for memory in result.memories)
+        offset += PAGE_LEN_MAX
+        if offset >= result.total or not result.memories:
+            return graph_of(found.values())
+
+
+def written_items(proposals: Sequence[Proposal]) -> Step[tuple[WrittenItem, ...]]:
+    """What became of each proposal, in order."""
+    items: list[WrittenItem] = []
+    for start in range(0, len(proposals), BATCH_LEN_MAX):
+        result = yield Write(proposals=tuple(proposals[start : start + BATCH_LEN_MAX]))
+        if not isinstance(result, Written):
+            raise MalformedRequest("the store gave another answer than was asked for")
+        items.extend(result.items)
+    return tuple(items)
+
+
+def deleted_items(memory_ids: Sequence[MemoryId]) -> Step[tuple[WrittenItem, ...]]:
+    """What became of each delete, in order."""
+    return written_items(
+        [Proposal(change=ChangeKind.DELETE, memory_id=memory_id) for memory_id in memory_ids]
+    )
+
+
+def is_gone(item: WrittenItem) -> bool:
+    """Whether the memory is not there any more."""
+    return item.decision in {ADMITTED, _GONE}
+
+
+def _notes(written: Iterable[WrittenItem]) -> list[str]:
+    return [item.observation for item in written if item.decision != ADMITTED]
+
+
+def answered(
+    structured: Object, told: JsonValue, written: Sequence[WrittenItem], dropped: int = 0
+) -> Object:
+    """A result, with what was not written said beside it; a refusal where nothing was.
+
+    `dropped` is how many parts were not even proposed, because what they belong to was refused.
+    """
+    notes = [*_notes(written), *[NOT_WITHOUT] * dropped]
+    number = len(written) + dropped
+    if notes and len(notes) == number:
+        return refused(notes, stateless=False)
+    result: Object = {
+        "content": [{"type": "text", "text": as_json(told)}],
+        "structuredContent": structured,
+    }
+    return partly_done(result, notes, number) if notes else result
+
+
+def deletion(done: str, written: Sequence[WrittenItem]) -> Object:
+    """The result of a delete: done, or what has to stay."""
+    notes = [item.observation for item in written if not is_gone(item)]
+    if not notes:
+        return {
+            "content": [{"type": "text", "text": done}],
+            "structuredContent": {"success": True, "message": done},
+        }
+    return refused([f"{len(notes)} of {len(written)} were not deleted.", *notes], stateless=False)
+
+
+def as_json(value: JsonValue) -> str:
+    """As the original server writes it."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode("utf-8")

@@ -1,0 +1,118 @@
+"""Anthropic's Messages API: `POST /v1/messages`, requests and whole replies.
+
+Source: the published API reference, and the requests of the real clients named in the tests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.reading import (
+    AFRESH,
+    call_of,
+    list_of,
+    object_of,
+    result_in,
+    said_in,
+    text_of,
+    tool_in,
+    unplaced_in,
+)
+from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
+from proxy.dialects.strict_json.tolerant import read_body
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.reading import Readings
+    from proxy.dialects.model.transcript import ModelCall, Where
+    from proxy.dialects.strict_json.tolerant import Json
+
+_CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+# Signed by the provider, or pictures: nothing here may be touched, or read as text.
+_SEALED: Final = frozenset({"thinking", "redacted_thinking", "image"})
+
+# Claude Code says in a message with `role: system` what its program has to say between the turns.
+_VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.SYSTEM}
+
+
+def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
+    """Who said what in a request. What is not understood is unplaced, never refused."""
+    thread = object_of(body.get("thread"))
+    return ModelRequest(
+        system=said_in(body.get("system"), ("system",), Voice.SYSTEM),
+        prefix=("messages",),
+        turns=tuple(readings.each(list_of(body.get("messages")), read_turn)),
+        catalogue=tuple([readings.of(object_of(tool), _tool, at) for at, tool in _tools(body)]),
+        sessions=_sessions(body),
+        continues=text_of(thread.get("previous_message_id")),
+        streams=body.get("stream") is True,
+    )
+
+
+def read_turn(message: dict[str, Json]) -> Turn:
+    """One message; places are relative to it."""
+    voice = _VOICES.get(text_of(message.get("role")) or "", Voice.UNPLACED)
+    content = message.get("content")
+    if isinstance(content, str):
+        return Turn(said=said_in(content, ("content",), voice))
+    said: list[Said] = []
+    calls: list[ModelCall] = []
+    for at, part in enumerate(list_of(content)):
+        block = object_of(part)
+        kind = text_of(block.get("type")) or ""
+        if kind in _CALLS:
+            calls.append(_call(block))
+        else:
+            said += _block(block, kind, ("content", at), voice)
+    return Turn(said=tuple(said), calls=tuple(calls))
+
+
+def read_reply(body: dict[str, Json]) -> ModelReply:
+    """A reply that did not stream."""
+    turn = read_turn({"role": "assistant", "content": body.get("content")})
+    return ModelReply(
+        reply_id=text_of(body.get("id")),
+        said=tuple(said.text for said in turn.said),
+        calls=turn.calls,
+    )
+
+
+def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tuple[Said, ...]:
+    if kind == "text":
+        # Citations quote documents: they are no words of whoever speaks.
+        quoted = said_in(block.get("citations"), (*where, "citations"), Voice.UNPLACED)
+        return said_in(block.get("text"), (*where, "text"), voice) + quoted
+    if kind in _SEALED:
+        return ()
+    if kind.endswith("tool_result"):
+        call_id = text_of(block.get("tool_use_id"))
+        return result_in(block.get("content"), (*where, "content"), call_id)
+    if kind == "compaction":
+        # The provider's summary of what is not sent again: the model's words, if it was seen.
+        return said_in(block.get("content"), (*where, "content"), Voice.MODEL)
+    # A document or a search result was handed over by somebody: not by whom, so by nobody known.
+    return unplaced_in(block, where)
+
+
+def _call(block: dict[str, Json]) -> ModelCall:
+    return call_of(block.get("id"), block.get("name"), block.get("input"), block.get("server_name"))
+
+
+def _tools(body: dict[str, Json]) -> enumerate[Json]:
+    return enumerate(list_of(body.get("tools")))
+
+
+def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
+    return text_of(tool.get("name")) or "", tool_in(tool, ("tools", at))
+
+
+def _sessions(body: dict[str, Json]) -> tuple[str, ...]:
+    """`metadata.user_id`, in which Claude Code writes a JSON object with its session's id."""
+    user = text_of(object_of(body.get("metadata")).get("user_id"))
+    if user is None:
+        return ()
+    try:
+        found = text_of(read_body(user.encode("utf-8", "surrogatepass")).get("session_id"))
+    except MalformedRequest:
+        found = None
+    return (found,) if found else ()

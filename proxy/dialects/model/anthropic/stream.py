@@ -1,0 +1,277 @@
+"""The stream of Anthropic's Messages API, edited: calls of tools wait, everything else passes.
+
+A refused call does not reach the agent: a text stands in its place. Where no other call goes on,
+the model is asked again with the refusal as the call's result, and what it then says continues the
+same message: the agent sees one reply, and goes on working.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.anthropic.messages import read_reply
+from proxy.dialects.model.reading import (
+    arguments_of,
+    call_of,
+    list_of,
+    object_of,
+    spelled,
+    text_of,
+)
+from proxy.dialects.model.stream import Unread, Waiting, added, event_of, payload, summed
+from proxy.dialects.sse import Event
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.stream import Decided
+    from proxy.dialects.model.transcript import ModelReply
+    from proxy.dialects.strict_json.tolerant import Json
+
+_CALL: Final = "tool_use"
+_BEGIN: Final = "content_block_start"
+_JSON_PIECE: Final = "partial_json"
+# The deltas of a block, and the field of the block each of them adds to.
+_ADDS: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+
+
+class _Block:
+    """One content block of the reply while it arrives."""
+
+    def __init__(self, start: dict[str, Json], *, waits: bool) -> None:
+        self.start = start
+        self.waits = waits
+        self.done = False
+        self.events: list[tuple[Event, dict[str, Json]]] = []
+        self.added: dict[str, list[str]] = {}
+        self.odd = False  # others may put its pieces together to another call
+        self.citations: list[Json] = []
+
+    def add(self, delta: dict[str, Json]) -> None:
+        kind = text_of(delta.get("type")) or ""
+        if kind == "citations_delta":
+            self.citations.append(delta.get("citation"))
+            return
+        field = _ADDS.get(kind)
+        given = delta.get("partial_json")
+        self.odd = self.odd or field != "partial_json" or not isinstance(given, str)
+        if field is None:
+            return
+        value = delta.get("partial_json" if field == "partial_json" else field)
+        if isinstance(value, str):
+            self.added.setdefault(field, []).append(value)
+
+    def arguments(self) -> dict[str, Json] | None:
+        """The input of a call; None where its pieces make no JSON object."""
+        given = self.given()
+        return arguments_of({} if given is None else given)
+
+    def given(self) -> Json:
+        """The input of a call as it came: its pieces, or what it began with."""
+        return "".join(self.added.get("partial_json", ())) or self.start.get("input")
+
+    def waiting(self, whole: dict[str, Json], key: int) -> Waiting:
+        """The call that somebody must decide about."""
+        given = self.given()
+        call = call_of(whole.get("id"), whole.get("name"), {} if given is None else given)
+        return Waiting(key=key, call=call)
+
+    def whole(self) -> dict[str, Json]:
+        """The block as a reply that did not stream would hold it."""
+        block = dict(self.start)
+        for field, parts in self.added.items():
+            if field == "partial_json":
+                text = "".join(parts)
+                block["input"] = (self.arguments() or {}) if text else block.get("input")
+            else:
+                block[field] = (text_of(block.get(field)) or "") + "".join(parts)
+        if self.citations:
+            block["citations"] = [*list_of(block.get("citations")), *self.citations]
+        return block
+
+
+class AnthropicEditor:
+    """See `Editor`."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Block] = {}
+        self._content: list[Json] = []  # what the model said in this asking, refused calls too
+        self._refusals: list[tuple[str, str]] = []
+        self._going_on = 0
+        self._shift = 0  # blocks that went out before those of this asking
+        self._sent = 0
+        self._reply_id: str | None = None
+        self._over = False
+        self._spent: dict[str, int] = {}  # tokens of the askings before this one
+        self._last: dict[str, Json] = {}  # the end that the agent was not shown
+
+    @property
+    def over(self) -> bool:
+        """See `Editor`."""
+        return self._over
+
+    @property
+    def holds(self) -> bool:
+        """See `Editor`."""
+        return any(block.waits for block in self._blocks.values())
+
+    def said(self) -> ModelReply:
+        """See `Editor`. Blocks that are not whole count as far as they came."""
+        content: list[Json] = [*self._content]
+        content += [block.whole() for block in self._blocks.values() if not block.done]
+        return read_reply({"id": self._reply_id, "content": content})
+
+    def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
+        """See `Editor`."""
+        body = payload(event)
+        kind = text_of(body.get("type")) if body is not None else None
+        if body is None or kind is None:
+            called = body is not None and ("content_block" in body or _JSON_PIECE in str(body))
+            return (b"" if called else event.raw), ()
+        if event.name not in {"", kind} or ("content_block" in body and kind != _BEGIN):
+            # Some readers go by its name, some by what it holds.
+            lean: dict[str, Json] = {key: body[key] for key in body if key != "content_block"}
+            body = body if kind == _BEGIN else lean
+            raw = event_of(kind, body)
+            event = Event(raw=raw, name=kind, data=event.data)
+        if kind == "message_start":
+            first = self._reply_id is None
+            if first:
+                self._reply_id = text_of(object_of(body.get("message")).get("id")) or ""
+            return (_begun(event, body) if first else b""), ()
+        if kind.startswith("content_block_"):
+            return self._block(event, body, kind)
+        if kind == "message_delta":
+            return self._delta(event, body), ()
+        if kind == "message_stop":
+            self._over = True
+            return (b"" if self.refused_all() else event.raw), ()
+        return event.raw, ()
+
+    def decide(self, decided: Decided) -> bytes:
+        """See `Editor`."""
+        block = self._blocks.pop(decided.key)
+        self._sent += 1
+        if decided.refusal is None:
+            self._going_on += 1
+            # Its place among those that went out; a call that begins with an input has no pieces.
+            place = self._sent - 1
+            given = "".join(block.added.get(_JSON_PIECE, ()))
+            if (
+                block.odd
+                or decided.key + self._shift != place
+                or (given and block.start.get("input"))
+            ):
+                return _as_judged(place, block)
+            return b"".join(self._moved(*one, decided.key) for one in block.events)
+        self._refusals.append((text_of(block.start.get("id")) or "", decided.refusal))
+        return _text_block(decided.key + self._shift, decided.refusal)
+
+    def refused_all(self) -> bool:
+        """See `Editor`."""
+        return bool(self._refusals) and not self._going_on and not self.holds
+
+    def again(self) -> list[Json]:
+        """The messages to append: what the model said, and the results of its refused calls."""
+        said, refusals = self._content, self._refusals
+        results: list[Json] = [
+            {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": True}
+            for call_id, text in refusals
+        ]
+        self._content, self._refusals, self._going_on = [], [], 0
+        self._shift = self._sent
+        self._over = False
+        return [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
+
+    def close(self) -> bytes:
+        """See `Editor`."""
+        delta: dict[str, Json] = {"stop_reason": "end_turn", "stop_sequence": None}
+        usage: dict[str, Json] = {"output_tokens": 0, **self._spent}
+        ended: dict[str, Json] = {**self._last, "type": "message_delta"}
+        ended |= {"delta": delta, "usage": usage}
+        self._over = True
+        return event_of("message_delta", ended) + event_of("message_stop", {"type": "message_stop"})
+
+    def _delta(self, event: Event, body: dict[str, Json]) -> bytes:
+        usage = object_of(body.get("usage"))
+        if self.refused_all():
+            # The agent must not hear that the reply ended: it goes on with the second asking.
+            self._spent = added(self._spent, usage)
+            self._last = body
+            return b""
+        if not self._spent:
+            return event.raw
+        return event_of(event.name, {**body, "usage": summed(usage, self._spent)})
+
+    def _block(
+        self, event: Event, body: dict[str, Json], kind: str
+    ) -> tuple[bytes, tuple[Waiting, ...]]:
+        index = body.get("index")
+        if not isinstance(index, int):
+            # Nobody can say of which block it is.
+            return b"", ()
+        if kind == "content_block_start":
+            start = object_of(body.get("content_block"))
+            calls = start.get("type") == _CALL
+            if any(block.waits or calls for block in self._blocks.values()):
+                # Others would take the pieces of one for those of the other.
+                raise Unread
+            self._blocks[index] = _Block(start, waits=calls)
+        block = self._blocks.get(index)
+        if block is None:
+            # Pieces of a call that is over, or never began.
+            return (b"" if _JSON_PIECE in object_of(body.get("delta")) else event.raw), ()
+        if kind == "content_block_delta":
+            block.add(object_of(body.get("delta")))
+        if block.waits:
+            block.events.append((event, body))
+        if kind != "content_block_stop":
+            return (b"" if block.waits else self._moved(event, body, index)), ()
+        whole = block.whole()
+        self._content.append(whole)
+        if block.waits:
+            block.done = True
+            return b"", (block.waiting(whole, index),)
+        del self._blocks[index]
+        self._sent += 1
+        return self._moved(event, body, index), ()
+
+    def _moved(self, event: Event, body: dict[str, Json], index: int) -> bytes:
+        if not self._shift:
+            return event.raw
+        return event_of(event.name, {**body, "index": index + self._shift})
+
+
+def _begun(event: Event, body: dict[str, Json]) -> bytes:
+    """The beginning of a message, which brings no call: those come as blocks."""
+    message = object_of(body.get("message"))
+    if not any(object_of(block).get("type") == _CALL for block in list_of(message.get("content"))):
+        return event.raw
+    return event_of(event.name, {**body, "message": {**message, "content": []}})
+
+
+def _as_judged(index: int, block: _Block) -> bytes:
+    """A call whole: whoever reads it makes no other one of it."""
+    given = block.given()
+    piece = "{}" if given is None else spelled(given)
+    begun: dict[str, Json] = {**block.start, "input": {}}
+    return _events(index, begun, {"type": "input_json_delta", _JSON_PIECE: piece})
+
+
+def _text_block(index: int, text: str) -> bytes:
+    block: dict[str, Json] = {"type": "text", "text": ""}
+    return _events(index, block, {"type": "text_delta", "text": text})
+
+
+def _events(index: int, block: dict[str, Json], delta: dict[str, Json]) -> bytes:
+    return b"".join(
+        event_of(kind, {"type": kind, "index": index, **more})
+        for kind, more in (
+            ("content_block_start", {"content_block": block}),
+            ("content_block_delta", {"delta": delta}),
+            ("content_block_stop", {}),
+        )
+    )

@@ -1,0 +1,222 @@
+"""A request of Anthropic's Messages API without what is withheld.
+
+Thinking blocks are signed. One that says what is withheld is left out; and because newer models
+refuse a block whose prefix was changed after it was made, so are the blocks that were made after a
+text was shown which is withheld now. What was left out stays out: the blocks that follow were made
+without it. In the older, manual mode blocks are not bound to their prefix, but a turn that goes on
+after a tool's result has to begin with one: where that one is left out, this request thinks none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
+from proxy.dialects.model.withheld import (
+    SIGNED,
+    Asks,
+    Leave,
+    apart,
+    arguments,
+    around,
+    beside,
+    joined,
+    passes,
+    sieved,
+    spoken,
+    swept,
+    written,
+)
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.transcript import Where
+    from proxy.dialects.strict_json.tolerant import Json
+
+_CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+_RESULTS: Final = frozenset({"tool_result", "mcp_tool_result"})
+_THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+_CLEARS_THINKING: Final = "clear_thinking"
+_TURNS: Final = "messages"
+
+
+def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
+    """The body as it may go upstream; the same object where nothing of it is withheld."""
+    before = asks.fresh_count
+    made: dict[str, Json] = {
+        key: value
+        if key == _TURNS and isinstance(value, list)
+        else swept(beside(value, (key,), leave, asks), (key,), leave, asks)
+        for key, value in body.items()
+        if passes(key, asks)
+    }
+    given = list_of(body.get(_TURNS))
+    binds = object_of(body.get("thinking")).get("type") != "enabled"
+    loosened = asks.fresh_count != before
+    turns: list[Json] = []
+    for at, message in enumerate(given):
+        if at in leave.clean and not (loosened and binds):
+            turns.append(message)
+            continue
+        before = asks.fresh_count
+        if not isinstance(message, dict):
+            turns.append(sieved(message, asks))
+            continue
+        place = (_TURNS, at)
+        turn = object_of(swept(_message(message, place, leave, asks), place, leave, asks))
+        loosened = loosened or asks.fresh_count != before
+        turn = _without_thinking(turn, asks, loosened=loosened and binds, binds=binds)
+        turns.append(turn)
+    read = {_TURNS} if isinstance(body.get(_TURNS), list) else set[str]()
+    same = all(made.get(key) is value for key, value in body.items() if key not in read)
+    if read:
+        made[_TURNS] = turns
+    if same and all(new is old for new, old in zip(turns, given, strict=True)):
+        return body
+    return made if binds or _may_go_on(given, turns) else _thoughtless(made)
+
+
+def _message(message: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> dict[str, Json]:
+    content = message.get("content")
+    if isinstance(content, str):
+        text = spoken(content, (*where, "content"), leave, asks)
+        return message if text is content else {**message, "content": text}
+    blocks = [object_of(block) for block in list_of(content)]
+    heard: list[str | None] = []
+    for at, block in enumerate(blocks):
+        heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
+    told = asks.of(apart(heard))
+    new = [
+        # A result is withheld under its id, whatever it says by now.
+        _block(block, (*where, "content", at), leave, asks) if told or _is_result(block) else block
+        for at, block in enumerate(blocks)
+    ]
+    if told is not None:
+        heard = []
+        for at, block in enumerate(new):
+            heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
+        still = asks.of(apart(heard))
+        if still is not None:
+            # It runs on from one block into the next: none of them stays.
+            new = [_emptied(block, where, at, leave, still) for at, block in enumerate(new)]
+    same = all(a is b for a, b in zip(new, blocks, strict=True))
+    return message if same else {**message, "content": [*new]}
+
+
+def _is_result(block: dict[str, Json]) -> bool:
+    return kind_of(block) in _RESULTS
+
+
+def _heard(block: dict[str, Json], typed: tuple[tuple[int, int], ...]) -> list[str | None]:
+    kind = kind_of(block)
+    if kind in _THINKING:
+        return []
+    if kind in _CALLS:
+        return [written(block.get("input"))]
+    text = block.get("text")
+    if typed and isinstance(text, str):
+        return around(text, typed)
+    return [joined(block)]
+
+
+def _block(block: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> dict[str, Json]:
+    kind = kind_of(block)
+    if kind in _THINKING:
+        return block
+    if kind == "text":
+        place = (*where, "text")
+        text = text_of(block.get("text")) or ""
+        new = spoken(text, place, leave, asks)
+        rest = object_of(sieved({**block, "text": ""}, asks))
+        return block if new is text and rest == {**block, "text": ""} else {**rest, "text": new}
+    if kind in _RESULTS:
+        call_id = text_of(block.get("tool_use_id")) or ""
+        said = asks.of_result(call_id, joined(block.get("content")))
+        return block if said is None else {**block, "content": said, "is_error": True}
+    if kind in _CALLS:
+        new_input = arguments(block.get("input"), asks)
+        return block if new_input is block.get("input") else {**block, "input": new_input}
+    return object_of(sieved(block, asks))
+
+
+def _emptied(
+    block: dict[str, Json], where: Where, at: int, leave: Leave, said: str
+) -> dict[str, Json]:
+    kind = kind_of(block)
+    if kind == "text":
+        typed = leave.typed.get((*where, "content", at, "text"))
+        return block if typed else {**block, "text": said}
+    if kind in _CALLS:
+        return {**block, "input": {"withheld": said}}
+    if kind in _RESULTS:
+        return {**block, "content": said, "is_error": True}
+    return block
+
+
+def thinks(body: dict[str, Json]) -> bool:
+    """Whether the conversation holds signed thoughts."""
+    return any(
+        kind_of(block) in _THINKING
+        for message in list_of(body.get(_TURNS))
+        for block in list_of(object_of(message).get("content"))
+    )
+
+
+def _without_thinking(
+    turn: dict[str, Json], asks: Asks, *, loosened: bool, binds: bool
+) -> dict[str, Json]:
+    """The message without signed blocks that say it, or are not bound to what stands before.
+
+    Behind words of ours in the same message the model thought after something else: the call that
+    they stand for, or the text that was taken out.
+    """
+    kept: list[Json] = []
+    said: str | None = None
+    blocks = list_of(turn.get("content"))
+    for part in blocks:
+        block = object_of(part)
+        if kind_of(block) not in _THINKING:
+            kept.append(part)
+            loosened = loosened or (binds and asks.bears(text_of(block.get("text")) or ""))
+            continue
+        name = written(block)
+        thought = joined({key: block.get(key) for key in sorted(SIGNED - {"data"})})
+        heard = asks.of(thought)
+        # What was taken out of it on its way to the agent is missing under the signature.
+        if heard is not None or asks.bears(thought) or (loosened and not asks.unbinds(name)):
+            asks.unbind(name)
+            said = heard or said
+        if not asks.unbinds(name):
+            kept.append(part)
+    if len(kept) == len(blocks):
+        return turn
+    if not kept:
+        # A message holds something.
+        note: dict[str, Json] = {"type": "text", "text": said or "[withheld]"}
+        kept.append(note)
+    return {**turn, "content": kept}
+
+
+def _may_go_on(given: list[Json], turns: list[Json]) -> bool:
+    """Whether manual thinking may stay on: the turn that goes on begins with a thinking block."""
+    for old, new in zip(reversed(given), reversed(turns), strict=True):
+        if object_of(old).get("role") == "assistant":
+            return not (_thinks(old) and not _thinks(new))
+    return True
+
+
+def _thinks(message: Json) -> bool:
+    blocks = list_of(object_of(message).get("content"))
+    return bool(blocks) and kind_of(blocks[0]) in _THINKING
+
+
+def _thoughtless(body: dict[str, Json]) -> dict[str, Json]:
+    made: dict[str, Json] = {**body, "thinking": {"type": "disabled"}}
+    managed = object_of(made.get("context_management"))
+    if managed:
+        edits = [
+            edit
+            for edit in list_of(managed.get("edits"))
+            if not (text_of(object_of(edit).get("type")) or "").startswith(_CLEARS_THINKING)
+        ]
+        made["context_management"] = {**managed, "edits": edits}
+    return made

@@ -1,0 +1,105 @@
+"""OpenAI's Chat Completions API: `POST /v1/chat/completions`, and all that imitate it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.reading import (
+    AFRESH,
+    call_of,
+    list_of,
+    object_of,
+    result_in,
+    said_in,
+    text_of,
+    tool_in,
+    unplaced_in,
+)
+from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.reading import Readings
+    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.strict_json.tolerant import Json
+
+_VOICES: Final = {
+    "system": Voice.SYSTEM,
+    "developer": Voice.SYSTEM,
+    "user": Voice.USER,
+    "assistant": Voice.MODEL,
+    "tool": Voice.TOOL,
+    "function": Voice.TOOL,
+}
+_TEXTS: Final = frozenset({"text", "refusal"})
+_SEALED: Final = frozenset({"image_url", "input_audio"})
+
+
+def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
+    """Who said what in a request. What is not understood is unplaced, never refused."""
+    tools = enumerate(list_of(body.get("tools")))
+    functions = enumerate(list_of(body.get("functions")))
+    catalogue = [readings.of(object_of(tool), _tool, "tools", at) for at, tool in tools]
+    catalogue += [readings.of(object_of(tool), _tool, "functions", at) for at, tool in functions]
+    user = text_of(body.get("user")) or text_of(body.get("prompt_cache_key"))
+    return ModelRequest(
+        system=(),
+        prefix=("messages",),
+        turns=tuple(readings.each(list_of(body.get("messages")), read_turn)),
+        catalogue=tuple(catalogue),
+        sessions=(user,) if user else (),
+        streams=body.get("stream") is True,
+    )
+
+
+def read_turn(message: dict[str, Json]) -> Turn:
+    """One message; places are relative to it."""
+    voice = _VOICES.get(text_of(message.get("role")) or "", Voice.UNPLACED)
+    call_id = text_of(message.get("tool_call_id")) if voice is Voice.TOOL else None
+    content = message.get("content")
+    said: list[Said] = []
+    if isinstance(content, str):
+        said += said_in(content, ("content",), voice, call_id)
+    for at, part in enumerate(list_of(content)):
+        block = object_of(part)
+        kind = text_of(block.get("type")) or ""
+        if kind in _SEALED:
+            continue
+        if kind in _TEXTS or voice is Voice.TOOL:
+            said += said_in(block, ("content", at), voice, call_id)
+        else:
+            said += unplaced_in(block, ("content", at))
+    if voice is Voice.TOOL and not said:
+        said += result_in(None, ("content",), call_id)
+    return Turn(said=tuple(said), calls=_calls(message))
+
+
+def read_reply(body: dict[str, Json]) -> ModelReply:
+    """A reply that did not stream; every choice of it."""
+    said: list[str] = []
+    calls: list[ModelCall] = []
+    for choice in list_of(body.get("choices")):
+        turn = read_turn(object_of(object_of(choice).get("message")))
+        # The older API completes a text.
+        completed = text_of(object_of(choice).get("text"))
+        said += [one.text for one in turn.said] + ([completed] if completed else [])
+        calls += turn.calls
+    return ModelReply(reply_id=text_of(body.get("id")), said=tuple(said), calls=tuple(calls))
+
+
+def _calls(message: dict[str, Json]) -> tuple[ModelCall, ...]:
+    calls: list[ModelCall] = []
+    for part in list_of(message.get("tool_calls")):
+        call = object_of(part)
+        function = object_of(call.get("function"))
+        custom = object_of(call.get("custom"))
+        name = function.get("name") or custom.get("name")
+        calls.append(call_of(call.get("id"), name, function.get("arguments")))
+    legacy = object_of(message.get("function_call"))
+    if legacy:
+        calls.append(call_of("", legacy.get("name"), legacy.get("arguments")))
+    return tuple(calls)
+
+
+def _tool(tool: dict[str, Json], key: str, at: int) -> tuple[str, tuple[Said, ...]]:
+    named = object_of(tool.get("function")) or object_of(tool.get("custom")) or tool
+    return text_of(named.get("name")) or "", tool_in(tool, (key, at))

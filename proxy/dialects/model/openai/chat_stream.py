@@ -1,0 +1,377 @@
+"""The stream of OpenAI's Chat Completions API, edited: calls of tools wait, all else passes.
+
+Nothing says that a call is whole until its choice ends. So from the first piece of a call on, the
+chunks of that choice wait, and where nothing is refused they go on as they came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.model.reading import call_of, list_of, object_of, spelled, text_of
+from proxy.dialects.model.stream import Unread, Waiting, added, event_of, payload, summed
+from proxy.dialects.model.transcript import ModelReply
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.stream import Decided
+    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.sse import Event
+    from proxy.dialects.strict_json.tolerant import Json
+
+DONE: Final = "[DONE]"
+_LEGACY: Final = -1  # the one call of `function_call`
+_OF_ONE_REPLY: Final = ("id", "created", "model")
+
+
+class _Call:
+    """One call while its pieces arrive."""
+
+    def __init__(self) -> None:
+        self.call_id = ""
+        self.kind = "function"
+        self.name = ""
+        self.given: list[str] = []
+        self.odd = False  # others may put its pieces together to another call
+
+    def add(self, piece: dict[str, Json]) -> None:
+        custom = object_of(piece.get("custom"))
+        function = object_of(piece.get("function"))
+        self.kind = "custom" if custom else self.kind
+        call_id = text_of(piece.get("id")) or self.call_id
+        name = text_of((custom or function).get("name")) or ""
+        again = bool(self.name and name) or call_id != (self.call_id or call_id)
+        self.odd = self.odd or again or bool(custom and function)
+        self.call_id = call_id
+        self.name += name if name != self.name else ""
+        given = custom.get("input") or function.get("arguments")
+        self.odd = self.odd or not isinstance(given, str | None)
+        self.given.append("" if given is None else spelled(given))
+
+    def whole(self) -> dict[str, Json]:
+        field = "input" if self.kind == "custom" else "arguments"
+        inside: dict[str, Json] = {"name": self.name, field: "".join(self.given)}
+        return {"id": self.call_id, "type": self.kind, self.kind: inside}
+
+    def read(self) -> ModelCall:
+        given: Json = "".join(self.given)
+        if self.kind == "custom":
+            # Free text, not JSON.
+            free: dict[str, Json] = {"input": given}
+            given = free
+        return call_of(self.call_id, self.name, given)
+
+
+class _WaitingChoice(msgspec.Struct):
+    """A choice's part of a chunk that waits; `raw` where it is the whole chunk."""
+
+    name: str
+    body: dict[str, Json]
+    choice: dict[str, Json]
+    raw: bytes | None
+
+
+class _Choice:
+    """One choice of the reply."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, _Call] = {}
+        self.kept: list[_WaitingChoice] = []
+        self.text: list[str] = []
+        self.undecided: set[int] = set()
+        self.ended = False
+        self.odd = False
+        self.latest: dict[int, int] = {}  # the last call that came under an index
+        self.refused: dict[int, str] = {}
+
+    def place(self, at: int, piece: dict[str, Json]) -> int:
+        """The call that a piece belongs to; some servers give all calls one index, or none."""
+        if at == _LEGACY:
+            return at
+        known = self.calls.get(self.latest.get(at, at))
+        call_id = text_of(piece.get("id"))
+        named = object_of(piece.get("custom")) or object_of(piece.get("function"))
+        fresh = known is not None and call_id is not None and call_id != known.call_id
+        if known is None or (fresh and text_of(named.get("name"))):
+            self.odd = self.odd or known is not None or at in self.calls
+            self.latest[at] = max((-1, *self.calls)) + 1 if known or at in self.calls else at
+        return self.latest.get(at, at)
+
+    def told_twice(self) -> bool:
+        return self.odd or any(call.odd for call in self.calls.values())
+
+    def going_on(self) -> list[int]:
+        return [at for at in self.calls if at not in self.refused]
+
+
+class ChatEditor:
+    """See `Editor`. Only a reply of one choice is asked for again."""
+
+    def __init__(self) -> None:
+        self._choices: dict[int, _Choice] = {}
+        self._order: list[tuple[int, int]] = []  # what a key of ours stands for
+        self._chunk: dict[str, Json] = {}
+        self._first: dict[str, Json] = {}
+        self._askings = 0
+        self._spent: dict[str, int] = {}
+        self._over = False
+
+    @property
+    def over(self) -> bool:
+        """See `Editor`."""
+        return self._over
+
+    @property
+    def holds(self) -> bool:
+        """See `Editor`."""
+        return any(choice.kept for choice in self._choices.values()) and not self.refused_all()
+
+    def said(self) -> ModelReply:
+        """See `Editor`."""
+        texts = ("".join(choice.text) for choice in self._choices.values())
+        calls = (call for choice in self._choices.values() for call in choice.calls.values())
+        return ModelReply(
+            reply_id=text_of(self._first.get("id")),
+            said=tuple(text for text in texts if text),
+            calls=tuple(call.read() for call in calls),
+        )
+
+    def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
+        """What goes on now; at a choice's end its calls, all at once."""
+        body = payload(event)
+        if body is None:
+            if event.data != DONE:
+                return event.raw, ()
+            self._over = True
+            return (b"" if self.refused_all() else event.raw), ()
+        self._chunk = {key: body[key] for key in body if key not in {"choices", "usage"}}
+        if not self._first:
+            self._first = {key: body[key] for key in _OF_ONE_REPLY if key in body}
+        choices = [_streamed(object_of(choice)) for choice in list_of(body.get("choices"))]
+        if not choices:
+            return self._usage(event, body), ()
+        passing: list[Json] = []
+        waiting: list[Waiting] = []
+        for choice in choices:
+            now = self._choice(event, body, choice, alone=len(choices) == 1)
+            if now is not None:
+                passing.append(now)
+            waiting += self._whole(choice)
+        if len(passing) == len(choices) and all(map(_is, passing, choices)):
+            return self._renamed(event.name, body, event.raw), tuple(waiting)
+        out = self._renamed(event.name, {**body, "choices": passing}) if passing else b""
+        return out, tuple(waiting)
+
+    def decide(self, decided: Decided) -> bytes:
+        """Nothing of a choice until its last call is decided; then what goes on, and the end."""
+        index, at = self._order[decided.key]
+        choice = self._choices[index]
+        choice.undecided.discard(at)
+        note = b""
+        if decided.refusal is not None:
+            choice.refused[at] = decided.refusal
+            note = self._note(index, decided.refusal)
+        if choice.undecided or self.refused_all():
+            return note
+        kept, choice.kept = choice.kept, []
+        if choice.told_twice() and kept:
+            note += self._as_judged(index, choice)
+            kept = [_bare(one) for one in kept]
+        return note + b"".join(self._let_go(choice, one) for one in kept)
+
+    def refused_all(self) -> bool:
+        """See `Editor`."""
+        if len(self._choices) != 1:
+            return False
+        (choice,) = self._choices.values()
+        return bool(choice.calls) and not choice.undecided and not choice.going_on()
+
+    def again(self) -> list[Json]:
+        """The messages to append: what the model said, and the results of its refused calls."""
+        (choice,) = self._choices.values()
+        said: dict[str, Json] = {"role": "assistant", "content": "".join(choice.text) or None}
+        results: list[dict[str, Json]]
+        if _LEGACY in choice.calls:
+            call = choice.calls[_LEGACY]
+            said["function_call"] = call.whole()["function"]
+            text = choice.refused[_LEGACY]
+            results = [{"role": "function", "name": call.name, "content": text}]
+        else:
+            said["tool_calls"] = [call.whole() for call in choice.calls.values()]
+            results = [
+                {"role": "tool", "tool_call_id": call.call_id, "content": choice.refused[at]}
+                for at, call in choice.calls.items()
+            ]
+        self._choices.clear()
+        self._askings += 1
+        self._over = False
+        return [said, *results]
+
+    def close(self) -> bytes:
+        """See `Editor`."""
+        self._over = True
+        end: dict[str, Json] = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        self._choices.clear()
+        chunk = self._renamed("", {**self._chunk, "choices": [end]})
+        return chunk + f"data: {DONE}\n\n".encode()
+
+    def _choice(
+        self, event: Event, body: dict[str, Json], choice: dict[str, Json], *, alone: bool
+    ) -> Json:
+        """The part of a choice's chunk that goes on now; the same object where all of it does."""
+        state = self._choices.setdefault(_index(choice), _Choice())
+        delta = object_of(choice.get("delta"))
+        text = text_of(delta.get("content")) or text_of(choice.get("text")) or ""
+        state.text.append(text)
+        pieces = _pieces(delta)
+        if pieces and state.ended:
+            # Nobody can say whether they belong to what was judged.
+            raise Unread
+        state.odd = state.odd or not _placed(delta)
+        for at, piece in pieces:
+            state.calls.setdefault(state.place(at, piece), _Call()).add(piece)
+        ends = choice.get("finish_reason") is not None
+        if not pieces and not (ends and state.calls and not state.ended):
+            return choice
+        if text or not alone:
+            # Text beside a piece of a call goes on by itself.
+            rest: dict[str, Json] = {**choice, "delta": _calls_of(delta)}
+            state.kept.append(_WaitingChoice(event.name, body, rest, None))
+            if not text:
+                return None
+            without: dict[str, Json] = {
+                key: value for key, value in delta.items() if key not in _calls_of(delta)
+            }
+            return {**choice, "delta": without, "finish_reason": None}
+        state.kept.append(_WaitingChoice(event.name, body, choice, event.raw))
+        return None
+
+    def _whole(self, choice: dict[str, Json]) -> list[Waiting]:
+        """What waits for a decision when a choice ends."""
+        index = _index(choice)
+        state = self._choices[index]
+        if choice.get("finish_reason") is None or state.ended:
+            return []
+        found: list[Waiting] = []
+        state.ended = bool(state.calls)
+        for at, call in state.calls.items():
+            found.append(Waiting(key=self._key(index, at), call=call.read()))
+            state.undecided.add(at)
+        return found
+
+    def _key(self, index: int, at: int) -> int:
+        self._order.append((index, at))
+        return len(self._order) - 1
+
+    def _let_go(self, choice: _Choice, kept: _WaitingChoice) -> bytes:
+        """A chunk that waited, without the calls that were refused."""
+        if not choice.refused and kept.raw is not None:
+            return self._renamed(kept.name, kept.body, kept.raw)
+        part = _without(kept.choice, choice)
+        if part is None:
+            return b""
+        return self._renamed(kept.name, {**kept.body, "choices": [part]})
+
+    def _as_judged(self, index: int, choice: _Choice) -> bytes:
+        """The calls that go on, each whole: whoever reads it makes no other one of it."""
+        going_on = choice.going_on()
+        pieces: list[Json] = [
+            {"index": number, **choice.calls[at].whole()}
+            for number, at in enumerate(at for at in going_on if at != _LEGACY)
+        ]
+        delta: dict[str, Json] = {"tool_calls": pieces} if pieces else {}
+        if _LEGACY in going_on:
+            delta["function_call"] = choice.calls[_LEGACY].whole()["function"]
+        part: dict[str, Json] = {"index": index, "delta": delta, "finish_reason": None}
+        return self._renamed("", {**self._chunk, "choices": [part]}) if delta else b""
+
+    def _renamed(self, name: str, body: dict[str, Json], raw: bytes | None = None) -> bytes:
+        """A chunk; in a second asking under the id of the first, which the agent knows."""
+        if not self._askings and raw is not None:
+            return raw
+        return event_of(name, {**body, **self._first} if self._askings else body)
+
+    def _usage(self, event: Event, body: dict[str, Json]) -> bytes:
+        usage = object_of(body.get("usage"))
+        if self.refused_all():
+            self._spent = added(self._spent, usage)
+            return b""
+        if not usage or not self._spent:
+            return self._renamed(event.name, body, event.raw)
+        return self._renamed(event.name, {**body, "usage": summed(usage, self._spent)})
+
+    def _note(self, index: int, text: str) -> bytes:
+        part: dict[str, Json] = {"index": index, "delta": {"content": text}, "finish_reason": None}
+        return self._renamed("", {**self._chunk, "choices": [part]})
+
+
+def _streamed(choice: dict[str, Json]) -> dict[str, Json]:
+    """A choice of a chunk; of one that brings whole calls, as if they were pieces."""
+    message = object_of(choice.get("message"))
+    if not _calls_of(message):
+        return choice
+    rest = {key: value for key, value in choice.items() if key != "message"}
+    return {**rest, "delta": {**message, **object_of(choice.get("delta"))}}
+
+
+def _is(one: Json, other: dict[str, Json]) -> bool:
+    return one is other
+
+
+def _index(choice: dict[str, Json]) -> int:
+    index = choice.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
+    """The pieces of calls in a delta, with the place of each."""
+    found: list[tuple[int, dict[str, Json]]] = []
+    for part in list_of(delta.get("tool_calls")):
+        piece = object_of(part)
+        at = piece.get("index")
+        found.append((at if isinstance(at, int) and at >= 0 else 0, piece))
+    legacy = object_of(delta.get("function_call"))
+    if legacy:
+        found.append((_LEGACY, {"function": legacy}))
+    return found
+
+
+def _placed(delta: dict[str, Json]) -> bool:
+    """Whether every piece says of which call it is."""
+    calls = delta.get("tool_calls")
+    places = [object_of(part).get("index") for part in list_of(calls)]
+    return isinstance(calls, list | None) and all(type(at) is int and at >= 0 for at in places)
+
+
+def _bare(kept: _WaitingChoice) -> _WaitingChoice:
+    """A chunk that waited, without its calls."""
+    delta = object_of(kept.choice.get("delta"))
+    called = _calls_of(delta)
+    rest: dict[str, Json] = {key: part for key, part in delta.items() if key not in called}
+    return _WaitingChoice(kept.name, kept.body, {**kept.choice, "delta": rest}, None)
+
+
+def _calls_of(delta: dict[str, Json]) -> dict[str, Json]:
+    return {key: delta[key] for key in ("tool_calls", "function_call") if key in delta}
+
+
+def _without(part: dict[str, Json], choice: _Choice) -> dict[str, Json] | None:
+    """A choice's part without its refused calls; None where nothing is left of it."""
+    delta = dict(object_of(part.get("delta")))
+    places = {at: number for number, at in enumerate(choice.going_on())}
+    pieces: list[Json] = [
+        {**piece, "index": places[at]}
+        for at, piece in _pieces({"tool_calls": delta.pop("tool_calls", None)})
+        if at in places
+    ]
+    if pieces:
+        delta["tool_calls"] = pieces
+    if _LEGACY in choice.refused:
+        delta.pop("function_call", None)
+    reason = part.get("finish_reason")
+    if reason in ("tool_calls", "function_call") and not places:
+        reason = "stop"
+    if not any(delta.values()) and reason is None:
+        return None
+    return {**part, "delta": delta, "finish_reason": reason}

@@ -1,0 +1,44 @@
+"""The older API that completes a text: `POST /v1/completions`, and what others serve under it.
+
+Nobody can tell who wrote which part of a prompt: all of it is unplaced. Where there is a
+conversation instead of a prompt, it is read as one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.openai import chat
+from proxy.dialects.model.reading import AFRESH, list_of, said_in, text_of
+from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.reading import Readings
+    from proxy.dialects.strict_json.tolerant import Json
+
+_PROMPTS: Final = ("prompt", "suffix")
+
+
+def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
+    """What a request puts before its model."""
+    if "messages" in body:
+        return chat.read_request(body, readings)
+    said = [one for key in _PROMPTS for one in said_in(body.get(key), (key,), Voice.UNPLACED)]
+    if spells_tokens(body):
+        said.append(Said(where=("prompt",), text="", voice=Voice.UNPLACED))
+    user = text_of(body.get("user"))
+    return ModelRequest(
+        system=(),
+        # Their places are the body's own.
+        prefix=(),
+        turns=(Turn(said=tuple(said)),),
+        catalogue=(),
+        sessions=(user,) if user else (),
+        streams=body.get("stream") is True,
+    )
+
+
+def spells_tokens(body: dict[str, Json]) -> bool:
+    """Whether a prompt is written in a model's own numbers, which nobody here reads."""
+    pending = list_of(body.get("prompt"))
+    return any(isinstance(part, (int, float, list)) for part in pending)

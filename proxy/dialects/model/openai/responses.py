@@ -1,0 +1,168 @@
+"""OpenAI's Responses API: `POST /v1/responses`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.reading import (
+    AFRESH,
+    call_of,
+    list_of,
+    object_of,
+    result_in,
+    said_in,
+    text_of,
+    tool_in,
+    unplaced_in,
+)
+from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.dialects.model.reading import Readings
+    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.strict_json.tolerant import Json
+
+_VOICES: Final = {
+    "system": Voice.SYSTEM,
+    "developer": Voice.SYSTEM,
+    "user": Voice.USER,
+    "assistant": Voice.MODEL,
+}
+_CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
+# What they hold of an earlier context is behind this key, for the provider alone.
+_ELSEWHERE: Final = {"item_reference": "id", "compaction": "encrypted_content"}
+_TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
+_SEALED: Final = frozenset({"reasoning", "input_image"})
+
+
+def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
+    """Who said what in a request. What is not understood is unplaced, never refused."""
+    given = body.get("input")
+    whole = isinstance(given, str)
+    turns = (
+        [Turn(said=said_in(given, (), Voice.USER))]
+        if whole
+        else readings.each(list_of(given), read_turn)
+    )
+    conversation = body.get("conversation")
+    continues = text_of(body.get("previous_response_id")) or text_of(
+        conversation if isinstance(conversation, str) else object_of(conversation).get("id")
+    )
+    return ModelRequest(
+        system=said_in(body.get("instructions"), ("instructions",), Voice.SYSTEM),
+        # A bare string is the body's own value: its place has no index.
+        prefix=() if whole else ("input",),
+        turns=tuple(_whole(turn) for turn in turns) if whole else tuple(turns),
+        catalogue=tuple(_catalogue(body, readings)),
+        sessions=_sessions(body),
+        continues=continues,
+        streams=body.get("stream") is True,
+    )
+
+
+def read_turn(item: dict[str, Json]) -> Turn:
+    """One input or output item; places are relative to it."""
+    kind = text_of(item.get("type")) or ("message" if "role" in item else "")
+    if kind in _CALLS:
+        return Turn(said=_outcome(item, kind), calls=(_call(item, kind),))
+    if kind in _SEALED:
+        return Turn()
+    if kind.endswith("_output"):
+        call_id = text_of(item.get("call_id"))
+        return Turn(said=result_in(item.get("output"), ("output",), call_id))
+    if kind != "message":
+        return Turn(said=_elsewhere(item, kind) or said_in(item, (), Voice.UNPLACED))
+    voice = _VOICES.get(text_of(item.get("role")) or "", Voice.UNPLACED)
+    content = item.get("content")
+    if isinstance(content, str):
+        return Turn(said=said_in(content, ("content",), voice))
+    said: list[Said] = []
+    for at, part in enumerate(list_of(content)):
+        block = object_of(part)
+        block_kind = text_of(block.get("type")) or ""
+        if block_kind in _SEALED:
+            continue
+        of = voice if block_kind in _TEXTS else Voice.UNPLACED
+        if of is voice:
+            key = "refusal" if block_kind == "refusal" else "text"
+            said += said_in(block.get(key), ("content", at, key), of)
+        else:
+            said += unplaced_in(block, ("content", at))
+    return Turn(said=tuple(said))
+
+
+def read_reply(body: dict[str, Json]) -> ModelReply:
+    """A reply that did not stream, or the object that a stream ends with."""
+    said: list[str] = []
+    calls: list[ModelCall] = []
+    for item in list_of(body.get("output")):
+        turn = read_turn(object_of(item))
+        said += [one.text for one in turn.said]
+        calls += turn.calls
+    return ModelReply(reply_id=text_of(body.get("id")), said=tuple(said), calls=tuple(calls))
+
+
+def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
+    """What is kept with the provider enters the context, and nobody here can read it."""
+    key = _ELSEWHERE.get(kind)
+    if key is None:
+        return ()
+    text = text_of(item.get(key)) or ""
+    return (Said(where=(key,), text=text, voice=Voice.UNPLACED),)
+
+
+def _whole(turn: Turn) -> Turn:
+    return Turn(
+        said=tuple(Said(where=("input",), text=one.text, voice=one.voice) for one in turn.said)
+    )
+
+
+def _call(item: dict[str, Json], kind: str) -> ModelCall:
+    arguments: Json = item.get("arguments")
+    server = item.get("server_label") if kind == "mcp_call" else item.get("namespace")
+    call_id = item.get("call_id") or item.get("id")
+    if kind == "custom_tool_call":
+        # Free text, not JSON.
+        free: dict[str, Json] = {"input": item.get("input")}
+        arguments = free if isinstance(free["input"], str) else None
+    return call_of(call_id, item.get("name"), arguments, server)
+
+
+def _outcome(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
+    """What a tool on the provider's side answered comes inside the call."""
+    if kind != "mcp_call":
+        return ()
+    call_id = text_of(item.get("id"))
+    return said_in(item.get("output"), ("output",), Voice.TOOL, call_id)
+
+
+def _catalogue(body: dict[str, Json], readings: Readings) -> Iterator[tuple[str, tuple[Said, ...]]]:
+    for at, part in enumerate(list_of(body.get("tools"))):
+        tool = object_of(part)
+        if tool.get("type") == "namespace":
+            # Codex groups the tools of one MCP server.
+            for index, inner in enumerate(list_of(tool.get("tools"))):
+                named = object_of(inner)
+                place = ("tools", at, "tools", index)
+                name = f"{text_of(tool.get('name')) or ''}.{text_of(named.get('name')) or ''}"
+                yield name, tool_in(named, place)
+        else:
+            yield readings.of(tool, _tool, at)
+
+
+def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
+    # What the provider runs has no name of its own.
+    names = map(text_of, (tool.get("name"), tool.get("server_label"), tool.get("type")))
+    return next((one for one in names if one), ""), tool_in(tool, ("tools", at))
+
+
+def _sessions(body: dict[str, Json]) -> tuple[str, ...]:
+    metadata = object_of(body.get("client_metadata"))
+    named = (
+        metadata.get("session_id"),
+        metadata.get("thread_id"),
+        body.get("prompt_cache_key"),
+    )
+    return tuple(dict.fromkeys(one for one in map(text_of, named) if one))

@@ -1,0 +1,282 @@
+"""The stream of OpenAI's Responses API, edited: items that are calls wait, all else passes.
+
+The object at the end repeats the whole output, and every event is numbered: both are written anew
+as soon as something was left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.openai.responses import read_reply, read_turn
+from proxy.dialects.model.reading import call_of, object_of, text_of
+from proxy.dialects.model.stream import Waiting, added, event_of, payload, summed
+from proxy.dialects.sse import Event
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.stream import Decided
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
+    from proxy.dialects.strict_json.tolerant import Json
+
+CALLS: Final = frozenset({"function_call", "custom_tool_call"})
+_CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool_call_input")
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_BEGINS: Final = frozenset({"response.created", "response.in_progress", "response.queued"})
+_NAMED: Final = ("call_id", "name", "namespace")
+_NOTE_ID: Final = "msg_mnemogate_"
+
+
+class ResponsesEditor:
+    """See `Editor`."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, list[tuple[Event, dict[str, Json]]]] = {}
+        self._items: dict[int, dict[str, Json]] = {}
+        self._output: list[Json] = []  # as the agent sees it, all askings together
+        self._said: list[Json] = []  # as the model said it, this asking
+        self._refusals: list[tuple[str, str, str]] = []
+        self._going_on = 0
+        self._next = 0  # number of the next event
+        self._shift = 0  # items of the askings before this one
+        self._edited = False
+        self._response: dict[str, Json] = {}  # as it began: the agent knows its id
+        self._spent: dict[str, int] = {}
+        self._over = False
+
+    @property
+    def over(self) -> bool:
+        """See `Editor`."""
+        return self._over
+
+    @property
+    def holds(self) -> bool:
+        """See `Editor`."""
+        return bool(self._held)
+
+    @property
+    def output(self) -> tuple[Json, ...]:
+        """The items of the reply as the agent sees them."""
+        return tuple(self._output)
+
+    def said(self) -> ModelReply:
+        """See `Editor`. An item that is not whole is left out."""
+        return read_reply({"id": self._response.get("id"), "output": [*self._said]})
+
+    def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
+        """See `Editor`."""
+        body = payload(event)
+        kind = text_of(body.get("type")) if body is not None else None
+        if body is None or kind is None:
+            return event.raw, ()
+        if kind in _BEGINS:
+            if self._edited:
+                return b"", ()
+            self._response = object_of(body.get("response"))
+        if kind in _ENDS:
+            self._over = True
+            return self._end(event, body), ()
+        if self._brings_more(object_of(body.get("response"))):
+            output: list[Json] = [*self._output]
+            began: dict[str, Json] = {**object_of(body["response"]), "output": output}
+            lean: dict[str, Json] = {**body, "response": began}
+            body = lean
+            event = Event(raw=event_of(event.name, lean), name=event.name, data=event.data)
+        index = body.get("output_index")
+        if isinstance(index, int):
+            return self._item(event, body, kind, index)
+        called = text_of(object_of(body.get("item")).get("type")) in CALLS
+        if called or kind.startswith(_CALL_DELTAS):
+            # Nobody can say which item it is.
+            return b"", ()
+        return self._numbered(event, body), ()
+
+    def decide(self, decided: Decided) -> bytes:
+        """See `Editor`."""
+        events = self._held.pop(decided.key)
+        item = self._items[decided.key]
+        kind = text_of(item.get("type")) or ""
+        if decided.refusal is None:
+            self._going_on += 1
+            self._output.append(item)
+            if not _tell(events, item):
+                self._edited = True
+                return self._as_judged(decided.key, item)
+            return b"".join(self._numbered(*one) for one in events)
+        call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or ""
+        self._refusals.append((call_id, kind, decided.refusal))
+        self._edited = True
+        return self._note(decided.key, decided.refusal)
+
+    def refused_all(self) -> bool:
+        """See `Editor`."""
+        return bool(self._refusals) and not self._going_on and not self._held
+
+    def again(self) -> list[Json]:
+        """The input items to append: what the model said, and the outputs of its refused calls."""
+        said = self._said
+        outputs = [refusal_item(*one) for one in self._refusals]
+        self._said, self._refusals, self._going_on = [], [], 0
+        self._items.clear()
+        self._shift = len(self._output)
+        self._over = False
+        return [*said, *outputs]
+
+    def close(self) -> bytes:
+        """See `Editor`."""
+        self._over = True
+        kind = "response.completed"
+        response: dict[str, Json] = {**self._response, "status": "completed"}
+        response["output"] = [*self._output]
+        body: dict[str, Json] = {"type": kind, "response": response}
+        return event_of(kind, {**body, "sequence_number": self._take()})
+
+    def _item(
+        self, event: Event, body: dict[str, Json], kind: str, index: int
+    ) -> tuple[bytes, tuple[Waiting, ...]]:
+        item = object_of(body.get("item"))
+        if kind == "response.output_item.added" and text_of(item.get("type")) in CALLS:
+            self._held[index] = []
+        done = kind == "response.output_item.done"
+        if kind.startswith(_CALL_DELTAS):
+            if index in self._items:
+                # It is over, and was judged.
+                return b"", ()
+            self._held.setdefault(index, [])
+        if text_of(item.get("type")) in CALLS:
+            # It may not have said so when it began.
+            self._held.setdefault(index, [])
+        held = self._held.get(index)
+        if held is not None:
+            held.append((event, body))
+        if done:
+            self._said.append(item)
+            self._items[index] = item
+            if held is None:
+                self._output.append(item)
+        if held is None:
+            return self._numbered(event, body), ()
+        return b"", (Waiting(key=index, call=call_item(item)),) if done else ()
+
+    def _numbered(self, event: Event, body: dict[str, Json]) -> bytes:
+        """The event as it was, or with its numbers moved on."""
+        given = body.get("sequence_number")
+        if not self._edited:
+            if isinstance(given, int):
+                self._next = given + 1
+            # Events of another item may have passed while this one waited: numbers never go back.
+            return event.raw
+        moved = dict(body)
+        if isinstance(given, int):
+            moved["sequence_number"] = self._take()
+        index = body.get("output_index")
+        if isinstance(index, int):
+            moved["output_index"] = index + self._shift
+        return event_of(event.name, moved)
+
+    def _take(self) -> int:
+        number, self._next = self._next, self._next + 1
+        return number
+
+    def _end(self, event: Event, body: dict[str, Json]) -> bytes:
+        response = object_of(body.get("response"))
+        if self.refused_all():
+            # The agent must not hear that the reply ended: it goes on with the second asking.
+            self._spent = added(self._spent, object_of(response.get("usage")))
+            return b""
+        if not self._edited and not self._brings_more(response):
+            return event.raw
+        output: list[Json] = [*self._output]
+        response = dict(response)
+        response["output"] = output
+        if self._response.get("id") is not None:
+            response["id"] = self._response["id"]
+        if self._spent:
+            response["usage"] = summed(object_of(response.get("usage")), self._spent)
+        ended: dict[str, Json] = {**body, "sequence_number": self._take()}
+        ended["response"] = response
+        return event_of(event.name, ended)
+
+    def _brings_more(self, response: dict[str, Json]) -> bool:
+        """Whether the end of a reply names calls that nobody saw, and so nobody judged."""
+        seen = read_reply({"output": [*self._output]}).calls
+        return any(call not in seen for call in read_reply(response).calls)
+
+    def _as_judged(self, index: int, item: dict[str, Json]) -> bytes:
+        """A call whole: whoever reads it makes no other one of it."""
+        place: dict[str, Json] = {"output_index": index + self._shift}
+        events = tuple(
+            (f"response.output_item.{kind}", {**place, "item": item}) for kind in ("added", "done")
+        )
+        return b"".join(
+            event_of(kind, {"type": kind, "sequence_number": self._take(), **more})
+            for kind, more in events
+        )
+
+    def _note(self, index: int, text: str) -> bytes:
+        """A message item with one text part, as the API itself streams one."""
+        place = index + self._shift
+        item = note_item(place, text)
+        part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
+        empty: dict[str, Json] = {**part, "text": ""}
+        begun: dict[str, Json] = {**item, "status": "in_progress", "content": []}
+        inside: dict[str, Json] = {
+            "item_id": item.get("id"),
+            "output_index": place,
+            "content_index": 0,
+        }
+        self._output.append(item)
+        events: tuple[tuple[str, dict[str, Json]], ...] = (
+            ("response.output_item.added", {"output_index": place, "item": begun}),
+            ("response.content_part.added", {**inside, "part": empty}),
+            ("response.output_text.delta", {**inside, "delta": text}),
+            ("response.output_text.done", {**inside, "text": text}),
+            ("response.content_part.done", {**inside, "part": part}),
+            ("response.output_item.done", {"output_index": place, "item": item}),
+        )
+        return b"".join(
+            event_of(kind, {"type": kind, "sequence_number": self._take(), **more})
+            for kind, more in events
+        )
+
+
+def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) -> bool:
+    """Whether the events of a call tell that call and no other one."""
+    field = "input" if item.get("type") == "custom_tool_call" else "arguments"
+    given = item.get(field)
+    pieces: list[str] = []
+    for event, body in events:
+        kind = text_of(body.get("type")) or ""
+        begun = object_of(body.get("item"))
+        named = all(begun.get(key) == item.get(key) for key in _NAMED) if begun else True
+        whole = kind.endswith(".done") and field in body and body[field] != given
+        if not named or whole or event.name not in {"", kind}:
+            return False
+        if kind.startswith(_CALL_DELTAS) and kind.endswith(".delta"):
+            pieces.append(text_of(body.get("delta")) or "")
+        if begun and begun.get(field) not in (None, "", given):
+            return False
+    return not pieces or "".join(pieces) == given
+
+
+def note_item(place: int, text: str) -> dict[str, Json]:
+    """A message of ours, as an output item."""
+    part: dict[str, Json] = {"type": "output_text", "text": text, "annotations": []}
+    return {
+        "id": f"{_NOTE_ID}{place}",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
+
+
+def refusal_item(call_id: str, kind: str, text: str) -> dict[str, Json]:
+    """What a refused call gave back, as an input item."""
+    return {"type": f"{kind}_output", "call_id": call_id, "output": text}
+
+
+def call_item(item: dict[str, Json]) -> ModelCall:
+    """The call of a whole item; of one that began as a call and ended as something else, too."""
+    calls = read_turn(item).calls
+    given = item.get("arguments")
+    return calls[0] if calls else call_of(item.get("call_id"), item.get("name"), given)

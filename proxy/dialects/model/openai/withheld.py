@@ -1,0 +1,247 @@
+"""Requests of OpenAI's two APIs without what is withheld.
+
+Reasoning that is readable and says what is withheld is left out as a whole item. The API ties the
+items that follow to it by their ids, so these lose theirs: then it takes them as new.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
+from proxy.dialects.model.withheld import (
+    SIGNED,
+    Asks,
+    Leave,
+    apart,
+    arguments,
+    around,
+    beside,
+    joined,
+    passes,
+    sieved,
+    spoken,
+    swept,
+    written,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.dialects.model.transcript import Where
+    from proxy.dialects.strict_json.tolerant import Json
+
+    _Part = Callable[[dict[str, Json], Where, Leave, Asks], dict[str, Json]]
+
+# What models that think aloud send back beside the content.
+_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
+_CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
+_OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "mcp_call"})
+_THOUGHT: Final = "reasoning"
+
+
+def withhold_chat(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
+    """A Chat Completions body as it may go upstream; the same object where nothing is withheld."""
+    return _withhold(body, "messages", leave, asks, _chat_message)
+
+
+def withhold_responses(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
+    """A Responses body as it may go upstream; the same object where nothing is withheld."""
+    made = _withhold(body, "input", leave, asks, _item)
+    given = made.get("input")
+    items = list_of(given)
+    gone = {
+        at
+        for at, item in enumerate(items)
+        if at not in leave.clean and _thinks_aloud(object_of(item), asks)
+    }
+    if not gone:
+        return made
+    kept: list[Json] = []
+    tied = False
+    for at, item in enumerate(items):
+        if at in gone:
+            tied = True
+            continue
+        kind = kind_of(item)
+        # The ids count up to the end of what the model said in that reply.
+        tied = tied and (kind in _CALLS or (kind == "message" and _by_model(item)))
+        unnamed = {key: part for key, part in object_of(item).items() if key != "id"}
+        kept.append(unnamed if tied else item)
+    return {**made, "input": kept}
+
+
+def _by_model(item: Json) -> bool:
+    return object_of(item).get("role") == "assistant"
+
+
+def _thinks_aloud(item: dict[str, Json], asks: Asks) -> bool:
+    if item.get("type") != _THOUGHT:
+        return False
+    name = written(item)
+    if asks.unbinds(name):
+        return True
+    if asks.of(joined([item.get(key) for key in sorted(SIGNED)])) is None:
+        return False
+    asks.unbind(name)
+    return True
+
+
+def _withhold(
+    body: dict[str, Json], turns: str, leave: Leave, asks: Asks, change: _Part
+) -> dict[str, Json]:
+    made: dict[str, Json] = {}
+    for key, value in body.items():
+        if key != turns or not isinstance(value, list):
+            if passes(key, asks):
+                made[key] = swept(beside(value, (key,), leave, asks), (key,), leave, asks)
+            continue
+        new: list[Json] = [
+            part if at in leave.clean else _turn(part, (key, at), leave, asks, change)
+            for at, part in enumerate(value)
+        ]
+        made[key] = value if all(a is b for a, b in zip(new, value, strict=True)) else new
+    return body if all(made.get(key) is value for key, value in body.items()) else made
+
+
+def _turn(part: Json, where: Where, leave: Leave, asks: Asks, change: _Part) -> Json:
+    if not isinstance(part, dict):
+        return sieved(part, asks)
+    return swept(change(part, where, leave, asks), where, leave, asks)
+
+
+def _chat_message(
+    message: dict[str, Json], where: Where, leave: Leave, asks: Asks
+) -> dict[str, Json]:
+    role = text_of(message.get("role"))
+    if role in {"tool", "function"}:
+        call_id = text_of(message.get("tool_call_id")) or ""
+        said = asks.of_result(call_id, joined(message.get("content")))
+        return message if said is None else {**message, "content": said}
+    heard = _heard(message.get("content"), (*where, "content"), leave)
+    calls = list_of(message.get("tool_calls"))
+    legacy = message.get("function_call")
+    heard.append(written([*calls, legacy]) if calls or legacy else "")
+    rest = {
+        key: value
+        for key, value in message.items()
+        if key not in {"content", "tool_calls", "function_call"}
+    }
+    told = asks.of(apart(heard))
+    aside = asks.of(joined(rest))
+    if told is None and aside is None:
+        return message
+    made: dict[str, Json] = {
+        key: value
+        if key in {"content", "tool_calls", "function_call"}
+        else beside(value, (*where, key), leave, asks)
+        for key, value in message.items()
+        if key not in _REASONING or asks.of(joined(value)) is None
+    }
+    if told is not None:
+        made["content"] = _content(message.get("content"), (*where, "content"), leave, asks)
+        if calls:
+            made["tool_calls"] = [_chat_call(object_of(call), asks) for call in calls]
+        if legacy:
+            made["function_call"] = _function(object_of(legacy), asks)
+        still = asks.of(apart(_heard(made["content"], (*where, "content"), leave)))
+        if still is not None:
+            made["content"] = _emptied(made["content"], (*where, "content"), leave, still)
+    return made
+
+
+def _chat_call(call: dict[str, Json], asks: Asks) -> dict[str, Json]:
+    made = dict(call)
+    if "function" in call:
+        made["function"] = _function(object_of(call.get("function")), asks)
+    custom = object_of(call.get("custom"))
+    if custom:
+        given = text_of(custom.get("input")) or ""
+        made["custom"] = {**custom, "input": asks.of(given) or given}
+    return made
+
+
+def _function(function: dict[str, Json], asks: Asks) -> dict[str, Json]:
+    return {**function, "arguments": arguments(function.get("arguments"), asks)}
+
+
+def _item(item: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> dict[str, Json]:
+    kind = text_of(item.get("type")) or ("message" if "role" in item else "")
+    if kind == _THOUGHT:
+        return item
+    made = item
+    if kind in _OUTPUTS and ("output" in item or kind != "mcp_call"):
+        call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or ""
+        said = asks.of_result(call_id, joined(item.get("output")))
+        made = item if said is None else {**item, "output": said}
+    if kind in _CALLS:
+        key = "input" if kind == "custom_tool_call" else "arguments"
+        given = item.get(key)
+        new = (
+            arguments(given, asks) if key == "arguments" else asks.of(text_of(given) or "") or given
+        )
+        return made if new is given else {**made, key: new}
+    if kind in _OUTPUTS:
+        return made
+    if kind != "message":
+        return object_of(sieved(item, asks))
+    place = (*where, "content")
+    if asks.of(apart(_heard(item.get("content"), place, leave))) is None:
+        return item
+    content = _content(item.get("content"), place, leave, asks)
+    still = asks.of(apart(_heard(content, place, leave)))
+    return {
+        **item,
+        "content": content if still is None else _emptied(content, place, leave, still),
+    }
+
+
+def _heard(content: Json, where: Where, leave: Leave) -> list[str | None]:
+    """What a message says, with None for what stays in any case."""
+    if isinstance(content, str):
+        return _said(content, where, leave)
+    heard: list[str | None] = []
+    for at, part in enumerate(list_of(content)):
+        block = object_of(part)
+        text = block.get("text")
+        if isinstance(text, str):
+            heard += _said(text, (*where, at, "text"), leave)
+        else:
+            heard.append(joined(part))
+    return heard
+
+
+def _said(text: str, where: Where, leave: Leave) -> list[str | None]:
+    if where in leave.trusted:
+        return [None]
+    typed = leave.typed.get(where, ())
+    return around(text, typed) if typed else [text]
+
+
+def _content(content: Json, where: Where, leave: Leave, asks: Asks) -> Json:
+    if isinstance(content, str):
+        return spoken(content, where, leave, asks)
+    if not isinstance(content, list):
+        return content
+    made: list[Json] = []
+    for at, part in enumerate(content):
+        block = object_of(part)
+        text = block.get("text")
+        if isinstance(text, str):
+            made.append({**block, "text": spoken(text, (*where, at, "text"), leave, asks)})
+        else:
+            made.append(sieved(part, asks))
+    return made
+
+
+def _emptied(content: Json, where: Where, leave: Leave, said: str) -> Json:
+    """A content in which it runs on from one part into the next: none of them stays."""
+    if isinstance(content, str):
+        return content
+    made: list[Json] = []
+    for at, part in enumerate(list_of(content)):
+        block = object_of(part)
+        place = (*where, at, "text")
+        stays = place in leave.trusted or place in leave.typed or "text" not in block
+        made.append(part if stays else {**block, "text": said})
+    return made

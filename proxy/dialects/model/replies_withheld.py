@@ -1,0 +1,384 @@
+"""A reply on its way to the agent, without what is withheld by now. Pure.
+
+Texts are let through word by word: only what may become a refused stretch waits for the next word.
+Calls of tools are not looked into here: whoever decides about them has them whole. Everything else,
+known or not, goes on as it comes, and is cut as soon as its pieces together carry what is withheld.
+From then on that something is withheld every event is written anew: nothing stands beside its data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, Protocol
+
+from proxy.dialects.model.reading import list_of, object_of, text_of
+from proxy.dialects.model.stream import event_of, payload
+from proxy.dialects.model.withheld import names, seals
+from proxy.dialects.sse import Event, event_bytes
+
+if TYPE_CHECKING:
+    from proxy.dialects.strict_json.tolerant import Json
+
+_DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
+_CALLS: Final = frozenset({"tool_use", "function_call", "custom_tool_call"})
+# What somebody else decides about, of a call and of a chat's delta.
+_DECIDED: Final = frozenset({"name", "arguments", "input"})
+_CHAT_CALLS: Final = frozenset({"tool_calls", "function_call"})
+_CHAT_TEXTS: Final = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
+_RESPONSE_DELTAS: Final = (
+    *("response.output_text", "response.refusal"),
+    *("response.reasoning_text", "response.reasoning_summary_text"),
+)
+_CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool_call_input")
+# What would spell the text once more, word by word.
+_BESIDE: Final = "logprobs"
+_EVENT_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+_KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
+# The words of JSON in pieces; its marks stay, or nobody could read the rest.
+_JSON_WORDS: Final = re.compile(r"\\.|\w")
+_TRAIL_LEN: Final = 512
+_ENDED_MAX: Final = 64
+_DONE: Final = "[DONE]"
+_ENDS: Final = frozenset({"message_delta", "message_stop", "error"})
+# Where calls stand that somebody decides about: behind the kind of an event and its indexes.
+_PLACES: Final = {
+    "anthropic": frozenset({("content_block_start", "content_block")}),
+    "responses": frozenset({("item",), ("response", "output")}),
+}
+_HOLD_CALLS: Final = frozenset({"function", "custom"})
+
+
+class Flows(Protocol):
+    """One text that goes out while it is being written."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether something of it waits."""
+        ...
+
+    def feed(self, text: str) -> str:
+        """What may go out now."""
+        ...
+
+    def end(self) -> str:
+        """The rest, at its end."""
+        ...
+
+
+class Withholds(Protocol):
+    """What a reply must not bring."""
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is withheld at this moment."""
+        ...
+
+    def flow(self) -> Flows:
+        """A text that begins now."""
+        ...
+
+    def carries(self, text: str) -> bool:
+        """Whether a text holds what is withheld."""
+        ...
+
+
+class _ReplyText:
+    """One text of the reply, and an event that brought some of it."""
+
+    def __init__(self, flow: Flows, event: Event, body: dict[str, Json]) -> None:
+        self.flow = flow
+        self.event = event
+        self.body = body
+
+
+_Key = tuple[str | int, ...]
+
+
+class ReplyFilter:
+    """One streamed reply; of an API that is not named every string may be a piece of a text."""
+
+    def __init__(self, api: str, withholds: Withholds) -> None:
+        self._withholds = withholds
+        self._texts: dict[_Key, _ReplyText] = {}
+        self._feed = {
+            "anthropic": self._anthropic,
+            "chat": self._chat,
+            "completions": self._chat,
+            "responses": self._responses,
+        }.get(api, self._other)
+        self._places = _PLACES.get(api, frozenset[tuple[str, ...]]())
+        # Texts that ended, the last of them: who reads on puts more to them all the same.
+        self._ended: OrderedDict[_Key, Flows] = OrderedDict()
+        self._next: int | None = None  # number of the next event, once one went or came
+        self._trails: dict[_Key, str] = {}  # the last words that were shown, by their place
+        self._calls: set[int] = set()  # places of calls, which somebody decides about
+
+    def feed(self, event: Event) -> list[Event]:
+        """The events that go on now."""
+        begun = self._texts or self._trails or self._next is not None
+        if not self._withholds.active and not begun:
+            return [event]
+        body = payload(event)
+        if body is None:
+            # A comment ends no text.
+            return [*(self._flush(()) if event.data == _DONE else ()), self._bare(event)]
+        return self._feed(event, body)
+
+    def end(self) -> list[Event]:
+        """What is left where a stream ends without saying so."""
+        return self._flush(())
+
+    def _bare(self, event: Event) -> Event:
+        """An event without an object: a comment, or the end."""
+        if event.data is None:
+            text = event.raw.decode("utf-8", "replace")
+            kept = self._trailed((), text) == text
+            return event if kept else Event(raw=b":\n\n", name="", data=None)
+        data = self._trailed(("",), event.data)
+        return Event(raw=event_bytes(_name(event), data), name=_name(event), data=data)
+
+    def _other(self, event: Event, body: dict[str, Json]) -> list[Event]:
+        """An event of an API that is not known here."""
+        return [_made(event, self._whole(body, (event.name, str(body.get("type")))))]
+
+    # ---- texts ---------------------------------------------------------------------------------
+
+    def _told(self, key: _Key, text: str, event: Event, body: dict[str, Json]) -> str:
+        known = self._texts.get(key)
+        if known is None:
+            flow = self._ended.pop(key, None) or self._withholds.flow()
+            known = self._texts[key] = _ReplyText(flow, event, body)
+        known.event, known.body = event, body
+        return known.flow.feed(text)
+
+    def _flush(self, prefix: _Key) -> list[Event]:
+        """The rest of every text whose key begins so, each in an event like its last one."""
+        out: list[Event] = []
+        for key in [key for key in self._texts if key[: len(prefix)] == prefix]:
+            text = self._texts.pop(key)
+            rest = text.flow.end()
+            self._ended[key] = text.flow
+            if len(self._ended) > _ENDED_MAX:
+                self._ended.popitem(last=False)
+            if rest:
+                out += self._numbered(text.event, _with_text(key, text.body, rest))
+        return out
+
+    def _trailed(self, at: _Key, text: str) -> str:
+        """A string that goes on as it comes, after what was shown at the same place before."""
+        if self._withholds.carries(text):
+            self._trails.pop(at, None)
+            return self._cut(text)
+        before = self._trails.get(at, "")
+        if text == before:
+            return text
+        told = before + text
+        if before and self._withholds.carries(told):
+            self._trails.pop(at, None)
+            cut = self._cut(told)
+            return _behind(before, cut)
+        self._trails[at] = told[-_TRAIL_LEN:]
+        return text
+
+    def _cut(self, text: str) -> str:
+        """A text that came at once, as it would have gone out in pieces."""
+        flow = self._withholds.flow()
+        cut = flow.feed(text) + flow.end()
+        return "" if self._withholds.carries(cut) else cut
+
+    def _whole(self, body: dict[str, Json], at: _Key) -> dict[str, Json]:
+        return object_of(self._cleaned(body, at))
+
+    def _cleaned(self, value: Json, at: _Key) -> Json:
+        """JSON beside the texts, without what is withheld; calls stay for others to decide."""
+        if isinstance(value, str):
+            return self._trailed(at, value)
+        if isinstance(value, list):
+            return [self._cleaned(part, (*at, index)) for index, part in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        called = text_of(value.get("type")) in _CALLS and self._decides(at)
+        return self._fields(value, at, _DECIDED if called else frozenset())
+
+    def _fields(self, value: dict[str, Json], at: _Key, left: frozenset[str]) -> dict[str, Json]:
+        return {
+            name: part
+            if name in left or seals(name, part) or names(name, part)
+            else self._cleaned(part, (*at, name))
+            for name, part in value.items()
+            if name != _BESIDE and (_KEY.fullmatch(name) or not self._withholds.carries(name))
+        }
+
+    def _decides(self, at: _Key) -> bool:
+        named = tuple(part for part in at if isinstance(part, str))
+        return named in self._places or named[1:] in self._places
+
+    def _called(self, value: Json, at: _Key) -> Json:
+        """Calls of a chat: what somebody decides about stays, and nothing beside it."""
+        if isinstance(value, list):
+            return [self._called(part, (*at, index)) for index, part in enumerate(value)]
+        if not isinstance(value, dict):
+            return self._cleaned(value, at)
+        inside: dict[str, Json] = {
+            name: self._fields(object_of(value[name]), (*at, name), _DECIDED)
+            for name in _HOLD_CALLS
+            if isinstance(value.get(name), dict)
+        }
+        left = _DECIDED if at[-1] == "function_call" else frozenset[str]()
+        return {**self._fields(value, at, _HOLD_CALLS | left), **inside}
+
+    def _in_json(self, at: _Key, piece: str) -> str:
+        """A piece of a call that nobody decides about: it stays JSON."""
+        return piece if self._trailed(at, piece) == piece else _JSON_WORDS.sub("", piece)
+
+    # ---- the three APIs ------------------------------------------------------------------------
+
+    def _anthropic(self, event: Event, body: dict[str, Json]) -> list[Event]:
+        kind = body.get("type")
+        if kind == "content_block_delta":
+            return self._anthropic_delta(event, body)
+        index = _place(body.get("index"))
+        made = _made(event, self._whole(body, (str(kind), index)))
+        if kind == "content_block_start":
+            start = object_of(body.get("content_block"))
+            change = (
+                self._calls.add if text_of(start.get("type")) in _CALLS else self._calls.discard
+            )
+            change(index)
+        if kind == "content_block_stop":
+            return [*self._flush((index,)), made]
+        return [*(self._flush(()) if kind in _ENDS else ()), made]
+
+    def _anthropic_delta(self, event: Event, body: dict[str, Json]) -> list[Event]:
+        index = _place(body.get("index"))
+        delta = object_of(body.get("delta"))
+        kind = str(delta.get("type"))
+        if kind == "input_json_delta" and isinstance(piece := delta.get("partial_json"), str):
+            if index not in self._calls:
+                piece = self._in_json((index, kind), piece)
+            lean = self._whole({**body, "delta": {**delta, "partial_json": ""}}, (index, ""))
+            told = {**object_of(lean["delta"]), "partial_json": piece}
+            return [_made(event, {**lean, "delta": told})]
+        field = _DELTAS.get(kind, "")
+        given = delta.get(field)
+        if not isinstance(given, str):
+            return [_made(event, self._whole(body, (index, kind)))]
+        lean = self._whole({**body, "delta": {**delta, field: ""}}, (index, kind))
+        ready = self._told((index, field), given, event, lean)
+        told = {**object_of(lean["delta"]), field: ready}
+        return [_made(event, {**lean, "delta": told})] if ready else []
+
+    def _chat(self, event: Event, body: dict[str, Json]) -> list[Event]:
+        out: list[Event] = []
+        made: list[Json] = []
+        lean = self._whole({key: body[key] for key in body if key != "choices"}, ("chunk",))
+        lean |= {"choices": made} if "choices" in body else {}
+        for part in list_of(body.get("choices")):
+            choice = dict(object_of(part))
+            at = _place(choice.get("index"))
+            given_delta = choice.pop("delta", None)
+            delta = object_of(given_delta)
+            texts: dict[str, Json] = {}
+            if isinstance(text := choice.pop("text", None), str):
+                texts["text"] = self._told((at, "text"), text, event, lean)
+            said: dict[str, Json] = {}
+            for field, given in delta.items():
+                if field in _CHAT_TEXTS and isinstance(given, str) and given:
+                    said[field] = self._told((at, "delta", field), given, event, lean)
+                elif field in _CHAT_CALLS:
+                    said[field] = self._called(given, (at, "delta", field))
+                else:
+                    said |= self._whole({field: given}, (at, "delta"))
+            if choice.get("finish_reason") is not None:
+                # Inside the same chunk the rest would come after the end.
+                out += self._flush((at,))
+            rest = self._whole(choice, (at, "choice"))
+            rest |= {} if given_delta is None else {"delta": said}
+            made.append({**rest, **texts})
+        return [*out, _made(event, lean)]
+
+    def _responses(self, event: Event, body: dict[str, Json]) -> list[Event]:
+        kind = str(body.get("type"))
+        part = body.get("content_index", body.get("summary_index"))
+        place = (_place(body.get("output_index")), _place(part))
+        for family in _RESPONSE_DELTAS:
+            key: _Key = (*place, family)
+            given = body.get("delta")
+            if kind == f"{family}.delta" and isinstance(given, str):
+                lean = self._whole({**body, "delta": ""}, (kind, *place))
+                ready = self._told(key, given, event, lean)
+                if not ready:
+                    self._count(body)
+                    return []
+                return self._numbered(event, {**lean, "delta": ready})
+            if kind == f"{family}.done":
+                return [*self._flush(key), *self._beside(event, body, (kind, *place))]
+        if text_of(object_of(body.get("item")).get("type")) in _CALLS:
+            self._calls.add(place[0])
+        out: list[Event] = []
+        if kind.endswith((".completed", ".incomplete", ".failed")):
+            out = self._flush(())
+        elif kind.endswith((".done", ".added")):
+            out = self._flush(place[:1])
+        return [*out, *self._beside(event, body, (kind, *place))]
+
+    def _beside(self, event: Event, body: dict[str, Json], at: _Key) -> list[Event]:
+        """An event that repeats a text, or all of them, or that nobody here knows."""
+        kind, index = str(at[0]), at[1]
+        if kind.startswith(_CALL_DELTAS) and index in self._calls:
+            lean = self._fields(body, at, frozenset({"delta", "arguments", "input"}))
+            return self._numbered(event, lean)
+        piece = body.get("delta")
+        if kind.endswith(("arguments.delta", "input.delta")) and isinstance(piece, str):
+            return self._numbered(event, {**body, "delta": self._in_json(at, piece)})
+        return self._numbered(event, self._whole(body, at))
+
+    # ---- numbers -------------------------------------------------------------------------------
+
+    def _numbered(self, event: Event, body: dict[str, Json]) -> list[Event]:
+        """The event under the next number: some events went, and some came."""
+        self._count(body)
+        if self._next is not None and "sequence_number" in body:
+            body = {**body, "sequence_number": self._next}
+            self._next += 1
+        return [_made(event, body)]
+
+    def _count(self, body: dict[str, Json]) -> None:
+        number = body.get("sequence_number")
+        if self._next is None and isinstance(number, int):
+            self._next = number
+
+
+def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
+    """The event's body with another text, and nothing else of what it brought."""
+    last = str(key[-1])
+    if "choices" in body:
+        choice: dict[str, Json] = {"index": key[0], "finish_reason": None}
+        choice |= {"delta": {last: text}} if "delta" in key else {last: text}
+        return {**body, "choices": [choice]}
+    if last in {"text", "thinking"}:
+        return {**body, "delta": {**object_of(body.get("delta")), last: text}}
+    return {**body, "delta": text}
+
+
+def _behind(before: str, cut: str) -> str:
+    """What of a text that was cut has not been shown yet."""
+    pairs = zip(before, cut, strict=False)
+    same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(before))
+    return cut[same:]
+
+
+def _place(index: Json) -> int:
+    return index if isinstance(index, int) else 0
+
+
+def _name(event: Event) -> str:
+    return event.name if _EVENT_NAME.fullmatch(event.name) else ""
+
+
+def _made(event: Event, body: dict[str, Json]) -> Event:
+    """The event with this body, and with nothing beside it."""
+    raw = event_of(_name(event), body)
+    data = raw.partition(b"data: ")[2].strip().decode("utf-8", "surrogatepass")
+    return Event(raw=raw, name=_name(event), data=data)

@@ -1,0 +1,1 @@
+"""The memory API of Mnemogate itself."""

@@ -1,0 +1,280 @@
+"""The native memory API, `/v1`: the whole of what the gate can say, in plain JSON."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import UNSET
+
+from policy.model import ChangeKind
+from policy.verdict import InvariantBroken, Reason
+from proxy.dialects.native import decode as native_decode
+from proxy.dialects.native.wire import (
+    BatchOut,
+    EntitiesOut,
+    EntityOut,
+    FoundOut,
+    HistoryOut,
+    ItemOut,
+    MemoryOut,
+    PageOut,
+    StepOut,
+    WhoOut,
+)
+from proxy.dialects.problem import PROBLEM_BASE, PROBLEM_TYPE, problem
+from proxy.seams.operation import (
+    Answering,
+    DeleteWhere,
+    Entities,
+    Found,
+    Got,
+    History,
+    HttpReply,
+    HttpRequest,
+    Identity,
+    Listed,
+    ListMemories,
+    Operation,
+    Refusal,
+    Result,
+    Write,
+    Written,
+    WrittenItem,
+)
+
+if TYPE_CHECKING:
+    from policy.model import HistoryEntry, Memory
+
+REASON_BASE: Final = "urn:mnemogate:reason:"
+_SCHEME: Final = "bearer"
+_ENCODER: Final = msgspec.json.Encoder()
+_UNPROCESSABLE: Final = frozenset({Reason.NONCE_REPLAYED, Reason.NONCE_INCARNATION})
+_TITLES: Final = {
+    "hold": "Memory held for a person",
+    "reject": "Memory refused",
+    "missing": "No such memory",
+    "error": "The gate could not decide",
+}
+
+
+class Native:
+    """Pure; one instance serves every request."""
+
+    name = "native"
+    segments = frozenset({"v1"})
+
+    def claims(self, request: HttpRequest) -> bool:
+        """`/v1/...` without a trailing slash, by a Bearer key or by none.
+
+        Mem0 speaks `/v1/memories/` with `Authorization: Token`; the scheme and the slash keep the
+        two apart.
+        """
+        path = request.path
+        if not path.startswith("/v1/") or path.endswith("/"):
+            return False
+        scheme, _, _ = request.headers.get("authorization", _SCHEME).partition(" ")
+        return scheme.lower() == _SCHEME
+
+    def credential(self, request: HttpRequest) -> str | None:
+        """The key after `Authorization: Bearer`; None where there is no such header."""
+        header = request.headers.get("authorization")
+        return None if header is None else header.partition(" ")[2].strip(" ")
+
+    def decode(self, request: HttpRequest) -> Operation:
+        """The operation asked for.
+
+        Raises:
+            MalformedRequest: The request is not in this dialect.
+            UnknownWrite: A mutating route this dialect does not know.
+        """
+        return native_decode.decode(request)
+
+    def encode(  # noqa: PLR0911 - one arm per result
+        self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
+    ) -> HttpReply:
+        """The answer, 200 or 201 with the result; a refused write as problem details."""
+        match result:
+            case Written():
+                return _written(operation, result, answering)
+            case Found():
+                hits = tuple(_memory(hit.memory, round(hit.score, 6)) for hit in result.hits)
+                return _ok(FoundOut(results=hits))
+            case Listed():
+                offset = operation.offset if isinstance(operation, ListMemories) else 0
+                memories = tuple(_memory(memory) for memory in result.memories)
+                return _ok(PageOut(total=result.total, offset=offset, memories=memories))
+            case Got(memory=memory):
+                found = None if memory is None else _ok(_memory(memory))
+                return found or self.refuse(request, _missing(), answering)
+            case History(entries=()):
+                return self.refuse(request, _missing(), answering)
+            case History():
+                steps = tuple(_step(entry) for entry in result.entries)
+                return _ok(HistoryOut(id=result.memory_id, history=steps))
+            case Entities():
+                return _ok(_entities(result))
+            case Identity():
+                return _ok(_who(result))
+
+    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
+        """A failure as problem details."""
+        del request
+        return problem(refusal, answering)
+
+
+def _ok(body: msgspec.Struct, status: int = 200) -> HttpReply:
+    return HttpReply(status=status, body=_ENCODER.encode(body))
+
+
+def _missing() -> Refusal:
+    return Refusal(status=404, title="Not Found", detail="there is no such memory")
+
+
+def _written(operation: Operation, result: Written, answering: Answering) -> HttpReply:
+    batched = isinstance(operation, DeleteWhere) or (
+        isinstance(operation, Write) and operation.note == native_decode.BATCH_NOTE
+    )
+    # Said in a header alone: the body of a replayed request is that of the first.
+    replayed = bool(result.items) and all(item.replayed for item in result.items)
+    headers: tuple[tuple[str, str], ...] = (("Mnemogate-Replayed", "1"),) if replayed else ()
+    if batched:
+        results = tuple(_item(item, None) for item in result.items)
+        admitted = sum(item.decision == "admit" for item in result.items)
+        body = BatchOut(
+            results=results,
+            admitted=admitted,
+            refused=len(results) - admitted,
+            trace_id=answering.trace_id,
+        )
+        return HttpReply(status=200, body=_ENCODER.encode(body), headers=headers)
+    if len(result.items) != 1:
+        raise InvariantBroken("one proposal gives one item")
+    item = _item(result.items[0], answering.trace_id)
+    if item.status == 503:  # noqa: PLR2004
+        headers += (("Retry-After", "1"),)
+    return HttpReply(
+        status=item.status,
+        body=_ENCODER.encode(item),
+        content_type="application/json" if item.type is None else PROBLEM_TYPE,
+        headers=headers,
+    )
+
+
+def _status(item: WrittenItem) -> int:
+    match item.decision:
+        case "admit":
+            return 201 if item.change is ChangeKind.CREATE else 200
+        case "hold":
+            return 202
+        case "missing":
+            return 404
+        case "reject" if item.reason in _UNPROCESSABLE:
+            # Not 409: client libraries retry that by themselves.
+            return 422
+        case "reject" if item.reason is not Reason.GATE_UNAVAILABLE:
+            return 403
+        case _:
+            return 503
+
+
+def _item(item: WrittenItem, trace_id: str | None) -> ItemOut:
+    status = _status(item)
+    if item.decision == "admit":
+        return ItemOut(
+            decision=item.decision,
+            status=status,
+            id=item.memory_id,
+            version=item.version,
+            memory_class=item.memory_class,
+            source=item.source,
+            candidate_id=item.candidate_id,
+            leaf_index=item.leaf_index,
+            trace_id=trace_id,
+        )
+    reason = item.reason.value if item.reason is not None else None
+    return ItemOut(
+        type=PROBLEM_BASE + "refused" if reason is None else REASON_BASE + reason,
+        title=_TITLES.get(item.decision, "Memory refused"),
+        status=status,
+        detail=item.observation,
+        decision=item.decision,
+        reason=reason,
+        step=item.step,
+        memory_class=item.memory_class,
+        candidate_id=item.candidate_id,
+        trace_id=trace_id,
+        observation=item.observation,
+    )
+
+
+def _moment(at_ms: int) -> str:
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _memory(memory: Memory, score: float | None = None) -> MemoryOut:
+    metadata = memory.metadata_json
+    return MemoryOut(
+        id=memory.memory_id,
+        text=memory.text,
+        metadata=None if metadata is None else msgspec.Raw(metadata.encode()),
+        memory_class=memory.memory_class,
+        source=memory.source,
+        basis=memory.basis.value,
+        target=memory.target,
+        version=memory.version,
+        created_at=_moment(memory.created_at_ms),
+        updated_at=_moment(memory.updated_at_ms),
+        candidate_id=memory.candidate_id,
+        user_id=memory.scope.user_id or UNSET,
+        agent_id=memory.scope.agent_id or UNSET,
+        run_id=memory.scope.run_id or UNSET,
+        app_id=memory.scope.app_id or UNSET,
+        role=memory.role or UNSET,
+        actor=memory.actor or UNSET,
+        expires_at=memory.expires_at or UNSET,
+        derived_from=memory.derived_from or UNSET,
+        score=UNSET if score is None else score,
+    )
+
+
+def _step(entry: HistoryEntry) -> StepOut:
+    return StepOut(
+        change=entry.change.value,
+        version=entry.version,
+        at=_moment(entry.at_ms),
+        candidate_id=entry.candidate_id,
+        source=entry.source,
+        memory_class=entry.memory_class,
+        old_text=entry.old_text,
+        new_text=entry.new_text,
+    )
+
+
+def _entities(result: Entities) -> EntitiesOut:
+    return EntitiesOut(
+        total=result.total,
+        entities=tuple(
+            EntityOut(
+                kind=entity.kind,
+                name=entity.name,
+                count=entity.count,
+                first_at=_moment(entity.first_at_ms),
+                last_at=_moment(entity.last_at_ms),
+            )
+            for entity in result.entities
+        ),
+    )
+
+
+def _who(result: Identity) -> WhoOut:
+    return WhoOut(
+        principal=result.principal.principal_id,
+        tenant=result.principal.tenant,
+        channel=result.principal.channel.value,
+        claims=result.principal.claims.value,
+        incarnation=result.incarnation,
+        version=result.version,
+    )

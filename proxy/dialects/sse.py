@@ -1,0 +1,221 @@
+"""Server-sent events (WHATWG HTML, section 9.2): bytes that were cut anywhere to events, and back.
+
+A line ends with CR LF, LF or CR, an empty line ends an event, a colon begins a comment. MCP needs
+what the fields of an event say; a model's events keep the very bytes that they came in: what nobody
+changes goes on as it was.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+EVENT_BYTES_MAX: Final = 16 * 1024 * 1024
+ID_LEN_MAX: Final = 1_024
+MESSAGE: Final = "message"
+PING: Final = b": ping\n\n"
+
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_RETRY: Final = re.compile(r"[0-9]{1,9}")
+_BOM: Final = b"\xef\xbb\xbf"
+_FIELDS: Final = frozenset({b"", b"data", b"event", b"id", b"retry"})
+# What else some readers end a line at; no JSON has it as it is.
+_BREAKS: Final = bytes.maketrans(b"\x0b\x0c\x1c\x1d\x1e", b"     ")
+# Next line, line separator, paragraph separator.
+_MARKS: Final = {
+    b"\xc2\x85": b"\\u0085",
+    b"\xe2\x80\xa8": b"\\u2028",
+    b"\xe2\x80\xa9": b"\\u2029",
+}
+
+
+class BrokenStream(Exception):  # noqa: N818 - says what came, not what we did
+    """No events of ours: one too long, or not UTF-8. The text is fixed."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One event as it came. `data` is None for a comment or a keep-alive."""
+
+    raw: bytes
+    name: str
+    data: str | None
+
+
+class EventFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What one event says. A comment or a lone `retry` is an event without data, too."""
+
+    data: bytes | None = None
+    event: str = MESSAGE
+    # None: the event says nothing of its id. Empty: it resets the last one.
+    event_id: str | None = None
+    retry: int | None = None
+
+    def encode(self) -> bytes:
+        """The event as it is sent; its data is one line."""
+        lines: list[bytes] = []
+        if self.event != MESSAGE or self.data is not None:
+            lines.append(b"event: " + self.event.encode())
+        if self.event_id is not None:
+            lines.append(b"id: " + self.event_id.encode())
+        if self.retry is not None:
+            lines.append(b"retry: %d" % self.retry)
+        if self.data is not None:
+            lines.append(b"data: " + self.data)
+        return b"\r\n".join([*lines, b"", b""]) if lines else PING
+
+
+_Found = TypeVar("_Found", Event, EventFields)
+
+
+class EventReader(Generic[_Found]):
+    """Gathers events out of pieces. One stream, one reader; any cut gives the same events."""
+
+    def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        # A line that has not ended, and how long the ended ones of its event are.
+        self._held = bytearray()
+        self._size = 0
+        self._searched = 0
+
+    def feed(self, piece: bytes) -> list[_Found]:
+        """The events that are whole now.
+
+        Raises:
+            BrokenStream: An event is too long, or is not UTF-8 where its fields are read; the
+                reader is of no use any more.
+        """
+        self._held += piece
+        events: list[_Found] = []
+        start = 0
+        # A carriage return at the very end may be half of a line end: what follows it decides.
+        end = len(self._held) - (1 if self._held.endswith(b"\r") else 0)
+        while found := _LINE_END.search(self._held, max(start, self._searched), end):
+            event = self._line(bytes(self._held[start : found.start()]), found[0])
+            if event is not None:
+                events.append(event)
+            start = self._searched = found.end()
+        del self._held[:start]
+        self._searched = max(0, len(self._held) - 1)
+        if self._size + len(self._held) > self._bytes_max:
+            raise BrokenStream("an event is too long")
+        return events
+
+    def _line(self, line: bytes, end: bytes) -> _Found | None:
+        """The event that this line ends."""
+        raise NotImplementedError
+
+
+class FieldReader(EventReader[EventFields]):
+    """Reads what the fields say. Also a whole event that is too long breaks the stream."""
+
+    def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
+        super().__init__(bytes_max)
+        self._mark = _BOM  # which only the stream's first line may begin with
+        self._fields: EventFields | None = None
+        self._data: list[bytes] = []
+
+    def _line(self, line: bytes, end: bytes) -> EventFields | None:
+        del end  # one byte, for the limit
+        line, self._mark = line.removeprefix(self._mark), b""
+        fields, data = self._fields, self._data
+        if not line:
+            self._fields, self._data, self._size = None, [], 0
+            if fields is None or not data:
+                return fields
+            return msgspec.structs.replace(fields, data=b"\n".join(data))
+        self._size += len(line) + 1
+        if self._size > self._bytes_max:
+            raise BrokenStream("an event is too long")
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data.append(value)
+        self._fields = _with_field(fields or EventFields(), name, value)
+        return None
+
+
+def _with_field(fields: EventFields, name: bytes, value: bytes) -> EventFields:
+    if name not in (b"event", b"id", b"retry"):
+        return fields
+    try:
+        text = value.decode("utf-8", "strict")
+    except UnicodeDecodeError:
+        raise BrokenStream("an event is not UTF-8") from None
+    if name == b"event":
+        return msgspec.structs.replace(fields, event=text or MESSAGE)
+    if name == b"id" and "\0" not in text:
+        if len(text) > ID_LEN_MAX:
+            raise BrokenStream("an event's id is too long")
+        return msgspec.structs.replace(fields, event_id=text)
+    if name == b"retry" and _RETRY.fullmatch(text):
+        return msgspec.structs.replace(fields, retry=int(text))
+    return fields
+
+
+class RawReader(EventReader[Event]):
+    """Keeps the bytes. Only what waits for its end is measured, every byte of it."""
+
+    def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
+        super().__init__(bytes_max)
+        self._raw = bytearray()
+
+    def _line(self, line: bytes, end: bytes) -> Event | None:
+        # An empty line in front of an event is a part of it.
+        ended = not line and bool(self._raw)
+        self._raw += line + end
+        self._size = len(self._raw)
+        return self._taken() if ended else None
+
+    def last(self) -> list[Event]:
+        """What is left when the stream ends: no event, say the rules; some read it."""
+        self._raw += self._held
+        self._held.clear()
+        self._searched = 0
+        return [self._taken()] if self._raw else []
+
+    def _taken(self) -> Event:
+        raw, self._raw, self._size = bytes(self._raw), bytearray(), 0
+        return _event(raw)
+
+
+def _event(raw: bytes) -> Event:
+    name = ""
+    data: list[str] = []
+    # A reader that knows the mark only at the beginning would not see the line behind it.
+    raw = raw.removeprefix(_BOM)
+    odd = False
+    for line in _LINE_END.split(raw):
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        # Some readers trim a line, or do not look at case.
+        odd = odd or field not in _FIELDS
+        if field == b"data":
+            data.append(value.decode("utf-8", "replace"))
+        elif field == b"event":
+            name = value.decode("utf-8", "replace")
+    told = "\n".join(data) if data else None
+    if odd or len(data) > 1:
+        # Some readers take each line for an event.
+        one = None if told is None else told.replace("\n", " ")
+        raw = b":\n\n" if one is None else event_bytes(name, one)
+    return Event(raw=_one_line(raw.translate(_BREAKS)), name=name, data=told)
+
+
+def event_bytes(name: str, data: str) -> bytes:
+    """An event of our own."""
+    head = f"event: {name}\n" if name else ""
+    lines = "".join(f"data: {line}\n" for line in data.split("\n"))
+    return _one_line(f"{head}{lines}\n".encode("utf-8", "surrogatepass"))
+
+
+def _one_line(raw: bytes) -> bytes:
+    """The event, with what some readers take for a line's end as the escapes of JSON.
+
+    Else a model could write a line of its own into its text: an event that nobody judged.
+    """
+    for mark, escape in _MARKS.items():
+        if mark in raw:
+            raw = raw.replace(mark, escape)
+    return raw

@@ -1,0 +1,1 @@
+"""JSON text to values, in the three strictnesses that dialects need."""

@@ -1,0 +1,153 @@
+"""JSON inside strings: read as leniently as a server might, written in the style it came in."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.dialects.strict_json.strict import JsonValue
+
+DEPTH_MAX: Final = 64
+NODES_MAX: Final = 500_000
+_INTEGER_DIGITS_MAX = 400
+_INDENTS: Final = (2, 4, None, 1, 3, 8)
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object with its members as they were written, twice given names included."""
+
+
+class Style(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server writes JSON into a text."""
+
+    indent: int | None
+    item_separator: str
+    key_separator: str
+    ascii_only: bool
+    before: str
+    after: str
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether it is worth an attempt: the first character opens an object or an array."""
+    return text.lstrip()[:1] in {"{", "["}
+
+
+def read_container(text: str) -> JsonValue:
+    """The object or array that a server wrote; None where it is neither, or not plainly JSON.
+
+    What two readers could understand differently (a name given twice, NaN) is not plainly JSON.
+    """
+    if not looks_like_json(text):
+        return None
+    try:
+        value: JsonValue = _STRICT.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def write_container(value: JsonValue, text: str, before: JsonValue) -> str:
+    """`value` in the style in which `text` writes `before`."""
+    style = _style(text, before)
+    return style.before + _write(value, style) + style.after
+
+
+def strings_inside(text: str) -> Iterator[str]:
+    """Every string and key that some reader would find if it took the text for JSON.
+
+    Every value of a name that is given twice is among them.
+
+    Raises:
+        MalformedRequest: It is nested too deeply to say.
+    """
+    if text.lstrip()[:1] not in {"{", "[", '"'}:
+        return
+    try:
+        value: object = _LENIENT.decode(text.strip())
+    except RecursionError:
+        raise MalformedRequest("arguments: JSON in a string is nested too deeply") from None
+    except ValueError:
+        return
+    stack = [value]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, str):
+            yield found
+        elif isinstance(found, _Pairs):
+            for name, below in reversed(found):
+                stack.append(below)
+                stack.append(name)
+        elif isinstance(found, list):
+            stack.extend(reversed(found))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
+
+
+def _number(digits: str) -> int:
+    # The length first: converting thousands of digits takes quadratic time.
+    if len(digits) > _INTEGER_DIGITS_MAX:
+        raise ValueError
+    return int(digits)
+
+
+def _refuse(_name: str) -> JsonValue:
+    raise ValueError
+
+
+def _nothing(_digits: str) -> None:
+    return None
+
+
+_STRICT: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=_number, parse_constant=_refuse
+)
+_LENIENT: Final = json.JSONDecoder(
+    object_pairs_hook=_Pairs,
+    parse_int=_nothing,
+    parse_float=_nothing,
+    parse_constant=_nothing,
+    strict=False,
+)
+
+
+def _style(text: str, value: JsonValue) -> Style:
+    body = text.strip()
+    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    guesses = [
+        Style(
+            indent=indent,
+            item_separator=item,
+            key_separator=key,
+            ascii_only=ascii_only,
+            before=before,
+            after=after,
+        )
+        for ascii_only in ((False, True) if body.isascii() else (False,))
+        for indent in (_INDENTS if "\n" in body else (None,))
+        for item, key in (((",", ":"), (", ", ": ")) if indent is None else ((",", ": "),))
+    ]
+    # The last resort keeps the lines and nothing more; what it says is the same.
+    closest = guesses[0] if "\n" in body or ": " not in body else guesses[1]
+    return next((guess for guess in guesses if _write(value, guess) == body), closest)
+
+
+def _write(value: JsonValue, style: Style) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=style.ascii_only,
+        indent=style.indent,
+        separators=(style.item_separator, style.key_separator),
+    )

@@ -1,0 +1,216 @@
+"""JSON from a peer, read so that no two readers can understand it differently.
+
+Python's own reader keeps the last of two equal keys, accepts `NaN` and `1e999`, guesses UTF-16 and
+lets lone surrogates through; each of these smuggles content past somebody (a label that reads `L4`
+here and `L1` there). Everything below raises `MalformedRequest` and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import msgspec
+import rfc8785
+
+from policy.text.skeleton import illegal_code_point
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    JsonValue: TypeAlias = (
+        "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+    )
+else:
+    # msgspec follows no recursive alias; what it decodes where anything may stand is just this.
+    JsonValue = Any
+
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+DEPTH_MAX = 32
+NODES_MAX = 200_000
+INTEGER_MAX = 2**53 - 1
+_INTEGER_DIGITS_MAX = 17  # sign and 16 digits: longer ones are never below 2^53
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+_T = TypeVar("_T")
+
+
+def decode_object(
+    body: bytes, *, bytes_max: int = BODY_BYTES_MAX, any_text: bool = False
+) -> JsonValue:
+    """The one value that `body` means.
+
+    Promises: keys are unique in every object, numbers are finite and exactly representable
+    (RFC 7493), depth is at most 32, no string or key holds an illegal code point. With `any_text`
+    only lone surrogates are illegal: for text that is passed on and never stored from here.
+
+    Raises:
+        MalformedRequest: Anything else; the detail names the rule, never what was sent.
+    """
+    if len(body) > bytes_max:
+        raise MalformedRequest("body: too large", status=413)
+    if body.startswith(b"\xef\xbb\xbf"):
+        raise MalformedRequest("body: must not start with a byte order mark")
+    try:
+        text = body.decode("utf-8", "strict")
+    except UnicodeDecodeError:
+        raise MalformedRequest("body: not UTF-8") from None
+    try:
+        value: JsonValue = _DECODER.decode(text)
+    except RecursionError:
+        raise MalformedRequest("body: nested too deeply") from None
+    except ValueError:  # json.JSONDecodeError is one; its text would quote the body
+        raise MalformedRequest("body: not JSON") from None
+    if not _plainly_fine(text):
+        _inspect(value, check_encodable if any_text else check_text)
+    return value
+
+
+def decode_as(body: bytes, shape: type[_T]) -> _T:
+    """`decode_object`, then held against a struct.
+
+    Raises:
+        MalformedRequest: The body is not JSON as above, or not of this shape.
+    """
+    return convert(decode_object(body), shape)
+
+
+def convert(value: JsonValue, shape: type[_T]) -> _T:
+    """Hold a decoded value against a struct.
+
+    Raises:
+        MalformedRequest: It does not fit; the detail names our field and rule.
+    """
+    try:
+        return msgspec.convert(value, shape, strict=True)
+    except msgspec.ValidationError as error:
+        raise MalformedRequest(_describe(str(error))) from None
+
+
+def canonical_json(value: JsonValue) -> str:
+    """RFC 8785 text of a value.
+
+    Raises:
+        MalformedRequest: The value has no canonical form.
+    """
+    try:
+        return rfc8785.dumps(value).decode("utf-8")
+    except (rfc8785.CanonicalizationError, UnicodeError, RecursionError):
+        raise MalformedRequest("body: has no canonical form") from None
+
+
+def check_text(text: str, where: str) -> None:
+    """Refuse code points that no honest client sends.
+
+    Raises:
+        MalformedRequest: Lone surrogates, tag characters, bidi controls, C0 and C1 controls, ...
+    """
+    if text.isascii() and text.isprintable():
+        return
+    if illegal_code_point(text) is not None:
+        raise MalformedRequest(f"{where}: holds a code point that is not allowed")
+
+
+def check_encodable(text: str, where: str) -> None:
+    """Refuse lone surrogates alone: what escapes can spell and UTF-8 cannot.
+
+    Raises:
+        MalformedRequest: There is one.
+    """
+    if not text.isascii() and _SURROGATE.search(text) is not None:
+        raise MalformedRequest(f"{where}: holds a code point that is not allowed")
+
+
+def _describe(message: str) -> str:
+    """Turn msgspec's message into one that cannot carry the peer's words.
+
+    msgspec quotes unknown keys and enum values; a refused text sent as a key would come back.
+    """
+    rule, separator, place = message.partition(" - at `")
+    where = place.rstrip("`") if separator else "$"
+    if rule.startswith(("Expected ", "Object missing required field ")):
+        return f"{where}: {rule}"
+    if rule.startswith("Object contains unknown field"):
+        return f"{where}: has a field that is not known here"
+    if rule.startswith("Invalid enum value"):
+        return f"{where}: not one of the allowed values"
+    return f"{where}: not valid"
+
+
+def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise MalformedRequest("body: an object has the same key twice")
+    return found
+
+
+def _constant(_name: str) -> JsonValue:
+    raise MalformedRequest("body: NaN and Infinity are not JSON")
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    # Above 2^53 every double is whole, and its canonical spelling is that of an integer which this
+    # reader refuses: what is accepted once has to be accepted in its canonical form as well.
+    if not abs(number) <= INTEGER_MAX:
+        raise MalformedRequest("body: a number is outside +-(2^53 - 1)")
+    return number
+
+
+def _int(digits: str) -> int:
+    # The length first: converting thousands of digits takes quadratic time.
+    if len(digits) > _INTEGER_DIGITS_MAX or abs(int(digits)) > INTEGER_MAX:
+        raise MalformedRequest("body: an integer is outside +-(2^53 - 1)")
+    return int(digits)
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique,
+    parse_constant=_constant,
+    parse_float=_float,
+    parse_int=_int,
+    strict=True,
+)
+
+
+def _plainly_fine(text: str) -> bool:
+    """Whether the spelling alone shows what `_inspect` would: most requests are short ASCII.
+
+    Without escapes every string is made of the characters seen here, nothing is deeper than there
+    are brackets, and there are fewer values than characters.
+    """
+    return (
+        text.isascii()
+        and text.isprintable()
+        and "\\" not in text
+        and text.count("{") + text.count("[") <= DEPTH_MAX
+        and len(text) <= NODES_MAX
+    )
+
+
+def _inspect(value: JsonValue, check: Callable[[str, str], None]) -> None:
+    """Walk without recursion: depth, number of values, code points of every string and key."""
+    level: list[JsonValue] = [value]
+    nodes = 0
+    for _depth in range(DEPTH_MAX + 1):
+        below: list[JsonValue] = []
+        for item in level:
+            if isinstance(item, str):
+                check(item, "body")
+            elif isinstance(item, dict):
+                for key in item:
+                    check(key, "body")
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+        nodes += len(level)
+        if nodes > NODES_MAX:
+            raise MalformedRequest("body: too many values")
+        if not below:
+            return
+        level = below
+    raise MalformedRequest("body: nested too deeply")

@@ -1,0 +1,104 @@
+"""A model request's JSON, read tolerantly and written anew.
+
+An agent's history holds whatever its tools printed: control characters, halves of surrogate pairs,
+numbers no double holds. Refusing it would end the agent's work, so nothing in it is refused for its
+content; and because what goes on is what was re-encoded here, a key sent twice cannot say one thing
+to us and another to the model.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, TypeAlias, cast
+
+import msgspec
+
+from proxy.seams.faults import MalformedRequest
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+DEPTH_MAX: Final = 100
+
+_DECODER: Final = msgspec.json.Decoder()
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def _no_constant(_name: str) -> float:
+    raise ValueError
+
+
+def _nearest(digits: str) -> float:
+    """A number; of one that no double holds, the nearest: infinity has no spelling in JSON."""
+    return max(-_LARGEST, min(_LARGEST, float(digits)))
+
+
+_LARGEST: Final = 1.7976931348623157e308  # IEEE 754, the largest double
+_LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_nearest)
+
+
+def read_body(raw: bytes) -> dict[str, Json]:
+    """The object of a request or reply.
+
+    Raises:
+        MalformedRequest: Not a JSON object in UTF-8, or nested deeper than any client nests.
+    """
+    value = read_json(raw)
+    if not isinstance(value, dict):
+        raise MalformedRequest("body: must be a JSON object", status=400)
+    return value
+
+
+def read_json(raw: bytes) -> Json:
+    """The one value of a body that holds any JSON.
+
+    Raises:
+        MalformedRequest: Not JSON in UTF-8, or nested deeper than any client nests.
+    """
+    try:
+        value: Json = _DECODER.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _slowly(raw)
+    check_depth(value, raw)
+    return value
+
+
+def check_depth(value: Json, raw: bytes) -> None:
+    """Refuse what was read from these bytes if who walks it would have to go too deep.
+
+    Raises:
+        MalformedRequest: It is nested deeper than any client nests.
+    """
+    # What has fewer brackets than that needs no walk.
+    if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX and _deeper_than(value, DEPTH_MAX):
+        raise MalformedRequest("body: nested too deeply", status=400)
+
+
+def write_body(body: Json) -> bytes:
+    """The bytes of a value; halves of surrogate pairs stay the escapes they were."""
+    try:
+        return _ENCODER.encode(body)
+    except (UnicodeEncodeError, OverflowError):
+        return json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def _slowly(raw: bytes) -> Json:
+    """What the fast reader refuses and a lenient server would take."""
+    try:
+        return cast("Json", _LENIENT.decode(raw.decode("utf-8")))
+    except (ValueError, RecursionError):
+        raise MalformedRequest("body: not JSON", status=400) from None
+
+
+def _deeper_than(value: Json, depth_max: int) -> bool:
+    level: list[Json] = [value]
+    for _ in range(depth_max):
+        inner: list[Json] = []
+        for part in level:
+            if isinstance(part, dict):
+                inner.extend(part.values())
+            elif isinstance(part, list):
+                inner.extend(part)
+        if not inner:
+            return False
+        level = inner
+    return True

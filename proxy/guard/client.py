@@ -1,0 +1,297 @@
+"""The guard, asked over the gate's own socket: what a relay in another process uses.
+
+An answer that did not come is a `StorageError`; nothing is sent twice that could count twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import secrets
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from proxy.guard import wire
+from proxy.seams.faults import MalformedRequest
+from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+    from policy.model import CandidateId, Principal
+    from proxy.seams.guard import (
+        Forwarded,
+        GuardedCall,
+        Judged,
+        PinnedTool,
+        PinState,
+        Segment,
+        Unsettled,
+    )
+    from proxy.seams.operation import Operation, Result
+
+ANSWER_S: Final = 15.0
+"""A little more than the writer makes anybody wait."""
+RETURN_S: Final = 0.5
+_ORIGIN: Final = "http://localhost"
+_OK: Final = 200
+_NOT_FOUND: Final = 404
+_SERVER_FAULTS: Final = 500
+# Asking these again changes nothing; the others could count twice.
+_REPEATABLE: Final = frozenset({"settle", "sift", "saw", "pin", "decided"})
+
+_T = TypeVar("_T")
+
+
+class _GuardProblem(msgspec.Struct, frozen=True):
+    detail: str = ""
+
+
+_PROBLEM: Final = msgspec.json.Decoder(_GuardProblem)
+
+
+class GuardClient:
+    """Implements `proxy.seams.guard.Guard` for one relay process. Event loop only; a context.
+
+    The principal in each call is ignored: the gate knows the peer by its uid, whatever it says.
+    """
+
+    def __init__(self, socket: Path, *, answer_s: float = ANSWER_S) -> None:
+        self._socket = socket
+        self._timeout = aiohttp.ClientTimeout(total=answer_s)
+        self._relay = secrets.token_hex(16)
+        self._session: aiohttp.ClientSession | None = None
+        self._staying: asyncio.TaskGroup | None = None
+        self._leave: asyncio.Task[None] | None = None
+        # Said again when the gate is another one: it must know whose calls come this way.
+        self._pinned: dict[str, wire.ToolList] = {}
+
+    async def __aenter__(self) -> Self:
+        """Open the connections' pool, and be present at the gate until the end."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(path=str(self._socket), force_close=True),
+            headers={wire.RELAY_HEADER: self._relay},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
+        self._staying = asyncio.TaskGroup()
+        await self._staying.__aenter__()
+        self._leave = self._staying.create_task(self._stay())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave."""
+        del kind, error, trace  # of the body: the group has only to end what waits in it
+        try:
+            if self._leave is not None and self._staying is not None:
+                self._leave.cancel()
+                await self._staying.__aexit__(None, None, None)
+        finally:
+            if self._session is not None:
+                await self._session.close()
+
+    # ---- the guard -----------------------------------------------------------------------------
+
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        """One verdict per item, in order.
+
+        Raises:
+            MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
+            StoreUnavailable: The gate was not reached, or could judge none of them.
+            OutcomeUnknown: It was reached, and nobody knows; send nothing.
+        """
+        del principal
+        judged: list[Judged] = []
+        for items in _divided(call.items):
+            part = msgspec.structs.replace(call, items=items)
+            answer = await self._ask("judge", part, wire.JUDGED)
+            judged += answer
+        if len(judged) != len(call.items):
+            raise OutcomeUnknown("the gate answered for other items than were asked")
+        return tuple(judged)
+
+    async def settle(
+        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+    ) -> None:
+        """Record what became of sent items.
+
+        Raises:
+            StorageError: It is not known to be recorded; saying it again is harmless.
+        """
+        del principal
+        body = wire.Settlement(
+            server=server, settled=tuple((str(one), how) for one, how in settled)
+        )
+        await self._ask("settle", body, None)
+
+    async def sift(
+        self, principal: Principal, server: str, strings: tuple[str, ...]
+    ) -> tuple[bool, ...]:
+        """For each string: True where it must not reach the agent.
+
+        Raises:
+            StorageError: Nobody knows; withhold all of it.
+        """
+        del principal
+        sifted: list[bool] = []
+        for part in _divided(strings):
+            body = wire.Strings(server=server, strings=part)
+            answer = await self._ask("sift", body, wire.SIFTED)
+            sifted += answer
+        if len(sifted) != len(strings):
+            raise StoreUnavailable("the gate answered for other strings than were asked")
+        return tuple(sifted)
+
+    async def saw(self, principal: Principal, segment: Segment) -> None:
+        """Note what entered the agent's context.
+
+        Raises:
+            StorageError: It is not noted.
+        """
+        del principal
+        for texts in _divided(segment.texts):
+            await self._ask("saw", msgspec.structs.replace(segment, texts=texts), None)
+
+    async def pin(
+        self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
+    ) -> PinState:
+        """Compare a server's tools with those approved.
+
+        Raises:
+            MalformedRequest: Two tools share a name.
+            StorageError: Nobody knows; refuse its tools.
+        """
+        del principal
+        body = self._pinned[server] = wire.ToolList(server=server, tools=tools)
+        return await self._ask("pin", body, wire.PIN_STATE)
+
+    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+        """Items to send or to look up.
+
+        Raises:
+            StorageError: Nobody knows. What was given out and not received is looked up later.
+        """
+        del principal
+        return await self._ask("unsettled", wire.ServerName(server=server), wire.UNSETTLED)
+
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+        """What became of a held candidate by now.
+
+        Raises:
+            UnknownCandidate: No candidate of that id is this tenant's.
+            StorageError: Nobody knows.
+        """
+        del principal
+        body = wire.OneCandidate(candidate_id=candidate_id)
+        return await self._ask("decided", body, wire.ONE_JUDGED)
+
+    async def perform(self, operation: Operation, traceparent: str | None = None) -> Result:
+        """The result of one operation on the gate's own store.
+
+        Raises:
+            MalformedRequest: It cannot be carried out as asked.
+            StorageError: The store could not answer; with `OutcomeUnknown` it may be written.
+        """
+        body = wire.Performance(operation=operation, traceparent=traceparent)
+        return await self._ask("perform", body, wire.RESULT)
+
+    # ---- the socket ----------------------------------------------------------------------------
+
+    async def _ask(
+        self, name: str, body: msgspec.Struct, decoder: msgspec.json.Decoder[_T] | None
+    ) -> _T:
+        data = wire.ENCODER.encode(body)
+        try:
+            status, answer = await self._exchange(name, data)
+        except aiohttp.ClientConnectorError:
+            # Nobody heard it: the gate may just be changing hands.
+            await asyncio.sleep(RETURN_S)
+            status, answer = await self._last_try(name, data)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            if name not in _REPEATABLE:
+                raise OutcomeUnknown("the gate went away before it answered") from None
+            status, answer = await self._last_try(name, data)
+        if status != _OK:
+            raise _failure(status, answer)
+        if decoder is None:
+            return None  # type: ignore[return-value]
+        try:
+            return decoder.decode(answer)
+        except (msgspec.MsgspecError, UnicodeError):
+            raise OutcomeUnknown("the gate's answer cannot be read: another version?") from None
+
+    async def _last_try(self, name: str, data: bytes) -> tuple[int, bytes]:
+        try:
+            return await self._exchange(name, data)
+        except aiohttp.ClientConnectorError:
+            raise StoreUnavailable("nobody answers at the gate's socket") from None
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            raise OutcomeUnknown("the gate went away before it answered") from None
+
+    async def _exchange(self, name: str, data: bytes) -> tuple[int, bytes]:
+        if self._session is None:
+            raise StoreUnavailable("the client is not open")
+        async with self._session.post(
+            f"{_ORIGIN}{wire.API}/{name}",
+            data=io.BytesIO(data),
+            timeout=self._timeout,
+            allow_redirects=False,
+        ) as response:
+            return response.status, await response.read()
+
+    async def _stay(self) -> None:
+        """Hold one connection open: when it ends, the gate knows that this relay is gone."""
+        while True:
+            with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+                await self._attend()
+            await asyncio.sleep(RETURN_S)
+
+    async def _attend(self) -> None:
+        if self._session is None:
+            return
+        forever = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout.total)
+        async with self._session.get(f"{_ORIGIN}{wire.API}/presence", timeout=forever) as response:
+            for body in tuple(self._pinned.values()):
+                await self._exchange("pin", wire.ENCODER.encode(body))
+            async for _ in response.content.iter_any():
+                pass
+
+
+def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
+    """The parts in groups that fit one request each; one that is too long stays alone."""
+    group: list[_T] = []
+    size = 0
+    for part in parts:
+        length = len(wire.ENCODER.encode(part)) + 1
+        if group and size + length > wire.REQUEST_BYTES_MAX:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(part)
+        size += length
+    if group:
+        yield tuple(group)
+
+
+def _failure(status: int, answer: bytes) -> Exception:
+    """The exception that a refusal stands for; its text is one of ours."""
+    try:
+        detail = _PROBLEM.decode(answer).detail
+    except (msgspec.MsgspecError, UnicodeError):
+        detail = ""
+    if status == _NOT_FOUND:
+        return UnknownCandidate("no candidate of that id")
+    if status < _SERVER_FAULTS:
+        return MalformedRequest(detail or "the gate refused the request", status=status)
+    if detail.startswith(wire.UNKNOWN_OUTCOME):
+        return OutcomeUnknown(detail)
+    return StoreUnavailable(detail or "the gate could not answer")

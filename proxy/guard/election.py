@@ -1,0 +1,209 @@
+"""Which process is the gate of a state directory: whoever holds its lock; the others use it.
+
+Everybody speaks to the gate over its socket, the process that is the gate as well: so the end of a
+gate is the same thing for all, and nobody has to be told who leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from proxy.seams.operation import DeleteWhere, Write
+from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from policy.model import CandidateId, Principal
+    from proxy.seams.guard import (
+        Forwarded,
+        Guard,
+        GuardedCall,
+        Judged,
+        PinnedTool,
+        PinState,
+        Segment,
+        Unsettled,
+    )
+    from proxy.seams.operation import Operation, Result
+
+_LOG: Final = logging.getLogger("mnemogate.election")
+# Between two looks, while another process has the lock and does not serve yet.
+PAUSE_S: Final = 0.1
+READY_S: Final = 30.0
+
+_T = TypeVar("_T")
+
+
+class OpenGate(Protocol):
+    """Opens the state directory and serves its socket; gives an event that says it must stop."""
+
+    def __call__(self) -> AbstractAsyncContextManager[asyncio.Event]:
+        """The gate, while its context is open. Raises `StoreLocked` where another has it."""
+        ...
+
+
+class Election:
+    """Keeps a gate at the socket for as long as `run` runs. Event loop only."""
+
+    def __init__(self, socket: Path, open_gate: OpenGate, pause_s: float = PAUSE_S) -> None:
+        self._socket = socket
+        self._open_gate = open_gate
+        self._pause_s = pause_s
+        self._may_lead = True
+        self._there = asyncio.Event()
+        self.leads = False
+
+    async def run(self) -> None:
+        """Use the gate that is there; be it, where there is none.
+
+        Raises:
+            StorageError, RulesetError, SettingsError, OSError: The state directory is free, and
+                cannot be opened.
+        """
+        while True:
+            await self._follow()
+            if self._may_lead:
+                await self._lead()
+            await asyncio.sleep(self._pause_s)
+
+    async def ready(self, seconds: float = READY_S) -> None:
+        """Wait until somebody is the gate.
+
+        Raises:
+            StoreUnavailable: Nobody is, for so long.
+        """
+        if self._there.is_set():
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._there.wait()
+        except TimeoutError:
+            raise StoreUnavailable("nobody is the gate of this state directory") from None
+
+    async def _follow(self) -> None:
+        """Stay connected to the gate; return when there is none."""
+        while True:
+            try:
+                reader, writer = await asyncio.open_unix_connection(str(self._socket))
+            except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+                self._there.clear()
+                return
+            self._there.set()
+            try:
+                # It answers nothing to a request that never comes: the end is all there is. A gate
+                # that lives hangs up on silence as well, and is there when we come back.
+                await reader.read()
+            except ConnectionError:
+                pass
+            finally:
+                writer.close()
+
+    async def _lead(self) -> None:
+        """Be the gate, unless another one is by now."""
+        try:
+            async with self._open_gate() as halted:
+                self.leads = True
+                self._there.set()
+                _LOG.info("this process is the gate")
+                await halted.wait()
+                # A promise that the code relies on does not hold: not in this process any more.
+                self._may_lead = False
+                _LOG.error("the gate of this process had to stop")
+        except StoreLocked:
+            return
+        finally:
+            self.leads = False
+            self._there.clear()
+
+
+class ElectedGuard:
+    """The guard of whoever is the gate. Implements `proxy.seams.guard.Guard`. Event loop only.
+
+    It waits for a gate before it asks. What may be asked twice is, where a gate went away; a
+    verdict is not: what became of it is found out later, and nothing is sent.
+    """
+
+    def __init__(self, election: Election, guard: Guard) -> None:
+        self._election = election
+        self._guard = guard
+
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        """See `Guard`."""
+        await self._election.ready()
+        return await self._guard.judge(principal, call)
+
+    async def settle(
+        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+    ) -> None:
+        """See `Guard`."""
+        await self._twice(lambda: self._guard.settle(principal, server, settled))
+
+    async def sift(
+        self, principal: Principal, server: str, strings: tuple[str, ...]
+    ) -> tuple[bool, ...]:
+        """See `Guard`."""
+        return await self._twice(lambda: self._guard.sift(principal, server, strings))
+
+    async def saw(self, principal: Principal, segment: Segment) -> None:
+        """See `Guard`."""
+        await self._twice(lambda: self._guard.saw(principal, segment))
+
+    async def pin(
+        self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
+    ) -> PinState:
+        """See `Guard`."""
+        return await self._twice(lambda: self._guard.pin(principal, server, tools))
+
+    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+        """See `Guard`. What was given out and not heard is looked up later."""
+        await self._election.ready()
+        return await self._guard.unsettled(principal, server)
+
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+        """See `Guard`."""
+        return await self._twice(lambda: self._guard.decided(principal, candidate_id))
+
+    async def _twice(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        await self._election.ready()
+        try:
+            return await ask()
+        except (StoreUnavailable, OutcomeUnknown):
+            await self._election.ready()
+            return await ask()
+
+
+class Store(Protocol):
+    """The gate's own store, asked over its socket."""
+
+    async def perform(self, operation: Operation, traceparent: str | None = None) -> Result:
+        """The result of one operation."""
+        ...
+
+
+class ElectedStore:
+    """The own store of whoever is the gate. Event loop only."""
+
+    def __init__(self, election: Election, store: Store) -> None:
+        self._election = election
+        self._store = store
+
+    async def perform(self, operation: Operation, traceparent: str | None = None) -> Result:
+        """The result; a read is asked again where a gate went away, a write never.
+
+        Raises:
+            MalformedRequest: It cannot be carried out as asked.
+            StorageError: The store could not answer; with `OutcomeUnknown` it may be written.
+        """
+        await self._election.ready()
+        try:
+            return await self._store.perform(operation, traceparent)
+        except (StoreUnavailable, OutcomeUnknown):
+            if isinstance(operation, Write | DeleteWhere):
+                raise
+            await self._election.ready()
+            return await self._store.perform(operation, traceparent)

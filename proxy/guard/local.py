@@ -1,0 +1,385 @@
+"""The guard behind a relay: its calls become candidates, and what was sent is settled.
+
+Nothing in this file decides. The gate does, on the writer's thread, and what it admits is an intent
+on disk before anybody may send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, Protocol
+
+from policy.labels.editing import edit_of
+from policy.labels.forwarded_call import (
+    PREFIXES,
+    ForwardedCall,
+    NotForwardable,
+    call_of,
+    target_of,
+    texts_of,
+)
+from policy.model import NAME_LEN_MAX, CandidateId, ChangeKind, Scope
+from policy.verdict import InvariantBroken, Reason
+from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
+from proxy.seams.faults import MalformedRequest, RateLimited
+from proxy.seams.guard import Forwarded, Judged, PinState, Unsettled
+from proxy.seams.observations import observation_for
+from proxy.seams.operation import Proposal
+from storage.errors import UnknownCandidate
+from storage.values import Behind, Decision
+from telemetry import propagation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.labels.editing import Edit
+    from policy.model import Origin, Principal, PrincipalId
+    from proxy.guard.live_tools import Relays
+    from proxy.guard.sieve import Sieve
+    from proxy.intercept.interceptor import Writing
+    from proxy.seams.guard import GuardedCall, Item, PinnedTool, Segment
+    from proxy.seams.operation import WrittenItem
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import Followed, Forwards, Pins
+    from telemetry.events import TraceContext
+
+IN_FLIGHT_S: Final = 3_600.0
+"""How long an admitted item counts as on its way; then whoever sent it is taken to be gone."""
+GONE_S: Final = 15.0
+"""How long a relay that lost its connection has to come back."""
+IN_FLIGHT_MAX: Final = 100_000
+_BUDGETS: Final = 9
+
+
+class Confirms(Protocol):
+    """Makes the address where a person may confirm a held candidate."""
+
+    def url_of(self, candidate_id: CandidateId) -> str | None:
+        """Its page, which asks for the operator's key; None where no page is served."""
+        ...
+
+
+class Notes(Protocol):
+    """Who notes what relays saw: the session ledger, or a ring of prints where there is none."""
+
+    def saw(self, principal_id: PrincipalId, segment: Segment) -> None:
+        """Note the texts of one segment."""
+        ...
+
+    def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
+        """Segments of this principal that the text is contained in, the likeliest first."""
+        ...
+
+
+class Guarding:
+    """Implements `proxy.seams.guard.Guard` on an open store, for one protocol. Event loop only."""
+
+    def __init__(
+        self,
+        *,
+        dialect: str,
+        target_prefix: str,
+        writing: Writing,
+        forwards: Forwards,
+        followed: Followed,
+        pins: Pins,
+        sieve: Sieve,
+        ledger: Notes,
+        surroundings: Surroundings,
+        confirms: Confirms,
+        relays: Relays,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`sieve`, `ledger` and `relays` are one for the guards of all protocols."""
+        if target_prefix not in PREFIXES:
+            # The gate would take its calls for memories of our own, and trust their labels more.
+            raise InvariantBroken("the policy knows no servers behind of this protocol")
+        self._dialect = dialect
+        self._target_prefix = target_prefix
+        self._writing = writing
+        self._forwards = forwards
+        self._followed = followed
+        self._pins = pins
+        self._sieve = sieve
+        self._ledger = ledger
+        self._surroundings = surroundings
+        self._confirms = confirms
+        self._relays = relays
+        self._monotonic_s = monotonic_s
+        # Items that a relay is sending now, and until when that is believed.
+        self._in_flight: OrderedDict[CandidateId, float] = OrderedDict()
+
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        """One verdict per item, in order; an admitted item's intent is durable when it returns.
+
+        Raises:
+            MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
+            StorageError: Not one item could be judged.
+        """
+        proposals = [self._proposal(principal, call, item) for item in call.items]
+        sendable = tuple(one for one in proposals if isinstance(one, Proposal))
+        written: list[WrittenItem] = []
+        if sendable:
+            trace = self._trace(call)
+            try:
+                written = list(await self._writing.judge(principal, sendable, self._dialect, trace))
+            except RateLimited:
+                refused = [_refused(Reason.RATE_LIMITED, item) for item in call.items]
+                return tuple(refused)
+        judged: list[Judged] = []
+        rest = iter(written)
+        for one, item in zip(proposals, call.items, strict=True):
+            answer = self._judged(next(rest)) if isinstance(one, Proposal) else _refused(one, item)
+            judged.append(answer)
+            if answer.decision == Decision.HOLD.value and item.change is not ChangeKind.DELETE:
+                scope = (principal.tenant, self._target(call.server))
+                async with self._sieve.turn:
+                    self._sieve.hold(str(answer.candidate_id), scope, item.pieces)
+        return tuple(judged)
+
+    def _proposal(self, principal: Principal, call: GuardedCall, item: Item) -> Proposal | Reason:
+        if item.change is ChangeKind.PURGE:
+            raise MalformedRequest("change: no tool of another server erases what is kept here")
+        target = self._target(call.server)
+        if len(target) > NAME_LEN_MAX:
+            raise MalformedRequest("server: the name is too long")
+        for text in (*item.pieces, item.key, call.tool, item.scope_user or ""):
+            check_text(text, "item")
+        forwarded = ForwardedCall(
+            tool=call.tool,
+            arguments=item.arguments,
+            key=item.key,
+            pieces=item.pieces,
+            effect=item.effect,
+        )
+        # What is stored must read in one way only: it is what will be sent after a release.
+        if canonical_json(decode_object(item.arguments.encode())) != item.arguments:
+            raise MalformedRequest("arguments: not canonical JSON")
+        try:
+            text, metadata_json = texts_of(forwarded)
+        except NotForwardable as error:
+            if error.oversize:
+                return Reason.OVERSIZE
+            raise MalformedRequest(str(error)) from None
+        return Proposal(
+            change=item.change,
+            text=text,
+            metadata_json=metadata_json,
+            scope=Scope(user_id=item.scope_user),
+            target=target,
+            memory_class=item.memory_class,
+            class_named=item.class_named,
+            guarded_key=item.key,
+            edit=self._edit(principal, call, item),
+            labels=item.labels,
+            join=call.join,
+            # What a deletion names was read before, by whoever wants it gone.
+            culprits=()
+            if item.change is ChangeKind.DELETE
+            else self._ledger.culprits(principal.principal_id, text),
+        )
+
+    def _edit(self, principal: Principal, call: GuardedCall, item: Item) -> Edit | None:
+        """What it changes, where that is known by our own verdicts alone."""
+        if item.change is not ChangeKind.UPDATE or not item.key or item.effect is None:
+            return None
+        behind = self._behind(principal, call.server)
+        standing = self._forwards.standing(behind, item.key)
+        return edit_of(standing, item.pieces, item.effect, item.change)
+
+    def _judged(self, item: WrittenItem) -> Judged:
+        # There is no other way to say that the memory is gone: the gate holds what it never saw.
+        decision = "reject" if item.decision == "missing" else item.decision
+        confirm_url = None
+        if item.candidate_id is not None and decision == Decision.ADMIT.value:
+            self._launch(item.candidate_id)
+        elif item.candidate_id is not None and decision == Decision.HOLD.value:
+            confirm_url = self._confirms.url_of(item.candidate_id)
+        return Judged(
+            decision=decision,
+            candidate_id=item.candidate_id,
+            memory_class=item.memory_class,
+            observation=item.observation,
+            reason=item.reason,
+            step=item.step,
+            confirm_url=confirm_url,
+        )
+
+    def _trace(self, call: GuardedCall) -> TraceContext:
+        random_hex = self._surroundings.random_hex
+        if call.traceparent is None:
+            return propagation.start_hex(random_hex)
+        return propagation.accept(
+            [call.traceparent], [], lambda count: bytes.fromhex(random_hex(count))
+        )
+
+    async def settle(
+        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+    ) -> None:
+        """Record what became of sent items: one result leaf each. The same answer twice is once.
+
+        Raises:
+            StorageError: It is not recorded; the items stay unsettled.
+        """
+        # Only what was this server's: nobody else says that an item is not on its way any more.
+        behind = self._behind(principal, server)
+        for candidate_id in await self._forwards.settle(behind, settled):
+            self._in_flight.pop(CandidateId(candidate_id), None)
+
+    async def sift(
+        self, principal: Principal, server: str, strings: tuple[str, ...]
+    ) -> tuple[bool, ...]:
+        """For each string that a read brings back: True where it must not reach the agent.
+
+        Raises:
+            StorageError: Nobody knows; withhold all of it.
+        """
+        async with self._sieve.turn:
+            await self._catch_up()
+            return self._sieve.sift((principal.tenant, self._target(server)), strings)
+
+    async def _catch_up(self) -> None:
+        if self._sieve.far_behind:
+            await asyncio.to_thread(self._sieve.refresh)
+
+    async def saw(self, principal: Principal, segment: Segment) -> None:
+        """Note what entered the agent's context, to name it as culprit later."""
+        self._ledger.saw(principal.principal_id, segment)
+
+    async def pin(
+        self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
+    ) -> PinState:
+        """Compare a server's tools with those approved; the first list seen is approved.
+
+        Raises:
+            MalformedRequest: Two tools share a name.
+            StorageError: Nobody knows; refuse its tools.
+        """
+        return await self.pin_for(None, principal, server, tools)
+
+    async def pin_for(
+        self,
+        relay: str | None,
+        principal: Principal,
+        server: str,
+        tools: tuple[PinnedTool, ...],
+    ) -> PinState:
+        """`pin` for a relay of another process, by its own name.
+
+        Raises:
+            MalformedRequest: Two tools share a name.
+            StorageError: Nobody knows; refuse its tools.
+        """
+        if len({tool.name for tool in tools}) < len(tools):
+            raise MalformedRequest("tools: a name is given twice")
+        pairs = tuple((tool.name, tool.digest) for tool in tools)
+        pinned = await self._pins.see(principal.tenant, server, pairs)
+        # Approved or not, their calls come there and are judged or refused there.
+        names = (tool.name for tool in tools)
+        self._relays.pinned(principal, server, names, relay)
+        return PinState(approved=not pinned.changed, changed=pinned.changed)
+
+    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+        """Items to send (released by a person) or to look up (answer lost); each to one asker.
+
+        An item to send is given out once: whoever gets it has to send and settle it.
+
+        Raises:
+            StorageError: Nobody knows.
+        """
+        behind = self._behind(principal, server)
+        self._land_overdue()
+        found = [
+            one
+            for one in self._forwards.pending(behind.tenant, behind.target)
+            if one.candidate_id not in self._in_flight
+        ]
+        waiting = tuple(one.candidate_id for one in found if not one.sent)
+        claimed: frozenset[str] = frozenset()
+        if waiting:
+            claimed = await self._forwards.claim(behind, waiting)
+        given: list[Unsettled] = []
+        for one in found:
+            call = call_of(one.candidate)
+            if call is None or not (one.sent or one.candidate_id in claimed):
+                continue
+            if not one.sent:
+                self._launch(one.candidate_id)
+            given.append(
+                Unsettled(
+                    candidate_id=one.candidate_id,
+                    tool=call.tool,
+                    change=one.candidate.change,
+                    arguments=call.arguments,
+                    pieces=call.pieces,
+                    key=call.key,
+                    sent=one.sent,
+                )
+            )
+        return tuple(given)
+
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+        """What became of a held candidate by now: still "hold", or a person's decision.
+
+        Raises:
+            UnknownCandidate: No candidate of that id is this tenant's.
+            StorageError: Nobody knows.
+        """
+        found = await asyncio.to_thread(self._followed.decided, candidate_id)
+        if found is None or found.intercepted.tenant != principal.tenant:
+            raise UnknownCandidate("no candidate of that id")
+        leaf = found.verdict
+        decision = leaf.decision.value
+        reason = None if leaf.decision is Decision.ADMIT else leaf.reason
+        return Judged(
+            decision=decision,
+            candidate_id=candidate_id,
+            memory_class=leaf.memory_class,
+            observation=observation_for(decision, reason, leaf.memory_class),
+            reason=reason,
+            step=leaf.step,
+        )
+
+    def abandon(self, candidate_ids: tuple[CandidateId, ...]) -> None:
+        """The relay that was sending these is gone; unless it comes back soon, look them up."""
+        for candidate_id in candidate_ids:
+            if candidate_id in self._in_flight:
+                self._in_flight[candidate_id] = self._monotonic_s() + GONE_S
+
+    def resume(self, candidate_ids: tuple[CandidateId, ...]) -> None:
+        """It came back."""
+        for candidate_id in candidate_ids:
+            if candidate_id in self._in_flight:
+                self._launch(candidate_id)
+
+    def _target(self, server: str) -> str:
+        return target_of(self._target_prefix, server)
+
+    def _behind(self, principal: Principal, server: str) -> Behind:
+        target = self._target(server)
+        return Behind(tenant=principal.tenant, target=target, by=principal.principal_id)
+
+    def _launch(self, candidate_id: CandidateId) -> None:
+        self._in_flight[candidate_id] = self._monotonic_s() + IN_FLIGHT_S
+        if len(self._in_flight) > IN_FLIGHT_MAX:
+            self._in_flight.popitem(last=False)
+
+    def _land_overdue(self) -> None:
+        now_s = self._monotonic_s()
+        for candidate_id, until_s in tuple(self._in_flight.items()):
+            if until_s <= now_s:
+                del self._in_flight[candidate_id]
+
+
+def _refused(reason: Reason, item: Item) -> Judged:
+    """A refusal from before the gate: nothing was staged, and there is no leaf."""
+    return Judged(
+        decision=Decision.REJECT.value,
+        candidate_id=None,
+        memory_class=item.memory_class,
+        observation=observation_for(Decision.REJECT.value, reason, item.memory_class),
+        reason=reason,
+        step=_BUDGETS,
+    )

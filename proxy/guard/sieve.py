@@ -1,0 +1,239 @@
+"""Which strings of another server's answers must not reach the agent (design section 8).
+
+What is held, denied, quarantined or not settled yet does not exist for the agent, wherever a copy
+of it lies. A string is known by prints of the pieces, never by their text: an index of refused
+texts would be one more place to find them in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter, deque
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policy.labels.forwarded_call import call_of
+from policy.text.skeleton import skeleton
+from storage.values import Stands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from policy.model import Candidate, Tenant
+    from storage.values import Moved, News
+
+CONTAINED_LEN_MIN: Final = 8
+DENIED_MAX: Final = 10_000
+_SPACES: Final = re.compile(r"\s+")
+# One word is a name or a kind; text that mentions it is not the memory that is called so.
+_ONE_WORD: Final = re.compile(r"[^\W\d_]+")
+_WITHHELD: Final = frozenset({Stands.HELD, Stands.DENIED, Stands.FORWARDING, Stands.QUARANTINED})
+
+Scope = tuple["Tenant", str]
+
+
+class _Print(NamedTuple):
+    """A piece without its text: where to look closer, how long it is, and what it must be."""
+
+    anchor: int
+    length: int
+    digest: bytes
+    whole: bool  # only equality counts
+
+
+class _Known(NamedTuple):
+    scope: Scope
+    stands: Stands
+    prints: tuple[_Print, ...]
+
+
+class _Withheld:
+    """Prints of one tenant's pieces behind one server, with how many stand either way."""
+
+    def __init__(self) -> None:
+        self.withheld: Counter[_Print] = Counter()
+        self.shown: Counter[_Print] = Counter()
+        self._anchors: dict[int, list[_Print]] | None = None
+        self._wholes: frozenset[_Print] = frozenset()
+
+    def touch(self) -> None:
+        self._anchors = None
+
+    def holds_back(self, text: str) -> bool:
+        anchors = self._anchors
+        if anchors is None:
+            anchors = self._build()
+        if not anchors and not self._wholes:
+            return False
+        shape = _shape(text)
+        if self._wholes and _print(shape, whole=True) in self._wholes:
+            return True
+        return bool(anchors) and self._contains(shape, anchors)
+
+    def _build(self) -> dict[int, list[_Print]]:
+        # What also stands in a memory that is shown is no secret: else a steered agent could hide
+        # a memory by proposing it again as something that will be held.
+        acting = [one for one in self.withheld if one not in self.shown]
+        self._wholes = frozenset(one for one in acting if one.whole)
+        anchors: dict[int, list[_Print]] = {}
+        for one in acting:
+            if not one.whole:
+                anchors.setdefault(one.anchor, []).append(one)
+        self._anchors = anchors
+        return anchors
+
+    @staticmethod
+    def _contains(shape: str, anchors: dict[int, list[_Print]]) -> bool:
+        for at in range(len(shape) - CONTAINED_LEN_MIN + 1):
+            for one in anchors.get(hash(shape[at : at + CONTAINED_LEN_MIN]), ()):
+                part = shape[at : at + one.length]
+                if len(part) == one.length and _digest(part) == one.digest:
+                    return True
+        return False
+
+
+class Sieve:
+    """Derived from the store, in memory. One caller at a time, on any thread: who holds `turn`.
+
+    `news` answers what moved since a number of leaves, and everything for -1.
+    """
+
+    def __init__(self, news: Callable[[int], News]) -> None:
+        self.turn = asyncio.Lock()
+        self._news = news
+        self._leaf_count = -1
+        self._known: dict[str, _Known] = {}
+        self._scopes: dict[Scope, _Withheld] = {}
+        self._denied: deque[str] = deque()
+
+    def sift(self, scope: Scope, strings: Iterable[str]) -> tuple[bool, ...]:
+        """For each string: whether it must not reach the agent.
+
+        Raises:
+            StorageError: Nobody knows what must not; withhold all of it.
+        """
+        self.refresh()
+        withheld = self._scopes.get(scope)
+        if withheld is None:
+            return tuple(False for _ in strings)
+        return tuple(withheld.holds_back(one) for one in strings)
+
+    def refresh(self) -> None:
+        """Take in what moved since the last look."""
+        news = self._news(self._leaf_count)
+        if news.whole:
+            self._begin_anew()
+        for moved in news.moved:
+            self._take(moved)
+        self._leaf_count = news.leaf_count
+
+    @property
+    def far_behind(self) -> bool:
+        """Whether the next look has to read everything: better not on the event loop."""
+        return self._leaf_count < 0
+
+    def hold(self, name: str, scope: Scope, pieces: tuple[str, ...]) -> None:
+        """Take in what was held a moment ago, while its text is at hand.
+
+        A person may refuse it before anybody looks again, and then it is nowhere any more.
+        """
+        self._drop(name)
+        self._put(name, _Known(scope=scope, stands=Stands.HELD, prints=_prints(pieces)))
+
+    def take(self, moved: tuple[Moved, ...]) -> None:
+        """Take in what is known already, before the first look."""
+        for one in moved:
+            self._take(one)
+
+    def _begin_anew(self) -> None:
+        # What was refused is nowhere any more but here; and what was held is held still, and comes
+        # again, or was refused, or stands, and then it is shown.
+        gone = {
+            name: known._replace(stands=Stands.DENIED)
+            for name, known in self._known.items()
+            if known.stands in {Stands.HELD, Stands.DENIED}
+        }
+        self._known.clear()
+        self._scopes.clear()
+        self._denied.clear()
+        for name, known in gone.items():
+            self._put(name, known)
+            self._bound(name)
+
+    def _take(self, moved: Moved) -> None:
+        before = self._known.get(moved.name)
+        if moved.candidate is not None and moved.tenant is not None:
+            known = _Known(
+                scope=(moved.tenant, moved.candidate.target),
+                stands=moved.stands,
+                prints=prints_of(moved.candidate),
+            )
+        elif before is not None:
+            known = before._replace(stands=moved.stands)
+        else:
+            return
+        self._drop(moved.name)
+        if moved.stands is not Stands.GONE:
+            self._put(moved.name, known)
+        if moved.stands is Stands.DENIED:
+            self._bound(moved.name)
+
+    def _bound(self, name: str) -> None:
+        self._denied.append(name)
+        if len(self._denied) > DENIED_MAX:
+            oldest = self._denied.popleft()
+            known = self._known.get(oldest)
+            if known is not None and known.stands is Stands.DENIED:
+                self._drop(oldest)
+
+    def _put(self, name: str, known: _Known) -> None:
+        self._known[name] = known
+        scope = self._scopes.setdefault(known.scope, _Withheld())
+        (scope.withheld if known.stands in _WITHHELD else scope.shown).update(known.prints)
+        scope.touch()
+
+    def _drop(self, name: str) -> None:
+        known = self._known.pop(name, None)
+        if known is None:
+            return
+        scope = self._scopes[known.scope]
+        counts = scope.withheld if known.stands in _WITHHELD else scope.shown
+        for one in known.prints:
+            counts[one] -= 1
+            if counts[one] <= 0:
+                del counts[one]
+        scope.touch()
+
+
+def prints_of(candidate: Candidate) -> tuple[_Print, ...]:
+    """The prints of the pieces that tell this candidate from others.
+
+    Where one of them says something by itself, the others are names and kinds, which anything may
+    share: were they withheld as well, proposing a thing would hide every other of its name.
+    """
+    call = call_of(candidate)
+    return () if call is None else _prints(call.pieces)
+
+
+def _prints(pieces: tuple[str, ...]) -> tuple[_Print, ...]:
+    shapes = {shape for piece in pieces if (shape := _shape(piece))}
+    telling = {shape for shape in shapes if _tells(shape)}
+    return tuple(_print(shape, whole=not telling) for shape in sorted(telling or shapes))
+
+
+def _tells(shape: str) -> bool:
+    return len(shape) >= CONTAINED_LEN_MIN and _ONE_WORD.fullmatch(shape) is None
+
+
+def _print(shape: str, *, whole: bool) -> _Print:
+    anchor = 0 if whole else hash(shape[:CONTAINED_LEN_MIN])
+    return _Print(anchor=anchor, length=len(shape), digest=_digest(shape), whole=whole)
+
+
+def _shape(text: str) -> str:
+    return _SPACES.sub(" ", skeleton(text)).strip()
+
+
+def _digest(shape: str) -> bytes:
+    return blake2b(shape.encode("utf-8", "surrogatepass"), digest_size=16).digest()

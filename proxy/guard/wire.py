@@ -1,0 +1,104 @@
+"""What a relay and the gate say to each other over the gate's own Unix socket: JSON over HTTP.
+
+Both ends are this program, perhaps in two versions: the number in the path tells them apart.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import CandidateId
+from proxy.seams.guard import (
+    STRINGS_MAX,
+    TOOLS_MAX,
+    Forwarded,
+    GuardedCall,
+    Judged,
+    Name,
+    PinnedTool,
+    PinState,
+    Segment,
+    Unsettled,
+)
+from proxy.seams.operation import Operation, Result
+
+SOCKET: Final = "gate.sock"
+API: Final = "/guard/1"
+RELAY_HEADER: Final = "Mnemogate-Relay"
+REQUEST_BYTES_MAX: Final = 1024 * 1024
+"""What a client puts into one request at most, where it can be divided."""
+UNKNOWN_OUTCOME: Final = "outcome_unknown"
+
+CandidateName = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `settle`."""
+
+    server: Name
+    settled: Annotated[tuple[tuple[CandidateName, Forwarded], ...], Meta(max_length=4_096)]
+
+    def pairs(self) -> tuple[tuple[CandidateId, Forwarded], ...]:
+        """The pairs as the guard takes them."""
+        return tuple((CandidateId(name), result) for name, result in self.settled)
+
+
+class Strings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `sift`."""
+
+    server: Name
+    strings: Annotated[tuple[str, ...], Meta(max_length=STRINGS_MAX)]
+
+
+class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `pin`."""
+
+    server: Name
+    tools: Annotated[tuple[PinnedTool, ...], Meta(max_length=TOOLS_MAX)]
+
+
+class ServerName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `unsettled`."""
+
+    server: Name
+
+
+class OneCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `decided`."""
+
+    candidate_id: CandidateName
+
+
+class Performance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of `perform`: an operation on our own store, for a memory server that we are."""
+
+    operation: Operation
+    traceparent: Annotated[str, Meta(max_length=64)] | None = None
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of what has none."""
+
+
+Asked = GuardedCall | Settlement | Strings | Segment | ToolList | ServerName | OneCandidate
+ASKS: Final[dict[str, type[msgspec.Struct]]] = {
+    "judge": GuardedCall,
+    "settle": Settlement,
+    "sift": Strings,
+    "saw": Segment,
+    "pin": ToolList,
+    "unsettled": ServerName,
+    "decided": OneCandidate,
+    "perform": Performance,
+}
+
+ENCODER: Final = msgspec.json.Encoder()
+JUDGED: Final = msgspec.json.Decoder(tuple[Judged, ...])
+ONE_JUDGED: Final = msgspec.json.Decoder(Judged)
+SIFTED: Final = msgspec.json.Decoder(tuple[bool, ...])
+PIN_STATE: Final = msgspec.json.Decoder(PinState)
+UNSETTLED: Final = msgspec.json.Decoder(tuple[Unsettled, ...])
+RESULT: Final[msgspec.json.Decoder[Result]] = msgspec.json.Decoder(Result)

@@ -1,0 +1,124 @@
+"""How much one principal has written lately: the evidence behind step 9 (floods).
+
+Counters live in memory: a restart forgives, which is why they throttle and hold but never admit.
+Event loop only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from policy.facts import BudgetState
+from proxy.seams.faults import RateLimited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from policy.model import Candidate, PrincipalId
+
+CELLS_PER_PRINCIPAL_MAX = 4_096
+PRINCIPALS_MAX = 4_096
+CELL_BITS = 16
+_LITTLE: Final = np.dtype("<f4")
+_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
+
+
+class Topics:
+    """Which cell of the embedding space a text falls in: the signs of fixed hyperplanes.
+
+    Near-duplicates share a cell, which is what a flood on one topic looks like; the planes come
+    from a fixed seed, so that a cell means the same after a restart.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        planes = np.random.default_rng(20_260).standard_normal((CELL_BITS, dimension))
+        self._planes: NDArray[np.float32] = planes.astype(np.float32)
+
+    def cell(self, vector: bytes) -> int:
+        """The cell of one vector, in [0, 2**16)."""
+        side = self._planes.dot(np.frombuffer(vector, dtype=_LITTLE)) > 0
+        # One byte of 0 or 1 for each plane, read as the digits of a number.
+        return int(side.tobytes().translate(_DIGITS), 2)
+
+
+def _utf8_len(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+class _Account:
+    __slots__ = ("cells", "window")
+
+    def __init__(self) -> None:
+        self.window: deque[int] = deque()
+        self.cells: OrderedDict[int, tuple[int, int]] = OrderedDict()
+
+
+def _current(account: _Account, since_ms: int) -> deque[int]:
+    window = account.window
+    while window and window[0] <= since_ms:
+        window.popleft()
+    return window
+
+
+class Budgets:
+    """Counts writes per principal in a sliding window, and per topic cell in the same window."""
+
+    def __init__(self, topics: Topics, window_ms: Callable[[], int]) -> None:
+        """`window_ms` is asked each time: a reload of the ruleset may change it."""
+        self._topics = topics
+        self._window_ms = window_ms
+        self._accounts: OrderedDict[PrincipalId, _Account] = OrderedDict()
+
+    def require_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
+        """Let `count` more writes pass, or stop the whole request before it leaves a trace.
+
+        A flood that reached the gate would be refused there as well, at the price of two leaves
+        for each write of it: the log would be the thing that is flooded.
+
+        Raises:
+            RateLimited: The window has no room for them.
+        """
+        window_ms = self._window_ms()
+        window = _current(self._account(principal_id), now_ms - window_ms)
+        if len(window) + count > limit:
+            raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
+
+    def measure(self, candidate: Candidate, vector: bytes, now_ms: int) -> BudgetState:
+        """Count this candidate in, and tell how things stood before it."""
+        account = self._account(candidate.principal_id)
+        window_ms = self._window_ms()
+        window = _current(account, now_ms - window_ms)
+        before = len(window)
+        window.append(now_ms)
+        return BudgetState(
+            writes_in_window_count=before,
+            text_bytes=_utf8_len(candidate.text or ""),
+            metadata_bytes=_utf8_len(candidate.metadata_json or ""),
+            topic_writes_count=self._topic(account, vector, now_ms // window_ms) if vector else 0,
+        )
+
+    def _account(self, principal_id: PrincipalId) -> _Account:
+        account = self._accounts.get(principal_id)
+        if account is None:
+            account = self._accounts[principal_id] = _Account()
+            if len(self._accounts) > PRINCIPALS_MAX:
+                self._accounts.popitem(last=False)
+        else:
+            self._accounts.move_to_end(principal_id)
+        return account
+
+    def _topic(self, account: _Account, vector: bytes, window: int) -> int:
+        cell = self._topics.cell(vector)
+        then, count = account.cells.get(cell, (window, 0))
+        if then != window:
+            count = 0
+        account.cells[cell] = (window, count + 1)
+        account.cells.move_to_end(cell)
+        if len(account.cells) > CELLS_PER_PRINCIPAL_MAX:
+            account.cells.popitem(last=False)
+        return count

@@ -1,0 +1,41 @@
+"""Vectors that a client brings: checked and brought to unit norm before anything sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from proxy.embed.embedding import ClientVectors
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from proxy.seams.embedder import Embedder
+
+# Outside of these the direction is lost to rounding, and squares overflow single precision.
+NORM_MIN: Final = 1e-6
+NORM_MAX: Final = 1e6
+
+
+def takes_client_vectors(embedder: Embedder) -> bool:
+    """Whether the store has no model of its own."""
+    return isinstance(embedder, ClientVectors)
+
+
+def unit_vector(raw: bytes, dimension: int) -> bytes:
+    """The same direction at unit norm, float32 little-endian.
+
+    A vector of huge norm would be found by every search, one with NaN by none.
+
+    Raises:
+        MalformedRequest: Another dimension, not finite, or of no usable norm.
+    """
+    if len(raw) != 4 * dimension:
+        raise MalformedRequest(f"vector: this store holds {dimension} dimensions")
+    vector = np.frombuffer(raw, dtype="<f4").astype(np.float64)
+    if not np.isfinite(vector).all():
+        raise MalformedRequest("vector: every component must be finite")
+    norm = float(np.sqrt(vector @ vector))
+    if not NORM_MIN <= norm <= NORM_MAX:
+        raise MalformedRequest("vector: its norm must lie between 1e-6 and 1e6")
+    return (vector / norm).astype("<f4").tobytes()

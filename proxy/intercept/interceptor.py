@@ -1,0 +1,401 @@
+"""Makes a candidate of each proposal, gathers its evidence, and waits for its verdict.
+
+This is the interceptor (design section 4, steps 2 to 5): it mints the candidate id and the nonce,
+computes the digest over all fields, derives the true source, and hands the whole to the one
+writer. Between that moment and the verdict nothing of the candidate is sent anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import msgspec
+
+from policy.canonical import canonical_bytes, digest_of
+from policy.labels.derive import attest, label_rule, read_beside, read_candidate
+from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
+from policy.ruleset import OverBudget
+from policy.verdict import Reason
+from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
+from proxy.intercept.promotion import stored_of
+from proxy.intercept.shadow import shown_of
+from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.ledger import seen_of
+from proxy.seams.operation import Proposal, WrittenItem
+from proxy.transport.responses import observation_for
+from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.values import Decision, Outcome, Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.labels.taint import Seen
+    from policy.model import Principal, SourceKind, Tenant
+    from policy.ruleset import Ruleset
+    from proxy.intercept.budgets import Budgets
+    from proxy.intercept.promotion import TokenVerifier
+    from proxy.intercept.shadow import Shadow
+    from proxy.seams.embedder import Embedder
+    from proxy.seams.ledger import Sees
+    from proxy.seams.surroundings import Surroundings
+    from proxy.seams.withholding import Watches
+    from storage.interfaces import MemoryReader
+    from telemetry.events import TraceContext
+
+# Judged together at most; keeps a batch of thousands from filling the writer's queue by itself.
+CHUNK_LEN = 256
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Submits(Protocol):
+    """The writer, as the interceptor needs it."""
+
+    async def submit(self, submission: Submission) -> Outcome:
+        """As `MemoryWriter.submit`."""
+        ...
+
+
+class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
+    submission: Submission
+    seen: Seen | None
+    trace: TraceContext
+    started_ns: int
+
+
+class _Prepared(NamedTuple):
+    """A proposal that can become a candidate, with the lowest label of its sources."""
+
+    proposal: Proposal
+    vector: bytes
+    lineage: SourceKind | None
+
+
+class Writing:
+    """Event loop only. Verdicts come back in the order of the proposals, and were made in it."""
+
+    def __init__(
+        self,
+        *,
+        writer: Submits,
+        reader: MemoryReader,
+        embedder: Embedder,
+        shadow: Shadow,
+        budgets: Budgets,
+        tokens: TokenVerifier,
+        ruleset: Callable[[], Ruleset],
+        sessions: Sees,
+        watches: Watches,
+        surroundings: Surroundings,
+    ) -> None:
+        """`sessions` knows what entered each context; `watches` hears of a candidate first."""
+        self._writer = writer
+        self._reader = reader
+        self._embedder = embedder
+        self._shadow = shadow
+        self._budgets = budgets
+        self._tokens = tokens
+        self._ruleset = ruleset
+        self._sessions = sessions
+        self._watches = watches
+        self._out = surroundings
+        self._incarnation = reader.status().incarnation
+
+    async def judge(
+        self,
+        principal: Principal,
+        proposals: tuple[Proposal, ...],
+        dialect: str,
+        trace: TraceContext,
+    ) -> tuple[WrittenItem, ...]:
+        """One item per proposal. A batch is judged item by item; a bad one stops no other.
+
+        Raises:
+            MalformedRequest: A proposal cannot become a candidate; none of them was staged.
+            StoreUnavailable: Not one item could be judged.
+            OutcomeUnknown: Not one item has a known outcome.
+            RateLimited: The principal's window has no room for all of them; none was staged.
+        """
+        limits = self._ruleset().budgets
+        if limits.over_rate is OverBudget.REJECT:
+            self._budgets.require_room(
+                principal.principal_id,
+                len(proposals),
+                limits.writes_per_window_max,
+                self._out.now_ms(),
+            )
+        # Whatever is malformed shows here: once a chunk is judged, its writes cannot be taken back.
+        prepared = [
+            _Prepared(proposal, vector, self._lineage(principal.tenant, proposal))
+            for proposal, vector in zip(proposals, self._vectors(proposals), strict=True)
+        ]
+        items: list[WrittenItem | StorageError] = []
+        for start in range(0, len(prepared), CHUNK_LEN):
+            chunk = [
+                self._intercept(principal, one, trace, alone=len(prepared) == 1)
+                for one in prepared[start : start + CHUNK_LEN]
+            ]
+            items.extend(await self._verdicts(chunk, dialect))
+        failures = [item for item in items if isinstance(item, StorageError)]
+        if failures and len(failures) == len(items):
+            raise failures[0]
+        return tuple(
+            _undecided(proposal) if isinstance(item, StorageError) else item
+            for proposal, item in zip(proposals, items, strict=True)
+        )
+
+    async def _verdicts(
+        self, chunk: list[_Intercepted | WrittenItem], dialect: str
+    ) -> list[WrittenItem | StorageError]:
+        try:
+            chunk = await self._watched(chunk)
+        except StorageError as failure:
+            return [failure for _ in chunk]
+        if len(chunk) == 1:
+            return [await self._verdict(chunk[0], dialect)]
+        async with asyncio.TaskGroup() as group:
+            # Tasks start in the order they are made, and `submit` queues before it waits, so the
+            # writer sees the proposals in the client's order.
+            tasks = [group.create_task(self._verdict(one, dialect)) for one in chunk]
+        return [task.result() for task in tasks]
+
+    async def _watched(
+        self, chunk: list[_Intercepted | WrittenItem]
+    ) -> list[_Intercepted | WrittenItem]:
+        """The same candidates, once whoever withholds knows of them."""
+        found = [one.submission for one in chunk if isinstance(one, _Intercepted)]
+        dated = await self._watches.begun(found)
+        if dated is found:
+            return chunk
+        given = iter(dated)
+        return [
+            one
+            if isinstance(one, WrittenItem)
+            else msgspec.structs.replace(one, submission=next(given))
+            for one in chunk
+        ]
+
+    def _vectors(self, proposals: tuple[Proposal, ...]) -> list[bytes]:
+        embedder = self._embedder
+        if takes_client_vectors(embedder):
+            return [
+                # No tool of another server sends one: such a memory is listed, and never searched.
+                b"" if proposal.guarded_key is not None else _client_vector(proposal, dimension)
+                for dimension, proposal in ((embedder.dimension, one) for one in proposals)
+            ]
+        if any(proposal.vector is not None for proposal in proposals):
+            # Two models never mix in one search.
+            raise MalformedRequest("vector: this store embeds texts itself; send none")
+        texts = [proposal.text for proposal in proposals if proposal.text is not None]
+        embedded = iter(embedder.embed(texts) if texts else [])
+        return [b"" if proposal.text is None else next(embedded) for proposal in proposals]
+
+    def _intercept(
+        self,
+        principal: Principal,
+        prepared: _Prepared,
+        trace: TraceContext,
+        *,
+        alone: bool,
+    ) -> _Intercepted | WrittenItem:
+        proposal, vector = prepared.proposal, prepared.vector
+        started_ns = self._out.clock_ns()
+        if self._absent(principal, proposal):
+            return _missing(proposal)
+        candidate = self._candidate(principal, proposal)
+        canonical = canonical_bytes(candidate)
+        edit = proposal.edit
+        reading = read_candidate(candidate)
+        if edit is not None:
+            reading = read_beside(reading, edit.after)
+        now_ms = started_ns // 1_000_000
+        rules = self._ruleset()
+        # Read once: the gate is told which version all this is about, and looks again.
+        stored = stored_of(self._reader, candidate)
+        token = self._tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
+        seen = seen_of(self._sessions, candidate, proposal)
+        stored_class = None if stored is None else stored.memory_class
+        if edit is not None:
+            stored_class = edit.memory_class
+        rule = label_rule(candidate, reading, stored_class, rules.labels, edit)
+        attested = attest(
+            principal,
+            candidate,
+            prepared.lineage,
+            proposal.culprits,
+            seen=seen,
+            edit=edit,
+            rule=rule,
+        )
+        submission = Submission(
+            candidate_id=CandidateId(self._out.random_hex(16)),
+            candidate=candidate,
+            canonical=canonical,
+            digest=digest_of(canonical),
+            provenance=attested.provenance,
+            tainted=attested.tainted,
+            edit=attested.edit,
+            intercepted_at_ms=now_ms,
+            reading=reading,
+            token=token.state,
+            token_key=token.key,
+            shadow=self._shadow.probe(
+                principal.tenant, shown_of(candidate, vector, stored), rules.anchors.outrank_margin
+            ),
+            seen_version=0 if stored is None else stored.version,
+            budget=self._budgets.measure(candidate, vector, now_ms),
+            vector=vector,
+            embedder_id=self._embedder.embedder_id,
+            trace_id=trace.trace_id,
+            guarded_key=proposal.guarded_key,
+        )
+        context = trace if alone else self._sibling(trace)
+        return _Intercepted(submission=submission, seen=seen, trace=context, started_ns=started_ns)
+
+    def _absent(self, principal: Principal, proposal: Proposal) -> bool:
+        """Whether there is nothing to change.
+
+        With a nonce of its own the gate answers instead: a retried delete must get its first
+        verdict again, not hear that the memory is gone.
+        """
+        # A deleted memory still has bytes that a purge must reach.
+        elsewhere = proposal.change in {ChangeKind.CREATE, ChangeKind.PURGE}
+        if elsewhere or proposal.nonce is not None or proposal.guarded_key is not None:
+            return False
+        memory_id = proposal.memory_id
+        return memory_id is None or self._reader.get(principal.tenant, memory_id) is None
+
+    def _candidate(self, principal: Principal, proposal: Proposal) -> Candidate:
+        nonce = proposal.nonce or f"{self._incarnation}:{self._out.random_hex(16)}"
+        return Candidate(
+            change=proposal.change,
+            principal_id=principal.principal_id,
+            tenant=principal.tenant,
+            nonce=nonce,
+            target=proposal.target,
+            memory_id=proposal.memory_id,
+            text=proposal.text,
+            metadata_json=proposal.metadata_json,
+            scope=proposal.scope,
+            memory_class=proposal.memory_class,
+            class_named=proposal.class_named,
+            claimed_source=proposal.claimed_source,
+            role=proposal.role,
+            actor=proposal.actor,
+            derived_from=proposal.derived_from,
+            expires_at=proposal.expires_at,
+            vector_sha256=hashlib.sha256(proposal.vector).hexdigest() if proposal.vector else None,
+        )
+
+    def _lineage(self, tenant: Tenant, proposal: Proposal) -> SourceKind | None:
+        """The lowest label among the memories this one says it derives from."""
+        lowest: SourceKind | None = None
+        for memory_id in proposal.derived_from:
+            memory = self._reader.get(tenant, MemoryId(memory_id))
+            if memory is None:
+                raise MalformedRequest("derived_from: names a memory that is not there")
+            if lowest is None or memory.source.trust < lowest.trust:
+                lowest = memory.source
+        return lowest
+
+    def _sibling(self, trace: TraceContext) -> TraceContext:
+        """A span of its own for one item of a batch, beside the others under the caller's span."""
+        return msgspec.structs.replace(trace, span_id=self._out.random_hex(8))
+
+    async def _verdict(
+        self, intercepted: _Intercepted | WrittenItem, dialect: str
+    ) -> WrittenItem | StorageError:
+        if isinstance(intercepted, WrittenItem):
+            return intercepted
+        submission = intercepted.submission
+        result: Outcome | StorageError
+        heard: Outcome | StorageError | None = None
+        try:
+            result = heard = await self._writer.submit(submission)
+        except (StoreUnavailable, OutcomeUnknown) as failure:
+            result = heard = failure
+        finally:
+            self._watches.ended(submission, heard)
+        span = Judging(
+            context=intercepted.trace,
+            dialect=dialect,
+            started_ns=intercepted.started_ns,
+            ended_ns=self._out.clock_ns(),
+            epoch=self._ruleset().epoch,
+        )
+        if isinstance(result, StorageError):
+            self._out.record(undecided_event(submission, result, span))
+            return result
+        self._out.record(verdict_event(submission, result, span))
+        if intercepted.seen is not None:
+            principal_id = submission.candidate.principal_id
+            self._sessions.wrote(principal_id, intercepted.seen, result)
+        return _written(submission.candidate, result, self._shown(submission.candidate, result))
+
+    def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:
+        """The id that an answer may repeat: that of a memory, which we gave out ourselves.
+
+        Any other is the client's own text. In a refusal it would go back to the model, and sixteen
+        bytes in hex have room for a password, or for a word that is told nowhere else.
+        """
+        if outcome.memory is not None:
+            return outcome.memory.memory_id
+        memory_id = candidate.memory_id
+        if memory_id is None or outcome.decision is Decision.ADMIT:
+            return memory_id
+        there = self._reader.get(candidate.tenant, memory_id) is not None
+        return memory_id if there else None
+
+
+def _client_vector(proposal: Proposal, dimension: int) -> bytes:
+    if (proposal.text is None) != (proposal.vector is None):
+        raise MalformedRequest("vector: this store takes one with each text, and none without")
+    return b"" if proposal.vector is None else unit_vector(proposal.vector, dimension)
+
+
+def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None) -> WrittenItem:
+    memory = outcome.memory
+    missing = outcome.reason is Reason.TARGET_MISSING
+    decision = "missing" if missing else outcome.decision.value
+    return WrittenItem(
+        decision=decision,
+        change=candidate.change,
+        memory_id=memory_id,
+        candidate_id=outcome.candidate_id,
+        reason=outcome.reason,
+        step=outcome.step,
+        memory_class=outcome.memory_class,
+        source=outcome.source,
+        observation=observation_for(decision, outcome.reason, outcome.memory_class),
+        version=outcome.version,
+        leaf_index=outcome.leaf_index,
+        replayed=outcome.replayed,
+        # A delete has nothing left to show; a refused candidate never does.
+        memory=memory if outcome.decision is Decision.ADMIT else None,
+    )
+
+
+def _missing(proposal: Proposal) -> WrittenItem:
+    return _not_judged(proposal, "missing", Reason.TARGET_MISSING)
+
+
+def _undecided(proposal: Proposal) -> WrittenItem:
+    return _not_judged(proposal, "error", Reason.GATE_UNAVAILABLE)
+
+
+def _not_judged(proposal: Proposal, decision: str, reason: Reason) -> WrittenItem:
+    """What became of a change that no gate saw: nothing."""
+    return WrittenItem(
+        decision=decision,
+        change=proposal.change,
+        memory_id=None,
+        candidate_id=None,
+        reason=reason,
+        step=None,
+        memory_class=proposal.memory_class,
+        source=None,
+        observation=observation_for(decision, reason, proposal.memory_class),
+    )

@@ -1,0 +1,186 @@
+"""Drives one operation of one principal, and withholds everything until the verdict.
+
+Writes become candidates here and wait for the writer; reads pass the store's filters. Nothing in
+this file decides: the gate does, on the writer's thread, inside the transaction that would commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, assert_never
+
+from policy.model import NONCE_LEN_MAX, ChangeKind, MemoryId
+from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import (
+    DeleteWhere,
+    Entities,
+    Found,
+    GetHistory,
+    GetMemory,
+    Got,
+    History,
+    Identify,
+    Identity,
+    Listed,
+    ListEntities,
+    ListMemories,
+    Operation,
+    Proposal,
+    Result,
+    Search,
+    Write,
+    Written,
+)
+from telemetry.events import ReadServed, TraceContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from policy.model import Principal
+    from proxy.intercept.interceptor import Writing
+    from proxy.seams.embedder import Embedder
+    from proxy.seams.recalls import HearsRecalls, Read, Shown
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import MemoryReader
+
+DELETE_WHERE_MAX = 100_000
+# Leaves room for "/" and the memory id, which make one nonce per deleted memory.
+BULK_NONCE_LEN_MAX = NONCE_LEN_MAX - 37
+
+_T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
+
+
+class Operations:
+    """One operation at a time per call; any number of calls at once. Event loop only."""
+
+    def __init__(
+        self,
+        *,
+        reader: MemoryReader,
+        writing: Writing,
+        embedder: Embedder,
+        surroundings: Surroundings,
+        executor: Executor,
+        recalls: HearsRecalls,
+    ) -> None:
+        self._reader = reader
+        self._writing = writing
+        self._embedder = embedder
+        self._out = surroundings
+        self._executor = executor
+        self._recalls = recalls
+
+    async def perform(
+        self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
+    ) -> Result:
+        """The result of one decoded operation, for this principal's tenant alone.
+
+        Raises:
+            MalformedRequest: The operation cannot be carried out as asked; nothing was staged.
+            StorageError: The store could not answer; for a write, no item of it was judged.
+        """
+        if isinstance(operation, Write):
+            items = await self._writing.judge(principal, operation.proposals, dialect, trace)
+            return Written(items=items)
+        if isinstance(operation, DeleteWhere):
+            proposals = await self._matching(principal, operation)
+            items = await self._writing.judge(principal, proposals, dialect, trace)
+            return Written(items=items)
+        if isinstance(operation, Identify):
+            return self._identity(principal)
+        started_ns = self._out.clock_ns()
+        result, name, count = await self._read(principal, operation)
+        self._recalls.served(principal, operation, result, dialect=dialect, trace=trace)
+        self._out.record(
+            ReadServed(
+                context=trace,
+                operation=name,
+                dialect=dialect,
+                started_ns=started_ns,
+                ended_ns=self._out.clock_ns(),
+                principal=principal.principal_id,
+                tenant=principal.tenant,
+                record_count=count,
+            )
+        )
+        return result
+
+    async def _matching(self, principal: Principal, operation: DeleteWhere) -> tuple[Proposal, ...]:
+        """One delete per live memory that matches: a bulk path is judged item by item."""
+        if operation.nonce is not None and len(operation.nonce) > BULK_NONCE_LEN_MAX:
+            raise MalformedRequest(f"nonce: at most {BULK_NONCE_LEN_MAX} characters for a bulk")
+        # Ids alone: the texts of so many memories would not fit into anybody's memory.
+        found = await self._in_thread(
+            self._reader.ids, principal.tenant, operation.where, DELETE_WHERE_MAX
+        )
+        return tuple(
+            Proposal(
+                change=ChangeKind.DELETE,
+                memory_id=memory_id,
+                target=operation.target,
+                # One client nonce cannot be spent by many candidates: each gets its own suffix.
+                nonce=f"{operation.nonce}/{memory_id}" if operation.nonce else None,
+            )
+            for memory_id in found
+        )
+
+    async def _read(self, principal: Principal, operation: Read) -> tuple[Shown, str, int]:
+        """The result, its `gen_ai.operation.name`, and how many records it returns."""
+        tenant = principal.tenant
+        match operation:
+            case Search():
+                hits = await self._in_thread(
+                    self._reader.search,
+                    tenant,
+                    self._query_vector(operation),
+                    operation.where,
+                    operation.limit,
+                    operation.threshold,
+                )
+                return Found(hits=hits), "search_memory", len(hits)
+            case ListMemories():
+                page = await self._in_thread(
+                    self._reader.page, tenant, operation.where, operation.offset, operation.limit
+                )
+                if page.cut and not operation.by_offset:
+                    raise MalformedRequest("page_size: the page is too large; ask for fewer")
+                found = Listed(total=page.total, memories=page.memories)
+                return found, "list_memories", len(page.memories)
+            case GetMemory():
+                memory = self._reader.get(tenant, operation.memory_id)
+                return Got(memory=memory), "get_memory", int(memory is not None)
+            case GetHistory():
+                entries = await self._in_thread(self._reader.history, tenant, operation.memory_id)
+                told = History(memory_id=MemoryId(operation.memory_id), entries=entries)
+                return told, "get_history", len(entries)
+            case ListEntities():
+                ids = await self._in_thread(self._reader.entities, tenant, operation.offset)
+                if ids.cut and not operation.by_offset:
+                    # Half of them, told as all of them, would be a lie.
+                    raise MalformedRequest("entities: too many for one answer of this protocol")
+                listed = Entities(total=ids.total, entities=ids.entities)
+                return listed, "list_entities", len(ids.entities)
+            case _:
+                assert_never(operation)
+
+    def _identity(self, principal: Principal) -> Identity:
+        status = self._reader.status()
+        return Identity(principal=principal, incarnation=status.incarnation, version=status.version)
+
+    def _query_vector(self, operation: Search) -> bytes:
+        if operation.vector is not None:
+            return unit_vector(operation.vector, self._embedder.dimension)
+        if operation.query is None:
+            raise MalformedRequest("query: a search needs a text or a vector")
+        if takes_client_vectors(self._embedder):
+            raise MalformedRequest("vector: this store embeds no text; send the query's vector")
+        return self._embedder.embed([operation.query])[0]
+
+    async def _in_thread(self, call: Callable[[*_Args], _T], *args: *_Args) -> _T:
+        # A scan of a large store would hold every write behind it on the loop; FAISS and LMDB
+        # both release the interpreter lock.
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, call, *args)

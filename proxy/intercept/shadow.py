@@ -1,0 +1,111 @@
+"""Evidence that needs a model of the text or the operator's anchors, gathered before the gate.
+
+Cognitive staging (MWP 3.2, check 8): the candidate is put in a shadow of the retrieval, never in
+the real index, and the shadow is asked each anchor's own questions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from policy.anchors import contradicts, lines_of, outranks
+from policy.facts import AnchorProbe
+from policy.model import ChangeKind
+from policy.text.skeleton import skeleton
+from proxy.intercept.client_vectors import takes_client_vectors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from policy.model import Candidate, Memory, Tenant
+    from proxy.seams.embedder import Embedder
+    from storage.interfaces import MemoryReader
+    from storage.values import Anchor
+
+
+class _Prepared:
+    """One anchor with its vectors; built once per anchor set."""
+
+    __slots__ = ("anchor", "questions", "scores", "skeleton")
+
+    def __init__(self, anchor: Anchor, embedder: Embedder) -> None:
+        self.anchor = anchor
+        self.skeleton = skeleton(anchor.statement)
+        vectors = embedder.embed([anchor.statement, *anchor.questions])
+        rows = np.stack([np.frombuffer(vector, dtype="<f4") for vector in vectors])
+        self.questions: NDArray[np.float32] = rows[1:]
+        self.scores: NDArray[np.float32] = self.questions @ rows[0]
+
+
+class Recallable(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recall would show once the candidate is stored, inherited parts included.
+
+    `vector` is of the text; b"" where nobody embedded it yet.
+    """
+
+    text: str | None
+    metadata_json: str | None = None
+    vector: bytes = b""
+
+
+def shown_of(candidate: Candidate, vector: bytes, stored: Memory | None) -> Recallable:
+    """What a candidate would show; an update shows what it leaves out of the stored memory."""
+    text, metadata_json = candidate.text, candidate.metadata_json
+    if candidate.change is ChangeKind.UPDATE and stored is not None:
+        text = stored.text if text is None else text
+        metadata_json = stored.metadata_json if metadata_json is None else metadata_json
+    return Recallable(text=text, metadata_json=metadata_json, vector=vector)
+
+
+def _outranks(prepared: _Prepared, vector: bytes, margin: float) -> bool:
+    scores = prepared.questions @ np.frombuffer(vector, dtype="<f4")
+    return any(
+        outranks(float(own), float(other), margin)
+        for own, other in zip(prepared.scores, scores, strict=True)
+    )
+
+
+class Shadow:
+    """Asks the anchors of a tenant about a candidate. Event loop only; caches per anchor set."""
+
+    def __init__(self, reader: MemoryReader, embedder: Embedder) -> None:
+        self._reader = reader
+        self._embedder = embedder
+        self._prepared: dict[Tenant, tuple[tuple[Anchor, ...], tuple[_Prepared, ...]]] = {}
+
+    def probe(
+        self, tenant: Tenant, shown: Recallable, margin: float
+    ) -> tuple[AnchorProbe, ...] | None:
+        """One probe per anchor of the tenant; () where it has none, or nothing would be shown.
+
+        None where nobody can ask them: a store of client vectors has no model for the questions.
+        """
+        anchors = self._reader.anchors(tenant)
+        if not anchors or not (shown.text or shown.metadata_json):
+            return ()
+        if takes_client_vectors(self._embedder):
+            return None
+        said = [skeleton(shown.text)] if shown.text else []
+        if shown.metadata_json:
+            said.append(skeleton(lines_of(shown.metadata_json)))
+        vector = shown.vector
+        if shown.text and not vector:
+            vector = self._embedder.embed([shown.text])[0]
+        return tuple(
+            AnchorProbe(
+                anchor_id=prepared.anchor.anchor_id,
+                outranks=bool(vector) and _outranks(prepared, vector, margin),
+                contradicts=any(contradicts(prepared.skeleton, one) for one in said),
+            )
+            for prepared in self._of(tenant, anchors)
+        )
+
+    def _of(self, tenant: Tenant, anchors: tuple[Anchor, ...]) -> tuple[_Prepared, ...]:
+        known = self._prepared.get(tenant)
+        if known is None or known[0] != anchors:
+            known = (anchors, tuple(_Prepared(anchor, self._embedder) for anchor in anchors))
+            self._prepared[tenant] = known
+        return known[1]

@@ -1,0 +1,135 @@
+"""The telemetry record of one verdict: every check's outcome, and not a byte of the candidate."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.checks import STEPS
+from policy.model import ChangeKind
+from storage.audit import culprit_of
+from telemetry.events import StepOutcome, TraceContext, VerdictRecorded
+
+if TYPE_CHECKING:
+    from storage.errors import StorageError
+    from storage.values import Outcome, Submission
+
+# The GenAI memory conventions name no purge; it is a delete that leaves nothing.
+_OPERATION = {
+    ChangeKind.CREATE: "create_memory",
+    ChangeKind.UPDATE: "update_memory",
+    ChangeKind.DELETE: "delete_memory",
+    ChangeKind.PURGE: "delete_memory",
+}
+
+
+class Judging(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and when a candidate was judged."""
+
+    context: TraceContext
+    dialect: str
+    started_ns: int
+    ended_ns: int
+    epoch: int
+
+
+def undecided_event(
+    submission: Submission, failure: StorageError, span: Judging
+) -> VerdictRecorded:
+    """The event of a gate that could not decide: decision "error", and the failure's name."""
+    candidate = submission.candidate
+    claimed = candidate.claimed_source
+    return VerdictRecorded(
+        context=span.context,
+        operation=_OPERATION[candidate.change],
+        dialect=span.dialect,
+        started_ns=span.started_ns,
+        ended_ns=span.ended_ns,
+        decision="error",
+        reason="",
+        step=0,
+        memory_class=candidate.memory_class.value,
+        source_kind=submission.provenance.source.value,
+        claimed_source_kind=claimed.value if claimed else "",
+        basis=submission.provenance.basis.value,
+        session=submission.provenance.session or "",
+        principal=candidate.principal_id,
+        tenant=candidate.tenant,
+        candidate_id=submission.candidate_id,
+        memory_id=candidate.memory_id or "",
+        version=0,
+        leaf_index=-1,
+        replayed=False,
+        ruleset_epoch=span.epoch,
+        steps=(),
+        queued_us=0,
+        gate_us=0,
+        commit_us=0,
+        error_type=type(failure).__name__,
+    )
+
+
+def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> VerdictRecorded:
+    """The event of one verdict."""
+    candidate = submission.candidate
+    claimed = candidate.claimed_source
+    memory_id = outcome.memory.memory_id if outcome.memory else candidate.memory_id
+    objection = outcome.objection
+    culprit = culprit_of(submission.provenance.culprits, candidate)
+    reason, step = outcome.reason, outcome.step
+    if objection is not None:
+        reason, step = objection.reason, objection.step
+    return VerdictRecorded(
+        context=span.context,
+        operation=_OPERATION[candidate.change],
+        dialect=span.dialect,
+        started_ns=span.started_ns,
+        ended_ns=span.ended_ns,
+        decision=outcome.decision.value,
+        reason=reason.value if reason else "",
+        step=step or 0,
+        memory_class=outcome.memory_class.value,
+        source_kind=outcome.source.value,
+        claimed_source_kind=claimed.value if claimed else "",
+        basis=outcome.basis.value,
+        session=submission.provenance.session or "",
+        principal=candidate.principal_id,
+        tenant=candidate.tenant,
+        # A retry names the candidate that was judged, not the one that repeated it.
+        candidate_id=outcome.candidate_id,
+        memory_id=memory_id or "",
+        version=outcome.version,
+        leaf_index=outcome.leaf_index,
+        replayed=outcome.replayed,
+        ruleset_epoch=span.epoch,
+        steps=_steps(outcome.passed, step),
+        observed="" if objection is None else type(objection).__name__.lower(),
+        culprit_kind=culprit.kind.value if culprit else "",
+        culprit_server=culprit.server if culprit else "",
+        culprit_tool=culprit.tool if culprit else "",
+        culprit_call_id=culprit.call_id if culprit else "",
+        queued_us=outcome.queued_us,
+        gate_us=outcome.gate_us,
+        commit_us=outcome.commit_us,
+    )
+
+
+@lru_cache(maxsize=256)
+def _steps(reached: tuple[int, ...], ended_at: int | None) -> tuple[StepOutcome, ...]:
+    passed = frozenset(reached)
+    return tuple(
+        StepOutcome(
+            step=step.number,
+            name=step.name,
+            outcome=(
+                "passed"
+                if step.number in passed
+                else "failed"
+                if step.number == ended_at
+                else "not_reached"
+            ),
+        )
+        for step in STEPS
+    )

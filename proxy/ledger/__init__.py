@@ -1,0 +1,1 @@
+"""The session ledger: what entered the context of each session, and from where."""

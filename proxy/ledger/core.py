@@ -1,0 +1,244 @@
+"""The ledger of sessions without its file: what entered each context, and what follows. Pure.
+
+Time and random ids are given to it. Each change is a record that was applied; whoever calls makes
+the records durable.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from policy.model import Origin, SourceKind, meet
+from policy.text.skeleton import skeleton
+from proxy.ledger.reading import Reader
+from proxy.ledger.records import (
+    CallRow,
+    Distrusted,
+    Dropped,
+    Entry,
+    Keyed,
+    Recalled,
+    Relayed,
+    Row,
+)
+from proxy.ledger.ring import PRINTS_MAX, Ring
+from proxy.ledger.sentences import packed
+from proxy.ledger.state import State
+from proxy.ledger.texts import strings_in
+from proxy.ledger.turn_values import Text
+
+if TYPE_CHECKING:
+    from policy.model import Memory, PrincipalId
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
+    from proxy.ledger.records import Record
+    from proxy.ledger.ring import RingText
+    from proxy.ledger.splices import Rules
+    from proxy.ledger.state import Book, SessionState
+    from proxy.ledger.turn_values import TurnRead
+    from proxy.seams.guard import Segment
+
+PRINCIPALS_MAX: Final = 64
+DISTRUST_MS: Final = 3_600_000
+"""How long nothing is believed after history was lost."""
+INDEXED_MAX: Final = 50_000
+_DERIVED_MAX: Final = 3
+_NAME_LEN_MAX: Final = 128
+
+
+class Core:
+    """All principals. One caller at a time."""
+
+    def __init__(self, key: bytes, rules: Rules) -> None:
+        self.state = State()
+        self.reader = Reader(key, rules)
+        self._rings: OrderedDict[str, Ring] = OrderedDict()
+        self.reads: OrderedDict[tuple[str, int], TurnRead] = OrderedDict()
+        # Texts that are in a ring, so that a reply that comes back as history is in it once.
+        self._indexed: OrderedDict[tuple[str, int, bool], int] = OrderedDict()
+        self._records: list[Record] = []
+
+    def take(self) -> list[Record]:
+        """The records of all that happened since the last time."""
+        records, self._records = self._records, []
+        return records
+
+    def do(self, record: Record) -> None:
+        """Apply a record and keep it to be written."""
+        self.state.apply(record)
+        self._records.append(record)
+
+    # ---- replies ---------------------------------------------------------------------------------
+
+    def replied(
+        self, principal_id: PrincipalId, session_id: str, reply: ModelReply, now_ms: int
+    ) -> None:
+        """What a model said in a session, and the calls it made."""
+        book = self.state.books.get(principal_id)
+        session = self.state.session(session_id)
+        if book is None or session is None or session.principal != principal_id:
+            return
+        label = meet(SourceKind.MODEL_INFERENCE, taint_now(session))
+        texts = [*reply.said]
+        rows: list[Row] = []
+        if any(reply.said):
+            rows.append(Row("model", label, sum(map(len, reply.said))))
+        calls: list[CallRow] = []
+        for call in reply.calls:
+            names = [(one or "")[:_NAME_LEN_MAX] for one in (call.server, call.name, call.call_id)]
+            rows.append(Row("call", label, 0, "", *names))
+            calls.append(self._call_row(call))
+            texts += strings_in(call.arguments)
+        parts = [one for text in texts for one in self.reader.parts(text)]
+        digest = self.reader.digest(
+            [
+                "reply",
+                str(now_ms),
+                reply.reply_id or "",
+                *texts,
+                *(call.call_id for call in reply.calls),
+            ]
+        )
+        self.do(
+            Entry(
+                session=session.session,
+                digest=digest,
+                at_ms=now_ms,
+                label=label,
+                rows=tuple(rows),
+                spoken=packed(parts),
+                foreign=((label.trust, packed(parts)),),
+                calls=tuple(calls),
+            )
+        )
+        if reply.reply_id:
+            key = self.reader.named("reply", reply.reply_id)
+            self.do(Keyed(session.session, packed([key])))
+        found = tuple(Text(text, Origin(kind=label), by_model=True) for text in texts)
+        self.index(book, session, digest, found)
+
+    def _call_row(self, call: ModelCall) -> CallRow:
+        strings = list(strings_in(call.arguments))
+        return CallRow(
+            key=self.reader.print(call.call_id),
+            call_id=call.call_id[:_NAME_LEN_MAX],
+            tool=call.name[:_NAME_LEN_MAX],
+            server=(call.server or "")[:_NAME_LEN_MAX],
+            arguments=self.reader.arguments(call.arguments),
+            exact=packed(self.reader.print(skeleton(text)) for text in strings),
+            parts=packed(one for text in strings for one in self.reader.parts(text)),
+        )
+
+    @staticmethod
+    def origins(found: list[RingText]) -> tuple[Origin, ...]:
+        """What a text may be made of: of what a model said, what that was made of."""
+        origins: list[Origin] = []
+        for kept in found:
+            for origin in (kept.origin,) if kept.derived is None else kept.derived:
+                if origin not in origins:
+                    origins.append(origin)
+        return tuple(sorted(origins, key=lambda one: one.kind.trust))
+
+    # ---- memory, and what relays see -------------------------------------------------------------
+
+    def recalled(
+        self, principal_id: PrincipalId, memories: tuple[Memory, ...], now_ms: int
+    ) -> None:
+        """Memories were served to this principal's agent: their texts keep their labels."""
+        recalls = self.book(principal_id, now_ms).recalls
+        for memory in memories:
+            parts, served = self.reader.parts(memory.text), (memory.source, memory.memory_id)
+            if any(recalls.get(one) != served for one in parts):
+                label, found = memory.source, packed(parts)
+                self.do(Recalled(principal_id, now_ms, memory.memory_id, label, found))
+
+    def saw(self, principal_id: PrincipalId, segment: Segment, now_ms: int) -> None:
+        """A relay saw an answer of a server on its way to this principal's agent."""
+        book = self.book(principal_id, now_ms)
+        names = (segment.join.tool_use_id, segment.join.call_id)
+        keys = [self.reader.print(name) for name in names if name]
+        server, tool = segment.server[:_NAME_LEN_MAX], segment.tool[:_NAME_LEN_MAX]
+        exact = packed(self.reader.print(skeleton(text)) for text in segment.texts)
+        for key in keys:
+            self.do(Relayed(principal_id, key, server, tool, segment.kind, exact))
+        if any(key in book.calls for key in keys):
+            return  # it enters that call's session with its next request, and is read there
+        ring = self.ring_of(principal_id)
+        call_id = segment.call_id[:_NAME_LEN_MAX]
+        origin = Origin(kind=segment.kind, server=server, tool=tool, call_id=call_id)
+        for text in segment.texts:
+            ring.add(text, origin, session="", digest=0)
+        self._bound_rings()
+
+    # ---- keeping within bounds -------------------------------------------------------------------
+
+    def book(self, principal_id: str, now_ms: int) -> Book:
+        """The book of a principal; who was quiet longest makes room for a new one."""
+        books = self.state.books
+        if principal_id in books:
+            books.move_to_end(principal_id)
+            return books[principal_id]
+        while len(books) >= PRINCIPALS_MAX:
+            oldest = next(iter(books))
+            self._rings.pop(oldest, None)
+            self.do(Dropped(oldest, "", now_ms))
+        book = self.state.book(principal_id)
+        if principal_id in self.state.lost_principals:
+            self.do(Distrusted(now_ms + DISTRUST_MS, principal_id))
+        return book
+
+    def distrusts(self, book: Book, now_ms: int) -> bool:
+        """Whether history was lost, and too lately to believe anything."""
+        return now_ms < max(self.state.distrusted_until_ms, book.distrusted_until_ms)
+
+    def ring_of(self, principal_id: str) -> Ring:
+        """The texts of a principal."""
+        ring = self._rings.get(principal_id)
+        if ring is None:
+            ring = self._rings[principal_id] = Ring(self._lost)
+        self._rings.move_to_end(principal_id)
+        return ring
+
+    def _lost(self, kept: RingText) -> None:
+        """A text cannot be searched any more; its session has to say so."""
+        session = self.state.session(kept.session)
+        kind = kept.origin.kind
+        if session is not None and kind.trust < SourceKind.MODEL_INFERENCE.trust:
+            session.unread[kept.digest] = meet(session.unread.get(kept.digest, kind), kind)
+
+    def index(
+        self, book: Book, session: SessionState, digest: int, texts: tuple[Text, ...]
+    ) -> None:
+        """Keep what a turn says, to be found again in what is made of it."""
+        ring = self.ring_of(book.principal)
+        name = session.session
+        for one in texts:
+            known, trust = (name, self.reader.print(one.text), one.by_model), one.origin.kind.trust
+            if self._indexed.get(known, trust + 1) <= trust:
+                continue  # a text that the model said first, or a person, hides no tool's copy
+            self._indexed[known] = trust
+            if len(self._indexed) > INDEXED_MAX:
+                self._indexed.popitem(last=False)
+            made_of = None
+            if one.by_model:
+                made_of = self.origins(ring.containing(one.text, name))[:_DERIVED_MAX]
+            if not ring.add(one.text, one.origin, session=name, digest=digest, derived=made_of):
+                session.unread[digest] = one.origin.kind
+        self._bound_rings()
+
+    @property
+    def print_count(self) -> int:
+        """Of all rings together."""
+        return sum(ring.print_count for ring in self._rings.values())
+
+    def _bound_rings(self) -> None:
+        while self.print_count > PRINTS_MAX:
+            for ring in self._rings.values():
+                if len(ring):
+                    ring.drop()
+                    break
+
+
+def taint_now(session: SessionState) -> SourceKind:
+    """The meet of everything in the context; of an empty one, unknown."""
+    return SourceKind.UNKNOWN if session.taint is None else session.taint

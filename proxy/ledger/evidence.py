@@ -1,0 +1,156 @@
+"""What the ledger knows of a candidate: the session that wrote it, and what its text is made of.
+
+Ids come first, and count only where the call they name says what is written; then the text; else
+nobody can say, and the lowest taint of the principal's live sessions stands. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policy.labels.endorsement import endorses
+from policy.labels.taint import Joined, Seen
+from policy.model import Origin, SourceKind, meet
+from policy.text.skeleton import skeleton
+from proxy.ledger.core import taint_now
+from proxy.ledger.joining import lowest_live
+
+if TYPE_CHECKING:
+    from policy.labels.editing import Looked
+    from policy.labels.endorsement import Asked
+    from policy.model import PrincipalId
+    from proxy.ledger.core import Core
+    from proxy.ledger.reading import Reader
+    from proxy.ledger.state import Book, CallMade, SessionState
+    from proxy.seams.guard import Join
+
+CONTAINED_MAX: Final = 8
+
+
+class SeenCall(Seen, frozen=True, kw_only=True):
+    """The same, with the calls that it rests on."""
+
+    calls: tuple[int, ...] = ()
+
+
+class _CandidateText:
+    """A candidate's text as numbers."""
+
+    def __init__(self, text: str, reader: Reader) -> None:
+        self.text = text
+        self.exact = reader.print(skeleton(text))
+        self.parts = frozenset(reader.parts(text))
+
+    def in_call(self, call: CallMade) -> bool:
+        return self.exact in call.exact or (bool(self.parts) and self.parts <= call.parts)
+
+    def in_session(self, session: SessionState) -> bool:
+        """Whether a turn of a person, or what the model said, is this text."""
+        if not self.parts:
+            return False
+        if all(one in session.spoken for one in self.parts):
+            return True
+        return any(self.parts <= parts for _, parts in session.typed)
+
+
+def evidence(
+    core: Core,
+    principal_id: PrincipalId,
+    texts: tuple[str, ...],
+    now_ms: int,
+    *,
+    join: Join | None,
+    wanted: Asked | None,
+    looked: Looked | None,
+) -> SeenCall:
+    """What was seen of a candidate of this principal."""
+    book = core.state.books.get(principal_id)
+    if book is None:
+        return SeenCall()
+    asked = tuple(_CandidateText(text, core.reader) for text in texts if text)
+    ring = core.ring_of(principal_id)
+    joined, session, calls, taint = _joined(book, asked, core.reader, join)
+    if session is None:
+        lowest = lowest_live(book, now_ms)
+        found = [kept for one in asked for kept in ring.containing(one.text, None)]
+        return SeenCall(
+            taint=SourceKind.UNKNOWN if lowest is None else lowest,
+            contained=core.origins(found)[:CONTAINED_MAX],
+        )
+    found = [kept for one in asked for kept in ring.containing(one.text, session.session)]
+    contained = core.origins(found)
+    brought: tuple[Origin, ...] | None = None
+    if looked is not None:
+        parts = (*(one.text for one in asked), looked.fresh)
+        found = [
+            kept for one in parts for kept in ring.bringing(one, looked.known, session.session)
+        ]
+        brought = core.origins(found)[:CONTAINED_MAX]
+    blind = session.blind
+    if blind is not None:
+        # What it may be contained in and cannot be looked up any more.
+        contained = tuple(sorted((Origin(kind=blind), *contained), key=lambda one: one.kind.trust))
+    distrusted = core.distrusts(book, now_ms)
+    return SeenCall(
+        session=session.session,
+        joined=joined,
+        taint=SourceKind.UNKNOWN if distrusted else taint,
+        contained=contained[:CONTAINED_MAX],
+        brought=None if blind is not None else brought,
+        endorsed=not distrusted and _endorsed(session, wanted, core.reader),
+        whole=not distrusted and blind is None,
+        calls=calls,
+    )
+
+
+def _joined(
+    book: Book, asked: tuple[_CandidateText, ...], reader: Reader, join: Join | None
+) -> tuple[Joined, SessionState | None, tuple[int, ...], SourceKind]:
+    ids = () if join is None else tuple(one for one in (join.tool_use_id, join.call_id) if one)
+    named = [book.calls.get(reader.print(one)) for one in ids]
+    calls = [one for one in named if one is not None]
+    # An id is a claim: it counts where that call really says this.
+    if calls and len(calls) == len(ids) and all(_says(call, asked) for call in calls):
+        found = _meet(book, calls)
+        if found is not None:
+            return Joined.CALL, found[0], tuple(call.row.key for call in calls), found[1]
+    if not asked:
+        return Joined.NONE, None, (), SourceKind.UNKNOWN
+    matching = [call for call in reversed(book.calls.values()) if _says(call, asked)]
+    fresh = [call for call in matching if not call.used] or matching
+    found = _meet(book, fresh)
+    if found is not None:
+        # The newest of them; where several say it, the lowest of their labels.
+        return Joined.TEXT, found[0], (fresh[0].row.key,), found[1]
+    sessions = [
+        session
+        for session in reversed(book.sessions.values())
+        if all(one.in_session(session) for one in asked)
+    ]
+    if sessions:
+        taint = taint_now(sessions[0])
+        for session in sessions[1:]:
+            taint = meet(taint, taint_now(session))
+        return Joined.TEXT, sessions[0], (), taint
+    return Joined.NONE, None, (), SourceKind.UNKNOWN
+
+
+def _says(call: CallMade, asked: tuple[_CandidateText, ...]) -> bool:
+    return all(one.in_call(call) for one in asked)
+
+
+def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] | None:
+    """The session of the first call, and the lowest taint of all of theirs."""
+    sessions = [one for call in calls if (one := book.sessions.get(call.session)) is not None]
+    if not sessions or len(sessions) < len(calls):
+        return None
+    taint = taint_now(sessions[0])
+    for session in sessions[1:]:
+        taint = meet(taint, taint_now(session))
+    return sessions[0], taint
+
+
+def _endorsed(session: SessionState, asked: Asked | None, reader: Reader) -> bool:
+    """Whether all that is stated was said by a person, in one breath of that very session."""
+    wanted = None if asked is None else reader.wanted(asked)
+    return wanted is not None and any(endorses(said, wanted) for said, _ in session.typed)

@@ -1,0 +1,254 @@
+"""Which session a request goes on with. A name never separates what the history joins. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from policy.model import SourceKind, meet
+from proxy.dialects.model.transcript import Voice
+from proxy.ledger.by_identity import ByIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proxy.dialects.model.transcript import ModelRequest, Turn
+    from proxy.ledger.reading import Reader
+    from proxy.ledger.state import Book, SessionState
+
+LIVE_MS: Final = 24 * 3_600_000
+"""How long a session counts after it was last heard of, for writes that nobody can place."""
+OPEN_MS: Final = 3_600_000
+"""How long a call without a result counts as under way."""
+_SPOKEN_LOOKED_AT: Final = 64
+NUMBERED_MAX: Final = 50_000
+_SPELLING: Final = msgspec.msgpack.Encoder()
+
+
+class History(NamedTuple):
+    """A request's turns as numbers: of each, of all up to it, and which of them a model made."""
+
+    digests: tuple[int, ...]
+    chain: tuple[int, ...]
+    models: tuple[int, ...]
+    # All up to the first turn of a user: what names a conversation.
+    root: int
+    answered: frozenset[int]
+
+
+class Place(NamedTuple):
+    """What a request was found to belong to, oldest first; several are one from now on."""
+
+    sessions: tuple[SessionState, ...]
+    # The reply that it says it goes on from was never seen.
+    astray: bool
+
+
+class _Numbered(NamedTuple):
+    """What one turn is to its history."""
+
+    digest: int
+    by_model: bool
+    by_user: bool
+    answers: tuple[int, ...]
+
+
+class Numbering:
+    """Turns as numbers. One that came before is known by its hash: most of a history is old."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        # Keyed by the interpreter's own hash, which is salted: nobody outside can aim at one.
+        self._known: OrderedDict[int, _Numbered] = OrderedDict()
+        # One that is the same object again needs no hash.
+        self._same: ByIdentity[Turn, _Numbered] = ByIdentity()
+        self._chains: dict[tuple[int, int], int] = {}
+
+    def history(self, request: ModelRequest) -> History:
+        """The numbers of a request."""
+        digests: list[int] = []
+        chain: list[int] = []
+        models: list[int] = []
+        answered: set[int] = set()
+        root: int | None = None
+        above, same, chains = 0, self._same, self._chains
+        if len(chains) > NUMBERED_MAX:
+            chains.clear()
+        for at, turn in enumerate(request.turns):
+            numbered = same.get(turn)
+            if numbered is None:
+                numbered = same[turn] = self._numbered(turn)
+            step = above, numbered.digest
+            above = chains.get(step) or chains.setdefault(step, self._reader.chained(*step))
+            digests.append(numbered.digest)
+            chain.append(above)
+            if numbered.by_model:
+                models.append(at)
+            if numbered.answers:
+                answered.update(numbered.answers)
+            if root is None and numbered.by_user:
+                root = above
+        return History(
+            tuple(digests),
+            tuple(chain),
+            tuple(models),
+            above if root is None else root,
+            frozenset(answered),
+        )
+
+    def _numbered(self, turn: Turn) -> _Numbered:
+        said = tuple([(one.text, one.call_id, id(one.voice)) for one in turn.said])
+        try:
+            calls = tuple(
+                [
+                    (one.call_id, one.name, one.server, _SPELLING.encode(one.arguments))
+                    for one in turn.calls
+                ]
+            )
+        except (UnicodeEncodeError, OverflowError):
+            return self._number(turn)  # halves of surrogate pairs, numbers no double holds
+        key = hash((said, calls))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._number(turn)
+            if len(self._known) > NUMBERED_MAX:
+                self._known.popitem(last=False)
+        return known
+
+    def _number(self, turn: Turn) -> _Numbered:
+        voices = {said.voice for said in turn.said}
+        return _Numbered(
+            digest=digest_of(turn, self._reader),
+            by_model=bool(turn.calls) or Voice.MODEL in voices,
+            by_user=Voice.USER in voices,
+            answers=tuple(
+                self._reader.print(said.call_id)
+                for said in turn.said
+                if said.voice is Voice.TOOL and said.call_id
+            ),
+        )
+
+
+def digest_of(turn: Turn, reader: Reader) -> int:
+    """A turn as a number: the same for the same strings in the same places of the API."""
+    parts: list[str] = []
+    for said in turn.said:
+        parts += (said.voice.value, said.call_id or "", said.text)
+    for call in turn.calls:
+        arguments = reader.arguments(call.arguments)
+        parts += ("call", call.call_id, call.name, call.server or "", f"{arguments:x}")
+    return reader.digest(parts)
+
+
+def place_of(
+    book: Book, request: ModelRequest, names: Sequence[str], history: History, reader: Reader
+) -> Place:
+    """Every session that anything in the request points to."""
+    found: dict[str, SessionState] = {}
+    for name in _pointers(book, request, names, history, reader):
+        session = book.sessions.get(name)
+        if session is not None:
+            found[name] = session
+    astray = False
+    if request.continues is not None:
+        key = reader.named("reply", request.continues)
+        session = book.sessions.get(book.keys.get(key, ""))
+        astray = session is None
+        if session is not None:
+            found[session.session] = session
+    if not found and history.models:
+        session = _by_what_was_said(book, request, history, reader)
+        if session is not None:
+            found[session.session] = session
+    oldest_first = sorted(found.values(), key=lambda one: (one.began_ms, one.session))
+    return Place(tuple(oldest_first), astray)
+
+
+def _pointers(
+    book: Book, request: ModelRequest, names: Sequence[str], history: History, reader: Reader
+) -> Iterator[str]:
+    for name in names:
+        yield book.keys.get(reader.named("name", name), "")
+    known = -1
+    for at in reversed(history.models):
+        session = book.keys.get(history.chain[at])
+        if session is not None:
+            known = at
+            yield session
+            break
+    # The calls up to there led to that session already.
+    for turn in request.turns[known + 1 :]:
+        for call in turn.calls:
+            made = book.calls.get(reader.print(call.call_id))
+            if made is not None and made.row.arguments == reader.arguments(call.arguments):
+                yield made.session
+        for said in turn.said:
+            made = book.calls.get(reader.print(said.call_id)) if said.call_id else None
+            if made is not None:
+                yield made.session
+
+
+def _by_what_was_said(
+    book: Book, request: ModelRequest, history: History, reader: Reader
+) -> SessionState | None:
+    """A session that began in the same words and whose model said what stands there."""
+    first = request.turns[history.models[0]]
+    parts = [
+        one for said in first.said if said.voice is Voice.MODEL for one in reader.parts(said.text)
+    ]
+    if not parts:
+        return None
+    for name in list(reversed(book.sessions))[:_SPOKEN_LOOKED_AT]:
+        session = book.sessions[name]
+        if history.root in session.conversations and all(one in session.spoken for one in parts):
+            return session
+    return None
+
+
+def most_of(
+    book: Book, session: SessionState, history: History, now_ms: int, *, goes_on: bool
+) -> SourceKind:
+    """The most that a user turn of this conversation can be labelled.
+
+    A conversation that begins while a call is under way may be a part of that call: then its user
+    turns are the model's words (sub-agents). One that begins with turns of a model that nobody saw
+    begins as well.
+    """
+    there = session.conversations.get(history.root)
+    if there is not None:
+        return there
+    most = SourceKind.USER_INPUT
+    if goes_on:
+        for kind in session.conversations.values():
+            most = meet(most, kind)
+        return most
+    known = [one for at in history.models if (one := session.labels.get(history.digests[at]))]
+    if known:
+        for _, root in known:
+            # What is not known of a conversation any more may have been a sub-agent's.
+            most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
+        return most
+    for call in book.calls.values():
+        key = call.row.key
+        if not call.open or key in history.answered or call.at_ms + OPEN_MS < now_ms:
+            continue
+        under = book.sessions.get(call.session)
+        if under is not None:
+            taint = SourceKind.UNKNOWN if under.taint is None else under.taint
+            most = meet(most, meet(SourceKind.MODEL_INFERENCE, taint))
+    return most
+
+
+def lowest_live(book: Book, now_ms: int, but: str = "") -> SourceKind | None:
+    """The lowest taint of the (other) sessions that may still write; None where there is none."""
+    lowest: SourceKind | None = None
+    for session in book.sessions.values():
+        if session.session != but and session.used_ms + LIVE_MS >= now_ms:
+            taint = SourceKind.UNKNOWN if session.taint is None else session.taint
+            lowest = taint if lowest is None else meet(lowest, taint)
+    if book.dropped is not None and book.dropped[1] + LIVE_MS >= now_ms:
+        low = book.dropped[0]
+        lowest = low if lowest is None else meet(lowest, low)
+    return lowest

@@ -1,0 +1,401 @@
+"""Reads what is new in a request: each string's label, and what is to be kept of it. Pure.
+
+A role is not yet a person: of a user turn, what a rule explains, what came from elsewhere before
+and what stands beside tool results was not typed by her.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.labels.endorsement import said_in, wanted_by
+from policy.model import Origin, SourceKind, meet
+from policy.text.repeating import flowing, repeated
+from policy.text.sentences import fingerprint, utterances_in
+from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
+from proxy.ledger.records import Entry, Row, Typed
+from proxy.ledger.sentences import packed
+from proxy.ledger.splices import Inside, Piece, pieces_of, told_between
+from proxy.ledger.texts import paragraphs, sentences_between, strings_in, strings_of
+from proxy.ledger.turn_values import LabelledSpan, Read, Text, TurnGround, TurnRead, TurnSum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policy.labels.endorsement import Asked
+    from policy.labels.endorsement import Said as Endorsing
+    from policy.text.sentences import Utterance
+    from proxy.ledger.splices import Rules
+
+_LIST: Final = re.compile(r"[-*\u2022] ")
+_NAME_LEN_MAX: Final = 128
+_OWN: Final = frozenset({None, SourceKind.AGENT_SELF_EDIT})
+_CHAIN: Final = struct.Struct(">QQ")
+
+
+class Reader:
+    """Reads turns for one ledger, with its key and its rules."""
+
+    def __init__(self, key: bytes, rules: Rules) -> None:
+        self._key = key
+        self._rules = rules
+
+    def print(self, text: str) -> int:
+        """The fingerprint of a string."""
+        return fingerprint(text, self._key)
+
+    def named(self, kind: str, name: str) -> int:
+        """The fingerprint of a name of that kind."""
+        return self.print(f"{kind}\0{name}")
+
+    def digest(self, parts: list[str]) -> int:
+        """The fingerprint of strings in a row, each with its length."""
+        lengths = ",".join([str(len(part)) for part in parts])
+        return self.print("\0".join([lengths, *parts]))
+
+    def chained(self, above: int, digest: int) -> int:
+        """The fingerprint of a history that goes on with one more turn."""
+        data = _CHAIN.pack(above, digest)
+        return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
+
+    def parts(self, text: str) -> list[int]:
+        """The fingerprints of the sentences of a text."""
+        return [fingerprint(one, self._key) for one in sentences_between(text)]
+
+    def elsewhere(self, text: str) -> list[int]:
+        """The same of what was said elsewhere, in every way in which it may be repeated."""
+        found = [*self.parts(text)]
+        for reading in repeated(text):
+            found += self.parts(reading)
+        return list(dict.fromkeys(found))
+
+    def wanted(self, asked: Asked) -> Endorsing | None:
+        """What one turn of a person must have said to endorse a candidate."""
+        return wanted_by(asked, self._key)
+
+    def turn(self, turn: Turn, ground: TurnGround) -> Read:
+        """One turn of the conversation."""
+        found = TurnSum()
+        beside = any(said.voice is Voice.TOOL for said in turn.said)
+        for said in turn.said:
+            match said.voice:
+                case Voice.TOOL:
+                    self._result(said, ground, found)
+                case Voice.MODEL:
+                    self._model(said, ground, found)
+                case Voice.USER:
+                    self._user(said, ground, found, beside=beside)
+                case Voice.SYSTEM | Voice.CATALOGUE:
+                    self._host(said, ground, found)
+                case Voice.UNPLACED:
+                    self._unplaced(said, found)
+        for call in turn.calls:
+            label = self._call(call, ground)
+            row = Row(
+                "call",
+                SourceKind.UNKNOWN if label is None else label,
+                0,
+                "unseen" if label is None else "",
+                server=_name(call.server),
+                tool=_name(call.name),
+                call_id=_name(call.call_id),
+            )
+            self._repeated(row, ground, found)
+        return self._read(found, ground)
+
+    def _read(self, found: TurnSum, ground: TurnGround) -> Read:
+        lowest = found.lowest
+        typed: tuple[Typed, ...] = ()
+        if found.typed:
+            # Together: what stands before a reminder may govern what stands behind it.
+            whole = "\n\n".join(found.typed)
+            hers = [
+                None if self._came_from(one, found, ground) else one for one in utterances_in(whole)
+            ]
+            said = said_in(hers, self._key)
+            parts = packed(self.parts(whole))
+            typed = (Typed(packed(said.sentences), packed(said.pairs), parts),)
+        entry = Entry(
+            session=ground.session.session,
+            digest=ground.digest,
+            at_ms=ground.now_ms,
+            label=lowest,
+            root=ground.root,
+            rows=tuple(found.rows),
+            typed=typed,
+            foreign=tuple((trust, packed(ones)) for trust, ones in found.foreign.items()),
+            own=packed(found.own),
+            host=packed(found.host),
+            answers=packed(found.answers),
+        )
+        return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
+
+    def _came_from(self, said: Utterance, found: TurnSum, ground: TurnGround) -> bool:
+        """Whether any part of a sentence was said elsewhere first, word by word or nearly so.
+
+        Alone as well as under what stands over it, with what leads into it and without.
+        """
+        source = ground.book.sentences.source
+        return any(
+            one in found.others or source(one) is not None
+            for version in (said.said, *said.versions)
+            for one in self.parts(version)
+        )
+
+    # ---- tools -----------------------------------------------------------------------------------
+
+    def _result(self, said: Said, ground: TurnGround, found: TurnSum) -> None:
+        key = self.print(said.call_id) if said.call_id else 0
+        call = ground.book.calls.get(key)
+        relayed = ground.book.relayed.get(key)
+        label, why = SourceKind.TOOL_RESULT, ""
+        if relayed is not None and relayed.label.trust < label.trust:
+            label, why = relayed.label, "relayed"
+        heard: list[int] = []
+        for text in strings_of(said.text):
+            for one in self.elsewhere(text):
+                heard.append(one)
+                recalled = ground.book.recalls.get(one)
+                if recalled is not None and recalled[0].trust < label.trust:
+                    label, why = recalled[0], "recalled"
+        server = relayed.server if relayed else call.row.server if call else ""
+        tool = relayed.tool if relayed else call.row.tool if call else ""
+        row = Row("tool", label, len(said.text), why, server, tool, _name(said.call_id))
+        last = found.rows[-1] if found.rows else None
+        if last is not None and last.channel == "tool" and last.call_id == row.call_id:
+            low = meet(last.label, label)
+            found.rows[-1] = msgspec.structs.replace(row, label=low, len=last.len + row.len)
+            found.lowest = meet(found.lowest, low)
+        else:
+            found.row(row)
+        found.heard(heard, label)
+        if key:
+            found.answers.append(key)
+        origin = Origin(
+            kind=label,
+            server=server or None,
+            tool=tool or None,
+            call_id=_name(said.call_id) or None,
+        )
+        found.texts.append(Text(said.text, origin))
+        found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+    # ---- the model -------------------------------------------------------------------------------
+
+    def _model(self, said: Said, ground: TurnGround, found: TurnSum) -> None:
+        parts = self.parts(said.text)
+        label = self._spoken(parts, ground)
+        why = ""
+        if label is None:
+            # It was said where we did not see it, after what we did not see either.
+            label, why = SourceKind.UNKNOWN, "unseen"
+            found.heard(parts, label)
+        found.texts.append(Text(said.text, Origin(kind=label), by_model=not why))
+        self._repeated(Row("model", label, len(said.text), why), ground, found)
+        found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+    def _repeated(self, row: Row, ground: TurnGround, found: TurnSum) -> None:
+        """A person is shown what the model said once: when it said it."""
+        taint = ground.session.taint
+        if row.why or taint is None or row.label.trust < taint.trust:
+            found.row(row)
+        found.lowest = meet(found.lowest, row.label)
+
+    def knows(self, turn: Turn, ground: TurnGround) -> bool:
+        """Whether all that the model says and calls in a turn was seen when it did."""
+        return all(
+            said.voice is not Voice.MODEL or self._spoken(self.parts(said.text), ground) is not None
+            for said in turn.said
+        ) and all(self._call(call, ground) is not None for call in turn.calls)
+
+    def _spoken(self, parts: list[int], ground: TurnGround) -> SourceKind | None:
+        """The label of what the model said before, or None for what it was not seen to say."""
+        label = SourceKind.MODEL_INFERENCE
+        for one in parts:
+            said = ground.session.spoken.get(one)
+            if said is None:
+                said = ground.book.sentences.source(one)
+            if said is None:
+                return None
+            label = meet(label, said)
+        return label
+
+    def _call(self, made: ModelCall, ground: TurnGround) -> SourceKind | None:
+        """The label of a call that the model made before, or None for one it was not seen to."""
+        key = self.print(made.call_id)
+        call = ground.book.calls.get(key)
+        if call is not None and call.row.arguments == self.arguments(made.arguments):
+            session = ground.book.sessions.get(call.session)
+            taint = None if session is None else session.taint
+            return SourceKind.UNKNOWN if taint is None else meet(SourceKind.MODEL_INFERENCE, taint)
+        parts = [one for text in strings_in(made.arguments) for one in self.parts(text)]
+        if not parts and call is None and key not in ground.book.ambiguous:
+            return None
+        # Its program may have written the arguments anew; what they say must have been said.
+        return self._spoken(parts, ground)
+
+    def arguments(self, arguments: object) -> int:
+        """The fingerprint of a call's arguments, whatever order they are in."""
+        try:
+            data = msgspec.json.encode(arguments, order="deterministic")
+        except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
+            return 0
+        return self.print(data.decode())
+
+    # ---- people, and what is spliced into their turns --------------------------------------------
+
+    def _user(self, said: Said, ground: TurnGround, found: TurnSum, *, beside: bool) -> None:
+        spans: list[LabelledSpan] = []
+        for piece in pieces_of(said.text, self._rules):
+            text = said.text[piece.start : piece.end]
+            whole = piece.start == 0 and piece.end == len(said.text)
+            if beside and not (whole and piece.beside_results):
+                label, channel, why = SourceKind.UNKNOWN, "unplaced", "beside_results"
+                found.heard(self.elsewhere(text), label)
+                found.texts.append(Text(text, Origin(kind=label)))
+            elif piece.inside is None:
+                spans += self._typed(text, piece.start, ground, found)
+                continue
+            else:
+                label, channel, why = self._spliced(piece, text, ground, found)
+            if channel:
+                found.row(Row(channel, label, len(text), why))
+            spans.append(LabelledSpan(piece.start, piece.end, label))
+        found.spans.append(tuple(spans))
+
+    def _typed(
+        self, text: str, at: int, ground: TurnGround, found: TurnSum
+    ) -> Iterator[LabelledSpan]:
+        """Paragraph by paragraph: she may have pasted one of them."""
+        hers = ground.most is SourceKind.USER_INPUT and not ground.lost
+        most = SourceKind.UNKNOWN if ground.lost else ground.most
+        if hers:
+            found.typed.append(text)
+        for start, end in paragraphs(text):
+            part = text[start:end]
+            parts = self.parts(part)
+            label, why = self._from_elsewhere(part, parts, ground, most)
+            if not hers:
+                why = why or ("lost" if ground.lost else "under_a_call")
+            elif label is SourceKind.USER_INPUT:
+                found.own += parts
+            else:
+                self._quoting(part, parts, why, ground, found)
+            channel = "user" if label is SourceKind.USER_INPUT else "spliced"
+            found.row(Row(channel, label, len(part), why))
+            found.texts.append(Text(part, Origin(kind=label)))
+            yield LabelledSpan(at + start, at + end, label)
+
+    def _from_elsewhere(
+        self, text: str, parts: list[int], ground: TurnGround, most: SourceKind
+    ) -> tuple[SourceKind, str]:
+        label, why = most, ""
+        for one in (*parts, *self.parts(flowing(text))) if "\n" in text.strip() else parts:
+            source = ground.book.sentences.source(one)
+            if source is not None and source.trust < label.trust:
+                label, why = source, "said_before"
+        own = bool(parts) and all(ground.book.sentences.is_own(one) for one in parts)
+        if label.trust > SourceKind.TOOL_RESULT.trust and not own:
+            for kept in ground.ring.copied(text):
+                if kept.origin.kind.trust < label.trust:
+                    label, why = kept.origin.kind, "copied"
+        return label, why
+
+    def _quoting(
+        self, text: str, parts: list[int], why: str, ground: TurnGround, found: TurnSum
+    ) -> None:
+        """A paragraph that is not all hers: beside what others said, she may speak for herself.
+
+        Not in what is nearly a copy, nor where line breaks leave in doubt who said which words.
+        """
+        source = ground.book.sentences.source
+        flows = self.parts(flowing(text))
+        own = {one: self.print(one) for one in sentences_between(text)}
+        own = {one: number for one, number in own.items() if source(number) is None}
+        doubt = any(source(one) is not None for one in {*flows}.difference(parts))
+        if why == "copied" or doubt or ground.ring.copied("\n".join(own)):
+            found.others.update(parts, flows)
+        else:
+            found.own += own.values()
+
+    def _spliced(
+        self, piece: Piece, text: str, ground: TurnGround, found: TurnSum
+    ) -> tuple[SourceKind, str, str]:
+        if piece.inside is Inside.RECALL:
+            return self._recall(piece, text, ground, found), "", ""
+        parts = self.parts(text)
+        if piece.inside is Inside.INHERITED:
+            most, why = meet(SourceKind.MODEL_INFERENCE, ground.inherited), "summary"
+        else:
+            most, why = piece.inside.label if piece.inside else SourceKind.UNKNOWN, "rule"
+        if ground.lost:
+            most, why = SourceKind.UNKNOWN, "lost"
+        label, found_why = self._from_elsewhere(text, parts, ground, most)
+        if label is SourceKind.AGENT_SELF_EDIT:
+            found.host += parts
+            return label, "host", why
+        found.heard(self.elsewhere(text), label)
+        found.texts.append(Text(text, Origin(kind=label)))
+        return label, "spliced", found_why or why
+
+    def _recall(self, piece: Piece, text: str, ground: TurnGround, found: TurnSum) -> SourceKind:
+        """Recalled memories carry their own labels; what else stands there, none."""
+        lowest = SourceKind.AGENT_SELF_EDIT
+        memories: dict[str, SourceKind] = {}
+        source = ground.book.sentences.source
+        for line in text.split("\n"):
+            bare, parts = line.strip(), self.parts(line)
+            its_own = bare.startswith(("<", *piece.host_lines)) and not _LIST.match(bare)
+            # A memory may have lines that begin so, and they are known since it was served.
+            if its_own and all(source(one) in _OWN for one in parts):
+                continue
+            for one in parts:
+                recalled = ground.book.recalls.get(one)
+                label, memory_id = recalled or (SourceKind.UNKNOWN, "")
+                memories[memory_id] = meet(memories.get(memory_id, label), label)
+                lowest = meet(lowest, label)
+                found.heard([one], label)
+        for memory_id, label in memories.items() or {"": SourceKind.AGENT_SELF_EDIT}.items():
+            why = "" if memory_id or not memories else "not_recalled"
+            found.row(Row("recall", label, len(text), why, memory_id=memory_id))
+        found.texts.append(Text(text, Origin(kind=lowest)))
+        return lowest
+
+    # ---- the agent's own program -----------------------------------------------------------------
+
+    def _host(self, said: Said, ground: TurnGround, found: TurnSum) -> None:
+        parts = self.parts(said.text)
+        label, why = SourceKind.AGENT_SELF_EDIT, ""
+        if ground.begun:
+            # A file that changed, an answer of a hook: its program says so, and others wrote it.
+            label = told_between(said.text, self._rules)
+        if label is not SourceKind.AGENT_SELF_EDIT:
+            why = "rule"
+            found.heard(self.elsewhere(said.text), label)
+        for one in parts:
+            source = ground.book.sentences.source(one)
+            if source is not None and source.trust < label.trust:
+                label, why = source, "said_before"
+        if label is SourceKind.AGENT_SELF_EDIT:
+            found.host += parts
+        else:
+            found.texts.append(Text(said.text, Origin(kind=label)))
+        channel = "system" if said.voice is Voice.SYSTEM else "catalogue"
+        found.row(Row(channel, label, len(said.text), why))
+        found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+    def _unplaced(self, said: Said, found: TurnSum) -> None:
+        label = SourceKind.UNKNOWN
+        found.heard(self.elsewhere(said.text), label)
+        found.row(Row("unplaced", label, len(said.text), "unplaced"))
+        found.texts.append(Text(said.text, Origin(kind=label)))
+        found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+
+def _name(name: str | None) -> str:
+    return (name or "")[:_NAME_LEN_MAX]

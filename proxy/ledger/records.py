@@ -1,0 +1,291 @@
+"""What the session ledger writes down, record by record: fingerprints, labels and ids, no text.
+
+The state of the ledger is what its records made of it: while it runs and after a restart the same
+`proxy.ledger.state.State.apply` does it. A record is one tag byte and MessagePack.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from policy.model import Basis, MemoryClass, SourceKind  # noqa: TC001 - msgspec reads them
+
+Prints: TypeAlias = bytes
+"""Fingerprints of 64 bits, in a row."""
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """One segment as a person is shown it. `why` is a code that `session show` has words for."""
+
+    channel: str
+    label: SourceKind
+    len: int
+    why: str = ""
+    server: str = ""
+    tool: str = ""
+    call_id: str = ""
+    # The memory it is, where it is a recalled one.
+    memory_id: str = ""
+
+
+class CallRow(msgspec.Struct, frozen=True, array_like=True):
+    """A call that a model made. `exact` are prints of whole strings of it, `parts` of sentences."""
+
+    key: int
+    call_id: str
+    tool: str
+    server: str
+    arguments: int
+    exact: Prints
+    parts: Prints
+
+
+class Began(msgspec.Struct, frozen=True, array_like=True):
+    """A session, and whose open call it began under."""
+
+    principal: str
+    session: str
+    at_ms: int
+    parent: str = ""
+
+
+class Keyed(msgspec.Struct, frozen=True, array_like=True):
+    """Names, reply ids and places in a history that belong to a session."""
+
+    session: str
+    keys: Prints
+
+
+class Merged(msgspec.Struct, frozen=True, array_like=True):
+    """Two sessions that turned out to be one."""
+
+    gone: str
+    into: str
+
+
+class Conversed(msgspec.Struct, frozen=True, array_like=True):
+    """A conversation of a session, and the most that its user turns can be labelled."""
+
+    session: str
+    root: int
+    most: SourceKind
+
+
+class Typed(msgspec.Struct, frozen=True, array_like=True):
+    """What a person typed in one turn: what it endorses, and how it is found again."""
+
+    sentences: Prints
+    # Of two sentences together where the second depends on the first.
+    pairs: Prints
+    parts: Prints
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """Something that entered a session's context: a turn, a system prompt, a reply.
+
+    `typed` is what a person said; `spoken` is what the model said;
+    `foreign` are sentences from elsewhere by the trust of their label, `own` a person's and
+    `host` those of the agent's own program.
+    """
+
+    session: str
+    digest: int
+    at_ms: int
+    label: SourceKind
+    root: int = 0
+    why: str = ""
+    rows: tuple[Row, ...] = ()
+    typed: tuple[Typed, ...] = ()
+    spoken: Prints = b""
+    foreign: tuple[tuple[int, Prints], ...] = ()
+    own: Prints = b""
+    host: Prints = b""
+    calls: tuple[CallRow, ...] = ()
+    answers: Prints = b""
+
+
+class Recalled(msgspec.Struct, frozen=True, array_like=True):
+    """A memory that was served to a principal's agent."""
+
+    principal: str
+    at_ms: int
+    memory_id: str
+    label: SourceKind
+    parts: Prints
+
+
+class Relayed(msgspec.Struct, frozen=True, array_like=True):
+    """What a relay saw a server answer to a call whose id the model's front may know."""
+
+    principal: str
+    key: int
+    server: str
+    tool: str
+    label: SourceKind
+    exact: Prints
+
+
+class Pinned(msgspec.Struct, frozen=True, array_like=True):
+    """A tool's description, as it was when it was first seen or approved."""
+
+    tenant: str
+    tool: str
+    digest: int
+
+
+class Wrote(msgspec.Struct, frozen=True, array_like=True):
+    """A write of a session and what became of it."""
+
+    session: str
+    at_ms: int
+    candidate_id: str
+    decision: str
+    source: SourceKind
+    basis: Basis
+    memory_class: MemoryClass
+    joined: str
+    endorsed: bool = False
+    reason: str = ""
+    origins: tuple[Row, ...] = ()
+    calls: Prints = b""
+    # Whose it is, where no session could be found.
+    principal: str = ""
+
+
+class Marked(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: sentences of a principal by the trust of whoever said them first."""
+
+    principal: str
+    code: int
+    prints: Prints
+
+
+class Forgotten(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: sentences from elsewhere that had to make room, as a filter of bits."""
+
+    principal: str
+    bits: bytes
+
+
+class KeptRow(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: a segment with the turn it came in."""
+
+    turn: int
+    at_ms: int
+    row: Row
+
+
+class KeptSession(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: a whole session."""
+
+    began: Began
+    used_ms: int
+    taint: SourceKind | None
+    falls: tuple[tuple[SourceKind, KeptRow], ...]
+    shown: tuple[KeptRow, ...]
+    turns: int
+    rows: int
+    keys: Prints
+    conversations: tuple[tuple[int, SourceKind], ...]
+    labels: tuple[tuple[int, SourceKind, int], ...]
+    typed: tuple[Typed, ...]
+    spoken: tuple[tuple[SourceKind, Prints], ...]
+    writes: tuple[Wrote, ...]
+
+
+class KeptCall(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: a call, and what became of it."""
+
+    session: str
+    at_ms: int
+    row: CallRow
+    open: bool
+    used: bool
+
+
+class KeptBook(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: what else is known of a principal."""
+
+    principal: str
+    ambiguous: Prints
+    dropped: SourceKind | None
+    dropped_ms: int
+    calls: tuple[KeptCall, ...]
+    unplaced: tuple[Wrote, ...] = ()
+
+
+class Dropped(msgspec.Struct, frozen=True, array_like=True):
+    """A session, or with an empty name a whole principal, that had to make room."""
+
+    principal: str
+    session: str
+    at_ms: int
+
+
+class Distrusted(msgspec.Struct, frozen=True, array_like=True):
+    """History was lost: until then nothing is endorsed, and what enters is unknown."""
+
+    until_ms: int
+    # Of one principal alone; empty: of all.
+    principal: str = ""
+
+
+Record: TypeAlias = (
+    Began
+    | Keyed
+    | Merged
+    | Conversed
+    | Entry
+    | Recalled
+    | Relayed
+    | Pinned
+    | Wrote
+    | Marked
+    | Forgotten
+    | Dropped
+    | Distrusted
+    | KeptSession
+    | KeptBook
+)
+
+TAGS: Final[dict[int, type[Record]]] = {
+    1: Began,
+    2: Keyed,
+    3: Merged,
+    4: Conversed,
+    5: Entry,
+    6: Recalled,
+    7: Relayed,
+    8: Pinned,
+    9: Wrote,
+    10: Marked,
+    11: Forgotten,
+    12: Dropped,
+    13: Distrusted,
+    14: KeptSession,
+    15: KeptBook,
+}
+"""The first byte of each; 64 and above belong to others that keep something in the same log."""
+OTHERS_FROM: Final = 64
+
+_TAG_OF: Final = {kind: bytes([tag]) for tag, kind in TAGS.items()}
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODERS: Final = {tag: msgspec.msgpack.Decoder(kind) for tag, kind in TAGS.items()}
+
+
+def encode(record: Record) -> bytes:
+    """The bytes of a record."""
+    return _TAG_OF[type(record)] + _ENCODER.encode(record)
+
+
+def decode(data: bytes) -> Record | None:
+    """A record, or None for bytes that are none of this version's."""
+    decoder = _DECODERS.get(data[0]) if data else None
+    if decoder is None:
+        return None
+    try:
+        return decoder.decode(data[1:])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,254 @@
+"""A request is read: what is new of it, the session it goes on with, and the taint that follows.
+
+Pure, like `proxy.ledger.core` that it drives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from policy.model import SourceKind, meet
+from proxy.dialects.model.transcript import Turn, Voice
+from proxy.ledger.core import taint_now
+from proxy.ledger.joining import Numbering, lowest_live, most_of, place_of
+from proxy.ledger.records import Began, Conversed, Dropped, Entry, Keyed, Merged, Pinned, Row
+from proxy.ledger.sentences import packed
+from proxy.ledger.state import SESSIONS_IN_ALL_MAX, SESSIONS_MAX
+from proxy.ledger.turn_values import TurnGround, TurnRead
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.dialects.model.transcript import ModelRequest
+    from proxy.ledger.core import Core
+    from proxy.ledger.joining import History
+    from proxy.ledger.state import Book, SessionState
+
+READS_MAX: Final = 20_000
+"""Turns whose reading is remembered; another one is read again."""
+_NAME_LEN_MAX: Final = 128
+
+
+class Entered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request put into the context. `turns` and `system` have a span for every character."""
+
+    session: str
+    taint: SourceKind
+    system: TurnRead
+    turns: tuple[TurnRead, ...]
+    # Tools whose description is not the one that was approved.
+    changed_tools: frozenset[str] = frozenset()
+
+
+class Moment(NamedTuple):
+    """When something happens, an id for what may begin then, and tools nobody takes on trust."""
+
+    now_ms: int
+    fresh_id: str
+    distrusted_tools: frozenset[str] = frozenset()
+
+
+class Entering:
+    """Reads requests into one core."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._numbering = Numbering(core.reader)
+
+    def entered(
+        self,
+        principal: Principal,
+        request: ModelRequest,
+        names: tuple[str, ...],
+        moment: Moment,
+    ) -> Entered:
+        """Read what is new of a request, and say what is in the context now."""
+        book = self._core.book(principal.principal_id, moment.now_ms)
+        history = self._numbering.history(request)
+        place = place_of(book, request, names, history, self._core.reader)
+        session = self._one(book, place.sessions, moment)
+        book.sessions.move_to_end(session.session)
+        if self._core.distrusts(book, moment.now_ms):
+            self._note(session, "distrusted", moment.now_ms)
+        if place.astray:
+            self._note(session, "history_lost", moment.now_ms)
+        goes_on = request.continues is not None
+        most = most_of(book, session, history, moment.now_ms, goes_on=goes_on)
+        if place.astray or self._core.distrusts(book, moment.now_ms):
+            most = SourceKind.UNKNOWN
+        if session.conversations.get(history.root) is not most:
+            self._core.do(Conversed(session.session, history.root, most))
+        self._name(book, session, names, history)
+        inherited = self._inherited(book, session, moment.now_ms)
+        above = Turn(said=request.system)
+        ground = TurnGround(
+            book=book,
+            session=session,
+            ring=self._core.ring_of(principal.principal_id),
+            digest=self._core.reader.digest(["system", *(said.text for said in request.system)]),
+            root=history.root,
+            now_ms=moment.now_ms,
+            most=most,
+            lost=False,
+            inherited=inherited,
+        )
+        system = self._turn(above, ground) if request.system else TurnRead(SourceKind.OPERATOR, ())
+        changed = self._catalogue(principal, request, ground, moment.distrusted_tools)
+        turns = self._turns(request, history, ground)
+        return Entered(
+            session=session.session,
+            taint=taint_now(session),
+            system=system,
+            turns=turns,
+            changed_tools=changed,
+        )
+
+    def unseen_tools(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
+        """The tools of a request that nobody offered before."""
+        pins, tenant = self._core.state.pins, principal.tenant
+        return frozenset(name for name, _ in request.catalogue if (tenant, name) not in pins)
+
+    def _one(self, book: Book, sessions: tuple[SessionState, ...], moment: Moment) -> SessionState:
+        if not sessions:
+            self._make_room(book, moment.now_ms)
+            began = Began(book.principal, moment.fresh_id, moment.now_ms)
+            self._core.do(began)
+            return book.sessions[moment.fresh_id]
+        for gone in sessions[1:]:
+            self._core.do(Merged(gone.session, sessions[0].session))
+            self._core.ring_of(book.principal).merged(gone.session, sessions[0].session)
+        return sessions[0]
+
+    def _make_room(self, book: Book, now_ms: int) -> None:
+        while len(book.sessions) >= SESSIONS_MAX:
+            self._core.do(Dropped(book.principal, next(iter(book.sessions)), now_ms))
+        while len(self._core.state.sessions) >= SESSIONS_IN_ALL_MAX:
+            other = next(one for one in self._core.state.books.values() if one.sessions)
+            self._core.do(Dropped(other.principal, next(iter(other.sessions)), now_ms))
+
+    def _name(
+        self, book: Book, session: SessionState, names: tuple[str, ...], history: History
+    ) -> None:
+        keys = [self._core.reader.named("name", name) for name in names]
+        keys += [history.chain[at] for at in history.models]
+        unknown = [key for key in keys if book.keys.get(key) != session.session]
+        if unknown:
+            self._core.do(Keyed(session.session, packed(unknown)))
+
+    def _turns(
+        self, request: ModelRequest, history: History, ground: TurnGround
+    ) -> tuple[TurnRead, ...]:
+        session, known = ground.session, self._core.reads
+        name = session.session
+        reads = [known.get((name, digest)) for digest in history.digests]
+        fresh = [at for at, read in enumerate(reads) if read is None]
+        if fresh:
+            lost_before = 0
+            for at in history.models:
+                if reads[at] is None and not self._core.reader.knows(request.turns[at], ground):
+                    lost_before = at
+            begins = _begins(request)
+            for at in fresh:
+                here = ground._replace(
+                    digest=history.digests[at],
+                    lost=at < lost_before,
+                    inherited=meet(ground.inherited, session.taint or ground.inherited),
+                    begun=at > begins,
+                )
+                reads[at] = self._turn(request.turns[at], here)
+        return tuple([read for read in reads if read is not None])
+
+    @staticmethod
+    def _inherited(book: Book, session: SessionState, now_ms: int) -> SourceKind:
+        """What a summary in this session can be of: it, or one that went by another name.
+
+        A session that has read nothing as yet has nothing to sum up, whatever its agent's program
+        or its person said in it already.
+        """
+        own = session.taint if session.falls else None
+        if own is not None and own.trust < SourceKind.MODEL_INFERENCE.trust:
+            return own
+        other = lowest_live(book, now_ms, session.session)
+        found = [one for one in (own, other) if one is not None]
+        return meet(*found) if len(found) > 1 else found[0] if found else SourceKind.UNKNOWN
+
+    def _turn(self, turn: Turn, ground: TurnGround) -> TurnRead:
+        name = (ground.session.session, ground.digest)
+        known = self._core.reads.get(name)
+        if known is not None:
+            self._core.reads.move_to_end(name)
+            return known
+        read = self._core.reader.turn(turn, ground)
+        before = ground.session.labels.get(ground.digest)
+        if before is None or read.entry.label.trust < before[0].trust:
+            self._core.do(read.entry)
+        else:
+            self._core.state.apply(read.entry)
+        ground.session.unread.pop(ground.digest, None)
+        self._core.index(ground.book, ground.session, ground.digest, read.texts)
+        self._core.reads[name] = read.read
+        if len(self._core.reads) > READS_MAX:
+            self._core.reads.popitem(last=False)
+        return read.read
+
+    def _catalogue(
+        self,
+        principal: Principal,
+        request: ModelRequest,
+        ground: TurnGround,
+        distrusted: frozenset[str],
+    ) -> frozenset[str]:
+        """Tools are what they were when they were first seen; a changed one is anybody's words.
+
+        The names of those that are not.
+        """
+        tools = [
+            (name, self._core.reader.digest([one.text for one in said]), said)
+            for name, said in request.catalogue
+        ]
+        whole = self._core.reader.digest([f"{name}\0{digest:x}" for name, digest, _ in tools])
+        known = whole in ground.session.labels
+        rows: list[Row] = []
+        changed: set[str] = set()
+        for name, digest, said in tools:
+            length = sum(len(one.text) for one in said)
+            pins = self._core.state.pins.get((principal.tenant, name))
+            if pins is None and not self._core.state.pins_full and name not in distrusted:
+                self._core.do(Pinned(principal.tenant, name, digest))
+            elif pins is None or digest not in pins:
+                label, tool = SourceKind.UNKNOWN, name[:_NAME_LEN_MAX]
+                self._core.state.change(principal.tenant, name, digest)
+                rows.append(Row("catalogue", label, length, "changed", tool=tool))
+                changed.add(name)
+                continue
+            rows.append(Row("catalogue", SourceKind.AGENT_SELF_EDIT, length))
+        if not tools or known:
+            return frozenset(changed)
+        good = [row for row in rows if not row.why]
+        total = sum(row.len for row in good)
+        shown = [row for row in rows if row.why]
+        if good:
+            shown.insert(0, Row("catalogue", SourceKind.AGENT_SELF_EDIT, total))
+        lowest = SourceKind.OPERATOR
+        for row in shown:
+            lowest = meet(lowest, row.label)
+        session = ground.session.session
+        self._core.do(Entry(session, whole, ground.now_ms, lowest, ground.root, "", tuple(shown)))
+        return frozenset(changed)
+
+    def _note(self, session: SessionState, why: str, now_ms: int) -> None:
+        """Something about the session itself makes it unknown."""
+        digest = self._core.reader.named("note", why)
+        if digest not in session.labels:
+            label = SourceKind.UNKNOWN
+            row = Row("history", label, 0, why)
+            self._core.do(Entry(session.session, digest, now_ms, label, rows=(row,)))
+
+
+def _begins(request: ModelRequest) -> int:
+    """The index of the first turn in which anybody but the agent's program speaks."""
+    for at, turn in enumerate(request.turns):
+        if any(said.voice is not Voice.SYSTEM for said in turn.said):
+            return at
+    return len(request.turns)

@@ -1,0 +1,157 @@
+"""Texts that entered contexts, as prints: whose copy a text is. The oldest make room.
+
+Memory only: after a restart, and for what fell out, a session says that it cannot tell any more
+(`on_lost`), and its taint stands in for an answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policy.labels.containment import Index, prints_of, resemblance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.labels.containment import Prints
+    from policy.model import Origin
+
+SEGMENTS_MAX: Final = 2_000
+PRINTS_MAX: Final = 400_000
+"""Of all principals together, about 60 MB; a page of a thousand words takes about a thousand."""
+# A text is looked for as a whole, so it is kept in parts that a note of it could be made of.
+_PART_LEN: Final = 2_048
+_PART_OVERLAP: Final = 256
+_TEXT_LEN_MAX: Final = 262_144
+
+AGAIN_MAX: Final = 4
+"""Sayings of the model that are looked behind for one text; a further one says it by itself."""
+
+# How much of a text must be in one that came before it to be a copy of it, and not about it.
+COPY_SHARE: Final = 0.8
+COPY_WORDS: Final = 12
+
+
+class RingText(NamedTuple):
+    """One text of the ring."""
+
+    key: int
+    origin: Origin
+    # The ledger's id of the session it entered; "" where no front could say.
+    session: str
+    # Of the turn it stands in: what the session is told was lost.
+    digest: int
+    # What the model itself said is no source; what it was made of is.
+    derived: tuple[Origin, ...] | None
+    prints: Prints
+    print_count: int
+
+
+class Ring:
+    """The texts of one principal, oldest first."""
+
+    def __init__(self, on_lost: Callable[[RingText], None]) -> None:
+        self._index = Index()
+        self._kept: deque[RingText] = deque()
+        # Keys of the texts of each session.
+        self._of: dict[str, set[int]] = {}
+        self._next = 0
+        self._on_lost = on_lost
+        self.print_count = 0
+
+    def add(
+        self,
+        text: str,
+        origin: Origin,
+        *,
+        session: str,
+        digest: int,
+        derived: tuple[Origin, ...] | None = None,
+    ) -> bool:
+        """Keep a text; False where it is too long to be kept whole."""
+        for start in range(0, min(len(text), _TEXT_LEN_MAX), _PART_LEN):
+            prints = prints_of(text[start : start + _PART_LEN + _PART_OVERLAP])
+            count = self._index.add(self._next, prints)
+            kept = RingText(self._next, origin, session, digest, derived, prints, count)
+            self._kept.append(kept)
+            self._of.setdefault(session, set()).add(self._next)
+            self._next += 1
+            self.print_count += count
+            if len(self._kept) > SEGMENTS_MAX:
+                self.drop()
+        return len(text) <= _TEXT_LEN_MAX
+
+    def drop(self) -> None:
+        """Forget the oldest text."""
+        if self._kept:
+            oldest = self._kept.popleft()
+            self._index.remove(oldest.key)
+            of = self._of[oldest.session]
+            of.discard(oldest.key)
+            if not of:
+                del self._of[oldest.session]
+            self.print_count -= oldest.print_count
+            self._on_lost(oldest)
+
+    def merged(self, gone: str, into: str) -> None:
+        """What entered the one session is in the context of the other."""
+        found = self._of.pop(gone, None)
+        if found:
+            self._of.setdefault(into, set()).update(found)
+            self._kept = deque(
+                kept._replace(session=into) if kept.session == gone else kept for kept in self._kept
+            )
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def containing(self, text: str, session: str | None) -> list[RingText]:
+        """Texts that contain this one, the likeliest first: of one session, or of all.
+
+        What no front could place is in the context of any session.
+        """
+        if session is None:
+            return self._found(prints_of(text))
+        # Before the likeliest are chosen: copies that other sessions read must not hide this one.
+        return self._found(prints_of(text), self._of.get("", set()) | self._of.get(session, set()))
+
+    def bringing(self, text: str, known: str, session: str) -> list[RingText]:
+        """Texts of one session that contain this one, and not only what of it was known before.
+
+        What the model itself said is no source, and it said what was known as well: what it was
+        made of is looked for again, beyond that.
+        """
+        there = self._of.get("", set()) | self._of.get(session, set())
+        was, pending = prints_of(known), [prints_of(text)]
+        texts = [(kept.key, kept.prints) for kept in self._kept if kept.key in there]
+        found: dict[int, RingText] = {}
+        while pending:
+            prints = pending.pop()
+            fresh = prints.beyond(was)
+            if not (fresh.runs or fresh.words or fresh.marks):
+                continue
+            for kept in self._found(prints, fresh.shared_by(texts)):
+                if kept.key in found:
+                    continue
+                again = bool(kept.derived) and len(found) < AGAIN_MAX
+                found[kept.key] = kept._replace(derived=()) if again else kept
+                if again:
+                    pending.append(kept.prints)
+        return [*found.values()]
+
+    def copied(self, text: str) -> list[RingText]:
+        """Texts that this one is a copy of, word by word for the most part."""
+        prints = prints_of(text)
+        found: list[RingText] = []
+        for kept in self._found(prints):
+            alike = resemblance(prints, kept.prints)
+            if alike.copied >= COPY_SHARE and alike.copied_words >= COPY_WORDS:
+                found.append(kept)
+        return found
+
+    def _found(self, prints: Prints, among: set[int] | None = None) -> list[RingText]:
+        if not self._kept:
+            return []
+        first = self._kept[0].key  # keys are consecutive: the position follows from the key
+        return [self._kept[found.key - first] for found in self._index.search(prints, among)]

@@ -1,0 +1,329 @@
+"""The session ledger: what entered each agent's context, from which channel, durably.
+
+`proxy.ledger.core` knows; this keeps what it knows (`storage.interfaces.SessionLog`), and a model
+request goes on only when what it says of its session is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from proxy.ledger.core import DISTRUST_MS, Core
+from proxy.ledger.evidence import SeenCall, evidence
+from proxy.ledger.records import (
+    OTHERS_FROM,
+    Distrusted,
+    KeptBook,
+    KeptSession,
+    Pinned,
+    Row,
+    Wrote,
+    decode,
+    encode,
+)
+from proxy.ledger.requests import Entered, Entering, Moment
+from proxy.ledger.sentences import packed
+from proxy.ledger.snapshot import restore_book, restored_session, snapshot_of
+from proxy.ledger.splices import shipped_rules
+from proxy.ledger.state import unread_of
+from proxy.ledger.views import listed, shown, tools
+from proxy.seams.faults import NotFound
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from policy.labels.editing import Looked
+    from policy.labels.endorsement import Asked
+    from policy.labels.taint import Seen
+    from policy.model import Memory, Origin, Principal, PrincipalId
+    from proxy.dialects.model.transcript import ModelReply, ModelRequest
+    from proxy.ledger.wire import SessionList, SessionView, ToolList
+    from proxy.seams.guard import Join, Segment
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import SessionLog
+    from storage.values import Outcome
+
+__all__ = ["Entered", "Sessions"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+GROWN_BYTES: Final = 8 * 1024 * 1024
+GROWN_TIMES: Final = 4
+"""How much longer than its last snapshot a log gets before it is replaced by a new one."""
+COMPACTED_EVERY_S: Final = 30.0
+CULPRITS_MAX: Final = 3
+
+
+class Keeps(Protocol):
+    """Somebody else whose records live in the same log, with tags of `OTHERS_FROM` and above."""
+
+    def restore(self, record: bytes) -> None:
+        """Take back one record, in the order in which they were written."""
+        ...
+
+    def snapshot(self) -> Iterable[bytes]:
+        """Records that a compacted log keeps instead of all that were written."""
+        ...
+
+
+class Sessions:
+    """Event loop only."""
+
+    def __init__(
+        self, log: SessionLog | None, prints_key: bytes, surroundings: Surroundings
+    ) -> None:
+        self._log = log
+        self._core = Core(prints_key, shipped_rules())
+        self._entering = Entering(self._core)
+        self.surroundings = surroundings
+        self._others: list[Keeps] = []
+        self._unshared: list[bytes] = []
+        self._snapshot_bytes = 0
+
+    @staticmethod
+    def scar(now_ms: int) -> bytes:
+        """The record that says in a log that some of it was lost."""
+        return encode(Distrusted(now_ms + DISTRUST_MS))
+
+    def restore(self, records: Iterable[bytes], *others: Keeps) -> None:
+        """Take back what a log had in it, and give others what they keep in it."""
+        state = self._core.state
+        for data in records:
+            if data[:1] >= bytes([OTHERS_FROM]):
+                self._unshared.append(data)
+                for other in others:
+                    other.restore(data)
+                continue
+            record = decode(data)
+            if isinstance(record, KeptSession):
+                state.put(restored_session(record))
+            elif isinstance(record, KeptBook):
+                restore_book(state.book(record.principal), record)
+            elif record is not None:
+                state.apply(record)
+            else:
+                # Of a later version, or worse: history that cannot be read is lost.
+                state.apply(Distrusted(self.surroundings.now_ms() + DISTRUST_MS))
+        for session in state.sessions.values():
+            session.unread = unread_of(session)
+        self._others += others
+
+    @property
+    def log(self) -> SessionLog | None:
+        """The file, for those who keep something in it too."""
+        return self._log
+
+    @property
+    def print_count(self) -> int:
+        """How much of texts is kept in memory, to be searched."""
+        return self._core.print_count
+
+    def listed(self, limit: int) -> SessionList:
+        """The sessions heard of last, for an operator."""
+        return listed(self._core.state, limit, self.surroundings.now_ms())
+
+    def shown(self, session: str) -> SessionView | None:
+        """One session, for an operator; None where it is not known."""
+        found = self._core.state.session(session)
+        return None if found is None else shown(self._core.state, found, self.surroundings.now_ms())
+
+    def tools(self, tenant: str) -> ToolList:
+        """Tools with a description that nobody approved, for an operator."""
+        return tools(self._core.state, tenant)
+
+    async def approve(self, tenant: str, tool: str, digest: str | None) -> ToolList:
+        """Approve a tool's description as it was sent last; what is left to approve.
+
+        Sessions that saw it before it was approved stay unknown.
+
+        Raises:
+            NotFound: Nothing of that name is to be approved, or it changed once more.
+            StoreUnavailable: It is not durable.
+        """
+        found = self._core.state.changed.get((tenant, tool))
+        if found is None or digest not in {None, f"{found:016x}"}:
+            raise NotFound("no changed tool of that name and digest")
+        self._core.do(Pinned(tenant, tool, found))
+        await self._durable()
+        _LOG.warning("an operator approved the changed description of a tool")
+        return self.tools(tenant)
+
+    async def check(self) -> str | None:
+        """What is wrong with the file, or None."""
+        return None if self._log is None else await self._log.check()
+
+    async def compact(self) -> bool:
+        """Replace a log that grew by a snapshot; whether it was.
+
+        Raises:
+            StoreUnavailable: The log is as it was.
+        """
+        log = self._log
+        if log is None or log.length < max(GROWN_BYTES, GROWN_TIMES * self._snapshot_bytes):
+            return False
+        # All at one moment: what happens from here on is written behind it.
+        self._core.take()
+        snapshot = [encode(record) for record in snapshot_of(self._core.state)]
+        for other in self._others:
+            snapshot += other.snapshot()
+        if not self._others:
+            snapshot += self._unshared
+        await log.rewrite(snapshot)
+        self._snapshot_bytes = log.length
+        return True
+
+    @asynccontextmanager
+    async def compacting(self) -> AsyncGenerator[None]:
+        """Compact every so often for as long as the block runs."""
+        if self._log is None:
+            yield
+            return
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._for_ever())
+            try:
+                yield
+            finally:
+                task.cancel()
+
+    async def _for_ever(self) -> None:
+        while True:
+            await self.surroundings.wait(COMPACTED_EVERY_S)
+            try:
+                await self.compact()
+            except StorageError:
+                # The file is as it was, and whoever needs it will be told.
+                _LOG.warning("the session ledger could not be compacted")
+
+    async def close(self) -> None:
+        """Write what waits and give the file back.
+
+        Raises:
+            StoreUnavailable: Something that waited is not in it.
+        """
+        if self._log is not None:
+            self._soon()
+            await self._log.close()
+
+    def unseen_tools(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
+        """The names of the tools that no request of this tenant offered before."""
+        return self._entering.unseen_tools(principal, request)
+
+    async def entered(
+        self,
+        principal: Principal,
+        request: ModelRequest,
+        names: tuple[str, ...],
+        distrusted_tools: frozenset[str] = frozenset(),
+    ) -> Entered:
+        """What a request puts into the context; durable when this returns.
+
+        `names` are the client's own names of its session, each with its kind in front: claims,
+        which join and never separate. A tool is approved by being seen, but no distrusted one.
+
+        Raises:
+            StoreUnavailable: It is not durable; the request must not go on.
+        """
+        now_ms, fresh_id = self.surroundings.now_ms(), self.surroundings.random_hex(16)
+        moment = Moment(now_ms, fresh_id, distrusted_tools)
+        entered = self._entering.entered(principal, request, names, moment)
+        await self._durable()
+        return entered
+
+    async def replied(self, principal: Principal, session: str, reply: ModelReply) -> None:
+        """What the model said, and the calls it made; durable when this returns.
+
+        What the sidecar puts into a reply is to be among it: the agent will send it back.
+
+        Raises:
+            StoreUnavailable: It is not durable; after a restart it counts as unseen.
+        """
+        self._core.replied(principal.principal_id, session, reply, self.surroundings.now_ms())
+        await self._durable()
+
+    def seen(
+        self,
+        principal_id: PrincipalId,
+        texts: tuple[str, ...],
+        join: Join | None,
+        asked: Asked | None = None,
+        looked: Looked | None = None,
+    ) -> Seen:
+        """What is known of a candidate that says these texts.
+
+        `asked` is what a person must have said to endorse it; without it nothing is endorsed. An
+        edit of a text that is known is `looked` for beyond that text.
+        """
+        now_ms = self.surroundings.now_ms()
+        return evidence(
+            self._core, principal_id, texts, now_ms, join=join, wanted=asked, looked=looked
+        )
+
+    def recalled(self, principal_id: PrincipalId, memories: tuple[Memory, ...]) -> None:
+        """A memory front served these: their texts keep their labels in a context."""
+        self._core.recalled(principal_id, memories, self.surroundings.now_ms())
+        self._soon()
+
+    def saw(self, principal_id: PrincipalId, segment: Segment) -> None:
+        """A relay saw an answer of a server on its way to the agent."""
+        self._core.saw(principal_id, segment, self.surroundings.now_ms())
+        self._soon()
+
+    def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
+        """What relays saw, outside of any session we know, that the text is contained in."""
+        found = self._core.ring_of(principal_id).containing(text, "")
+        return self._core.origins(found)[:CULPRITS_MAX]
+
+    def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
+        """A candidate that `seen` was said of is decided."""
+        if principal_id not in self._core.state.books:
+            return
+        origins = tuple(
+            Row(
+                "origin",
+                origin.kind,
+                0,
+                server=origin.server or "",
+                tool=origin.tool or "",
+                call_id=origin.call_id or "",
+                memory_id=origin.memory_id or "",
+            )
+            for origin in seen.contained
+        )
+        record = Wrote(
+            session=seen.session or "",
+            at_ms=self.surroundings.now_ms(),
+            candidate_id=outcome.candidate_id,
+            decision=outcome.decision.value,
+            source=outcome.source,
+            basis=outcome.basis,
+            memory_class=outcome.memory_class,
+            joined=seen.joined.value,
+            endorsed=seen.endorsed,
+            reason="" if outcome.reason is None else outcome.reason.value,
+            origins=origins,
+            calls=packed(seen.calls) if isinstance(seen, SeenCall) else b"",
+            principal=principal_id,
+        )
+        self._core.do(record)
+        self._soon()
+
+    def _taken(self) -> list[bytes]:
+        return [encode(record) for record in self._core.take()]
+
+    async def _durable(self) -> None:
+        records = self._taken()
+        if self._log is not None and records:
+            await self._log.append(records)
+
+    def _soon(self) -> None:
+        """Written within moments. Where the disk refuses, the next request will not go on."""
+        records = self._taken()
+        if self._log is not None and records:
+            with contextlib.suppress(StorageError):
+                self._log.add(records)

@@ -1,0 +1,137 @@
+"""The state of the ledger as records that make it again: what a log that grew is replaced by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.labels.endorsement import Said
+from proxy.ledger.records import (
+    Began,
+    Distrusted,
+    Dropped,
+    Forgotten,
+    KeptBook,
+    KeptCall,
+    KeptRow,
+    KeptSession,
+    Marked,
+    Merged,
+    Pinned,
+    Recalled,
+    Typed,
+)
+from proxy.ledger.sentences import packed, prints
+from proxy.ledger.state import Book, CallMade, SessionState, ShownSegment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policy.model import SourceKind
+    from proxy.ledger.records import Record
+    from proxy.ledger.state import State
+
+
+def snapshot_of(state: State) -> Iterator[Record]:
+    """Records that make a new state what this one is."""
+    if state.distrusted_until_ms:
+        yield Distrusted(state.distrusted_until_ms)
+    for (tenant, tool), digests in state.pins.items():
+        for digest in sorted(digests):
+            yield Pinned(tenant, tool, digest)
+    for principal in state.lost_principals:
+        yield Dropped(principal, "", 0)
+    for book in state.books.values():
+        yield from _records_of(book)
+    for gone, into in state.merged.items():
+        yield Merged(gone, into)
+
+
+def _records_of(book: Book) -> Iterator[Record]:
+    name = book.principal
+    if book.distrusted_until_ms:
+        yield Distrusted(book.distrusted_until_ms, name)
+    if book.sentences.forgotten:
+        yield Forgotten(name, bytes(book.sentences.forgotten))
+    for code, found in book.sentences.by_mark().items():
+        yield Marked(name, code, found)
+    for (label, memory_id), found in book.recalls.entries().items():
+        yield Recalled(name, 0, memory_id, label, found)
+    for session in book.sessions.values():
+        yield _kept(session)
+    yield from book.relayed.values()
+    dropped, until_ms = book.dropped or (None, 0)
+    calls = tuple(
+        KeptCall(call.session, call.at_ms, call.row, call.open, call.used)
+        for call in book.calls.values()
+    )
+    unplaced = tuple(book.unplaced)
+    yield KeptBook(name, packed(book.ambiguous), dropped, until_ms, calls, unplaced)
+
+
+def _kept(session: SessionState) -> KeptSession:
+    spoken: dict[SourceKind, list[int]] = {}
+    for one, label in session.spoken.items():
+        spoken.setdefault(label, []).append(one)
+    return KeptSession(
+        began=Began(session.principal, session.session, session.began_ms, session.parent),
+        used_ms=session.used_ms,
+        taint=session.taint,
+        falls=tuple((low, _row(shown)) for low, shown in session.falls),
+        shown=tuple(_row(shown) for shown in session.shown),
+        turns=session.turns,
+        rows=session.rows,
+        keys=packed(session.keys),
+        conversations=tuple(session.conversations.items()),
+        labels=tuple((one, label, root) for one, (label, root) in session.labels.items()),
+        typed=tuple(
+            Typed(packed(said.sentences), packed(said.pairs), packed(parts))
+            for said, parts in session.typed
+        ),
+        spoken=tuple((label, packed(ones)) for label, ones in spoken.items()),
+        writes=tuple(
+            msgspec.structs.replace(wrote, session=session.session) for wrote in session.writes
+        ),
+    )
+
+
+def _row(shown: ShownSegment) -> KeptRow:
+    return KeptRow(shown.turn, shown.at_ms, shown.row)
+
+
+def _shown(kept: KeptRow) -> ShownSegment:
+    return ShownSegment(kept.turn, kept.at_ms, kept.row)
+
+
+def restored_session(kept: KeptSession) -> SessionState:
+    """The session that a record was made of."""
+    session = SessionState(kept.began.principal, kept.began)
+    session.used_ms = kept.used_ms
+    session.taint = kept.taint
+    session.falls = [(low, _shown(row)) for low, row in kept.falls]
+    session.shown.extend(_shown(row) for row in kept.shown)
+    session.turns = kept.turns
+    session.rows = kept.rows
+    session.keys.update(dict.fromkeys(prints(kept.keys)))
+    session.conversations.update(kept.conversations)
+    session.labels.update({one: (label, root) for one, label, root in kept.labels})
+    for typed in kept.typed:
+        said = Said(frozenset(prints(typed.sentences)), frozenset(prints(typed.pairs)))
+        session.typed.append((said, frozenset(prints(typed.parts))))
+    for label, ones in kept.spoken:
+        session.spoken.update(dict.fromkeys(prints(ones), label))
+    session.writes.extend(kept.writes)
+    return session
+
+
+def restore_book(book: Book, kept: KeptBook) -> None:
+    """What a record has of a principal beside its sessions and sentences."""
+    book.ambiguous.update(dict.fromkeys(prints(kept.ambiguous)))
+    if kept.dropped is not None:
+        book.dropped = (kept.dropped, kept.dropped_ms)
+    book.unplaced.extend(kept.unplaced)
+    for one in kept.calls:
+        call = CallMade(one.session, one.at_ms, one.row)
+        call.open, call.used = one.open, one.used
+        book.calls[one.row.key] = call

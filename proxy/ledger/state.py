@@ -1,0 +1,397 @@
+"""The state of the session ledger: what its records made of it. No I/O, no clock, no randomness."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from policy.labels.endorsement import Said
+from policy.model import MemoryId, SourceKind, meet
+from policy.verdict import InvariantBroken
+from proxy.ledger.records import (
+    Began,
+    CallRow,
+    Conversed,
+    Distrusted,
+    Dropped,
+    Entry,
+    Forgotten,
+    KeptBook,
+    KeptSession,
+    Keyed,
+    Marked,
+    Merged,
+    Pinned,
+    Recalled,
+    Relayed,
+    Row,
+    Wrote,
+)
+from proxy.ledger.sentences import Recalls, Sentences, prints
+
+if TYPE_CHECKING:
+    from proxy.ledger.records import Record
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+SESSIONS_MAX: Final = 256
+"""Of one principal."""
+SESSIONS_IN_ALL_MAX: Final = 2_048
+CALLS_MAX: Final = 4_096
+RELAYED_MAX: Final = 4_096
+PINS_MAX: Final = 16_384
+CHANGED_MAX: Final = 1_000
+ROWS_MAX: Final = 400
+WRITES_MAX: Final = 400
+TYPED_MAX: Final = 1_000
+SPOKEN_MAX: Final = 50_000
+DIGESTS_MAX: Final = 20_000
+KEYS_MAX: Final = 20_000
+CONVERSATIONS_MAX: Final = 2_000
+LOST_PRINCIPALS_MAX: Final = 10_000
+
+
+class ShownSegment:
+    """A segment as `session show` has it, with the turn it came in."""
+
+    __slots__ = ("at_ms", "row", "turn")
+
+    def __init__(self, turn: int, at_ms: int, row: Row) -> None:
+        self.turn = turn
+        self.at_ms = at_ms
+        self.row = row
+
+
+class CallMade:
+    """A call that a model of a session made."""
+
+    __slots__ = ("at_ms", "exact", "open", "parts", "row", "session", "used")
+
+    def __init__(self, session: str, at_ms: int, row: CallRow) -> None:
+        self.session = session
+        self.at_ms = at_ms
+        self.row = row
+        self.exact = frozenset(prints(row.exact))
+        self.parts = frozenset(prints(row.parts))
+        self.open = True
+        self.used = False
+
+
+class SessionState:
+    """One session of one principal."""
+
+    def __init__(self, principal: str, began: Began) -> None:
+        self.principal = principal
+        self.session = began.session
+        self.parent = began.parent
+        self.began_ms = began.at_ms
+        self.used_ms = began.at_ms
+        self.taint: SourceKind | None = None
+        # Each time the taint fell: to what, and by which segment.
+        self.falls: list[tuple[SourceKind, ShownSegment]] = []
+        self.shown: deque[ShownSegment] = deque(maxlen=ROWS_MAX)
+        self.turns = 0
+        self.rows = 0
+        self.keys: OrderedDict[int, None] = OrderedDict()
+        self.conversations: OrderedDict[int, SourceKind] = OrderedDict()
+        # What each turn was labelled when it first came, and the conversation it belongs to.
+        self.labels: OrderedDict[int, tuple[SourceKind, int]] = OrderedDict()
+        # Per turn that a person typed: what it endorses, and its sentences to be found again.
+        self.typed: deque[tuple[Said, frozenset[int]]] = deque(maxlen=TYPED_MAX)
+        self.spoken: OrderedDict[int, SourceKind] = OrderedDict()
+        self.writes: deque[Wrote] = deque(maxlen=WRITES_MAX)
+        # Turns whose text cannot be searched any more, by their lowest label.
+        self.unread: dict[int, SourceKind] = {}
+
+    def lower(self, label: SourceKind, shown: ShownSegment) -> None:
+        """The taint only ever falls."""
+        low = label if self.taint is None else meet(self.taint, label)
+        if self.taint is None or low is not self.taint:
+            self.falls.append((low, shown))
+            self.taint = low
+
+    @property
+    def blind(self) -> SourceKind | None:
+        """The lowest label of what a text may be contained in without our seeing it."""
+        lowest: SourceKind | None = None
+        for label in self.unread.values():
+            lowest = label if lowest is None else meet(lowest, label)
+        return lowest
+
+
+class Book:
+    """Everything of one principal."""
+
+    def __init__(self, principal: str) -> None:
+        self.principal = principal
+        self.sentences = Sentences()
+        self.recalls = Recalls()
+        self.sessions: OrderedDict[str, SessionState] = OrderedDict()
+        # Names, reply ids and places in histories; of the newest session that has them.
+        self.keys: dict[int, str] = {}
+        self.calls: OrderedDict[int, CallMade] = OrderedDict()
+        # Ids that two replies gave: they name no call any more.
+        self.ambiguous: OrderedDict[int, None] = OrderedDict()
+        self.relayed: OrderedDict[int, Relayed] = OrderedDict()
+        self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)
+        self.distrusted_until_ms = 0
+        # The lowest taint of sessions that had to make room, and until when it counts.
+        self.dropped: tuple[SourceKind, int] | None = None
+
+
+class State:
+    """All principals. `apply` is the only way in, and `put` for a session of a snapshot."""
+
+    def __init__(self) -> None:
+        self.books: OrderedDict[str, Book] = OrderedDict()
+        self.sessions: OrderedDict[str, SessionState] = OrderedDict()
+        self.pins: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
+        # Tools with another description than those approved, and the digest of it; not kept.
+        self.changed: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self.merged: OrderedDict[str, str] = OrderedDict()
+        self.distrusted_until_ms = 0
+        # Principals whose books had to make room: what they did is not known any more.
+        self.lost_principals: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def pins_full(self) -> bool:
+        """Whether no more tools can be pinned: then a new one is not approved by being seen."""
+        return len(self.pins) >= PINS_MAX
+
+    def change(self, tenant: str, tool: str, digest: int) -> None:
+        """A tool was sent with a description that nobody approved."""
+        self.changed.pop((tenant, tool), None)
+        self.changed[tenant, tool] = digest
+        _bound(self.changed, CHANGED_MAX)
+
+    def book(self, principal: str) -> Book:
+        """The book of a principal, made where there is none."""
+        book = self.books.get(principal)
+        if book is None:
+            book = self.books[principal] = Book(principal)
+        return book
+
+    def session(self, session: str) -> SessionState | None:
+        """A session by its id, or by that of one that was merged into it."""
+        return self.sessions.get(self.merged.get(session, session))
+
+    def apply(self, record: Record) -> None:
+        """Make the state what this record says. The same record twice is the same as once."""
+        match record:
+            case Began():
+                self._began(record)
+            case Keyed() | Conversed() | Entry() | Wrote():
+                self._told(record)
+            case Merged():
+                self._merge(record)
+            case Pinned():
+                self.pins.setdefault((record.tenant, record.tool), set()).add(record.digest)
+                self.changed.pop((record.tenant, record.tool), None)
+            case Dropped():
+                self._drop(record)
+            case Distrusted():
+                self._distrust(record)
+            case Recalled() | Relayed() | Marked() | Forgotten():
+                self._noted(self.book(record.principal), record)
+            case KeptSession() | KeptBook():
+                raise InvariantBroken("a record of a snapshot is restored, not applied")
+
+    def _began(self, record: Began) -> None:
+        if record.session not in self.sessions:
+            session = SessionState(record.principal, record)
+            self.sessions[record.session] = session
+            self.book(record.principal).sessions[record.session] = session
+
+    def put(self, session: SessionState) -> None:
+        """A session as a snapshot has it."""
+        book = self.book(session.principal)
+        self.sessions[session.session] = book.sessions[session.session] = session
+        for key in session.keys:
+            book.keys[key] = session.session
+
+    def _told(self, record: Keyed | Conversed | Entry | Wrote) -> None:
+        session = self.session(record.session)
+        if session is None:
+            if isinstance(record, Wrote) and not record.session:
+                _once(self.book(record.principal).unplaced, record)
+            return
+        book = self.book(session.principal)
+        match record:
+            case Keyed():
+                for key in prints(record.keys):
+                    session.keys[key] = None
+                    book.keys[key] = session.session
+                while len(session.keys) > KEYS_MAX:
+                    book.keys.pop(session.keys.popitem(last=False)[0], None)
+            case Conversed():
+                there = session.conversations.get(record.root)
+                most = record.most if there is None else meet(there, record.most)
+                session.conversations[record.root] = most
+                _bound(session.conversations, CONVERSATIONS_MAX)
+            case Entry():
+                _enter(session, book, record)
+            case Wrote():
+                _wrote(session, book, record)
+
+    def _noted(self, book: Book, record: Recalled | Relayed | Marked | Forgotten) -> None:
+        match record:
+            case Recalled():
+                found = prints(record.parts)
+                book.recalls.served(found, record.label, MemoryId(record.memory_id))
+                book.sentences.heard(found, record.label.trust)
+            case Relayed():
+                book.relayed[record.key] = record
+                call = book.calls.get(record.key)
+                if call is not None:
+                    call.open = False
+                _bound(book.relayed, RELAYED_MAX)
+            case Marked():
+                book.sentences.restore(record.code, prints(record.prints))
+            case Forgotten():
+                book.sentences.forgotten.restore(record.bits)
+
+    def _merge(self, record: Merged) -> None:
+        gone = self.sessions.pop(record.gone, None)
+        into = self.session(record.into)
+        if gone is None or into is None:
+            return
+        book = self.book(gone.principal)
+        book.sessions.pop(gone.session, None)
+        self.merged[record.gone] = into.session
+        _bound(self.merged, SESSIONS_IN_ALL_MAX)
+        for low, shown in gone.falls:
+            into.lower(low, shown)
+        into.shown.extend(gone.shown)
+        into.turns += gone.turns
+        into.rows += gone.rows
+        into.used_ms = max(into.used_ms, gone.used_ms)
+        into.keys |= gone.keys
+        for digest, (label, root) in gone.labels.items():
+            there, _ = into.labels.get(digest, (label, root))
+            into.labels[digest] = (meet(there, label), root)
+        into.typed.extend(gone.typed)
+        into.writes.extend(gone.writes)
+        # Its texts are kept under a name that nobody asks for any more.
+        for unread in (gone.unread, unread_of(gone)):
+            _lower(into.unread, unread)
+        _lower(into.conversations, gone.conversations)
+        _lower(into.spoken, gone.spoken)
+        for key, session in book.keys.items():
+            if session == gone.session:
+                book.keys[key] = into.session
+        for call in book.calls.values():
+            if call.session == gone.session:
+                call.session = into.session
+
+    def _drop(self, record: Dropped) -> None:
+        book = self.books.get(record.principal)
+        if book is None:
+            return
+        if not record.session:
+            del self.books[record.principal]
+            self.lost_principals[record.principal] = None
+            _bound(self.lost_principals, LOST_PRINCIPALS_MAX)
+            for name in book.sessions:
+                self.sessions.pop(name, None)
+            return
+        gone = book.sessions.pop(record.session, None)
+        if gone is None:
+            return
+        del self.sessions[record.session]
+        for key in gone.keys:
+            if book.keys.get(key) == gone.session:
+                del book.keys[key]
+        for key in [key for key, call in book.calls.items() if call.session == gone.session]:
+            del book.calls[key]
+        taint = SourceKind.UNKNOWN if gone.taint is None else gone.taint
+        low, until_ms = book.dropped or (taint, 0)
+        book.dropped = (meet(low, taint), max(until_ms, gone.used_ms))
+
+    def _distrust(self, record: Distrusted) -> None:
+        if record.principal:
+            book = self.book(record.principal)
+            book.distrusted_until_ms = max(book.distrusted_until_ms, record.until_ms)
+            self.lost_principals.pop(record.principal, None)
+        else:
+            self.distrusted_until_ms = max(self.distrusted_until_ms, record.until_ms)
+
+
+def _lower(known: dict[int, SourceKind], more: dict[int, SourceKind]) -> None:
+    """Of two labels of one thing the lower counts."""
+    for one, label in more.items():
+        known[one] = meet(known.get(one, label), label)
+
+
+def unread_of(session: SessionState) -> dict[int, SourceKind]:
+    """The turns that a text may be made of, as long as their texts are not there."""
+    return {
+        digest: label
+        for digest, (label, _) in session.labels.items()
+        if label.trust < SourceKind.MODEL_INFERENCE.trust
+    }
+
+
+def _enter(session: SessionState, book: Book, entry: Entry) -> None:
+    session.used_ms = max(session.used_ms, entry.at_ms)
+    known = session.labels.get(entry.digest)
+    label = entry.label if known is None else meet(known[0], entry.label)
+    session.labels[entry.digest] = (label, entry.root)
+    _bound(session.labels, DIGESTS_MAX)
+    if known is not None and label is known[0]:
+        return
+    session.turns += known is None
+    for row in entry.rows:
+        shown = ShownSegment(session.turns, entry.at_ms, row)
+        session.shown.append(shown)
+        session.rows += 1
+        session.lower(row.label, shown)
+    for typed in entry.typed:
+        said = Said(frozenset(prints(typed.sentences)), frozenset(prints(typed.pairs)))
+        session.typed.append((said, frozenset(prints(typed.parts))))
+    for one in prints(entry.spoken):
+        session.spoken[one] = meet(session.spoken.get(one, entry.label), entry.label)
+    _bound(session.spoken, SPOKEN_MAX)
+    book.sentences.typed(prints(entry.own))
+    book.sentences.told(prints(entry.host))
+    for trust, found in entry.foreign:
+        book.sentences.heard(prints(found), trust)
+    for key in prints(entry.answers):
+        call = book.calls.get(key)
+        if call is not None:
+            call.open = False
+    for made in entry.calls:
+        _called(session, book, entry.at_ms, made)
+
+
+def _called(session: SessionState, book: Book, at_ms: int, row: CallRow) -> None:
+    there = book.calls.get(row.key)
+    if there is None:
+        if row.key not in book.ambiguous:
+            book.calls[row.key] = CallMade(session.session, at_ms, row)
+            if len(book.calls) > CALLS_MAX:
+                book.calls.popitem(last=False)
+    elif there.row != row or there.session != session.session:
+        # An id that two replies gave says nothing about which of them is meant.
+        del book.calls[row.key]
+        book.ambiguous[row.key] = None
+        _bound(book.ambiguous, CALLS_MAX)
+
+
+def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
+    _once(session.writes, wrote)
+    for key in prints(wrote.calls):
+        call = book.calls.get(key)
+        if call is not None:
+            # Its tool writes a memory: no conversation begins below it.
+            call.used, call.open = True, False
+
+
+def _once(writes: deque[Wrote], wrote: Wrote) -> None:
+    if all(one.candidate_id != wrote.candidate_id for one in writes):
+        writes.append(wrote)
+
+
+def _bound(kept: OrderedDict[_Key, _Value], most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)

@@ -1,0 +1,58 @@
+"""Strings out of JSON values, and paragraphs and sentences out of strings."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from policy.text.sentences import sentences_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
+_TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
+_JSON: Final = msgspec.json.Decoder()
+_JSON_LEN_MAX: Final = 4_000_000
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    """Where each paragraph begins and ends; together they are the text."""
+    at = 0
+    for gap in _PARAGRAPH.finditer(text):
+        if text[at : gap.start()].strip():
+            yield at, gap.end()
+            at = gap.end()
+    if text[at:].strip():
+        yield at, len(text)
+
+
+def sentences_between(text: str) -> tuple[str, ...]:
+    """The sentences of a text; tags stand between them."""
+    return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
+
+
+def strings_in(value: object) -> Iterator[str]:
+    """Every string below a JSON value that is no key."""
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, list):
+            pending.extend(reversed(cast("list[object]", part)))
+        elif isinstance(part, dict):
+            pending.extend(reversed(list(cast("dict[str, object]", part).values())))
+
+
+def strings_of(text: str) -> Iterator[str]:
+    """The text itself, and where it spells JSON the strings in it."""
+    yield text
+    if text[:1] in {"{", "["} and len(text) <= _JSON_LEN_MAX:
+        try:
+            value: object = _JSON.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return
+        yield from strings_in(value)

@@ -1,0 +1,88 @@
+"""What reading a turn takes and gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from policy.model import SourceKind, meet
+
+if TYPE_CHECKING:
+    from policy.model import Origin
+    from proxy.ledger.records import Entry, Row
+    from proxy.ledger.ring import Ring
+    from proxy.ledger.state import Book, SessionState
+
+
+class LabelledSpan(NamedTuple):
+    """A part of one string, and the label of whoever is accountable for it."""
+
+    start: int
+    end: int
+    label: SourceKind
+
+
+class TurnRead(NamedTuple):
+    """A turn as it was read: its lowest label, and the spans of each of its strings, in order."""
+
+    label: SourceKind
+    spans: tuple[tuple[LabelledSpan, ...], ...]
+
+
+class TurnGround(NamedTuple):
+    """What a turn is read against."""
+
+    book: Book
+    session: SessionState
+    ring: Ring
+    digest: int
+    root: int
+    now_ms: int
+    # The most that a user turn of this conversation can be, and whether history before it is lost.
+    most: SourceKind
+    lost: bool
+    # What a summary of an earlier context inherits.
+    inherited: SourceKind
+    # Whether the conversation goes on by now: the agent's program speaks between the turns.
+    begun: bool = False
+
+
+class Text(NamedTuple):
+    """A text to be searched later for what was made of it."""
+
+    text: str
+    origin: Origin
+    # What the model said is no source by itself; what it was made of is.
+    by_model: bool = False
+
+
+class Read(NamedTuple):
+    """A turn that was read."""
+
+    entry: Entry
+    read: TurnRead
+    texts: tuple[Text, ...]
+
+
+class TurnSum:
+    """What one turn adds up to."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.typed: list[str] = []
+        self.others: set[int] = set()  # sentences of paragraphs that others wrote, or nearly so
+        self.own: list[int] = []
+        self.host: list[int] = []
+        self.foreign: dict[int, list[int]] = {}
+        self.answers: list[int] = []
+        self.texts: list[Text] = []
+        self.spans: list[tuple[LabelledSpan, ...]] = []
+        self.lowest = SourceKind.OPERATOR
+
+    def row(self, row: Row) -> None:
+        """One more row of what entered."""
+        self.rows.append(row)
+        self.lowest = meet(self.lowest, row.label)
+
+    def heard(self, found: list[int], label: SourceKind) -> None:
+        """What others said, of whom nobody has more trust than that."""
+        self.foreign.setdefault(label.trust, []).extend(found)

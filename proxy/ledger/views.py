@@ -1,0 +1,169 @@
+"""Sessions as an operator is shown them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.ledger.core import taint_now
+from proxy.ledger.wire import (
+    FallView,
+    OriginView,
+    SegmentView,
+    SessionList,
+    SessionRow,
+    SessionView,
+    SessionWriteView,
+    ToolList,
+    ToolView,
+    UnplacedView,
+)
+
+if TYPE_CHECKING:
+    from proxy.ledger.records import Wrote
+    from proxy.ledger.state import Book, CallMade, SessionState, ShownSegment, State
+
+WHY: Final = {
+    "rule": "the agent spliced it in: a rule explains it",
+    "said_before": "said elsewhere before a person did",
+    "copied": "a copy of something that entered before",
+    "beside_results": "stands beside tool results, and no rule explains it",
+    "unplaced": "a kind of block that no rule places",
+    "unseen": "the model was not seen to say it",
+    "lost": "stands before history that was not seen",
+    "under_a_call": "the conversation began under an open call: the model's own words",
+    "summary": "a summary of an earlier context",
+    "recalled": "holds a memory with that label",
+    "not_recalled": "no memory that was served here",
+    "relayed": "a relay labelled the server's answer so",
+    "changed": "not the description that was approved",
+    "distrusted": "history was lost shortly before",
+    "history_lost": "goes on from a reply that was not seen",
+}
+
+
+def listed(state: State, limit: int, now_ms: int) -> SessionList:
+    """The sessions heard of last."""
+    newest = sorted(state.sessions.values(), key=lambda one: (-one.used_ms, one.session))
+    return SessionList(
+        total=len(newest),
+        sessions=tuple(_row(state, one) for one in newest[:limit]),
+        unplaced=tuple(_unplaced(state, limit)),
+        distrusted_until_ms=_distrusted(state, None, now_ms),
+    )
+
+
+def tools(state: State, tenant: str) -> ToolList:
+    """The tools of a tenant that sessions are unknown for."""
+    return ToolList(
+        changed=tuple(
+            ToolView(
+                tenant=tenant,
+                tool=tool,
+                digest=f"{digest:016x}",
+                approved_count=len(state.pins.get((tenant, tool), ())),
+            )
+            for (whose, tool), digest in reversed(state.changed.items())
+            if whose == tenant
+        )
+    )
+
+
+def _unplaced(state: State, limit: int) -> list[UnplacedView]:
+    found = [one for book in state.books.values() for one in book.unplaced]
+    found.sort(key=lambda one: -one.at_ms)
+    return [UnplacedView(principal=one.principal, write=_write(one)) for one in found[:limit]]
+
+
+def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
+    """Everything that is known of one session."""
+    book = state.books.get(session.principal)
+    return SessionView(
+        session=session.session,
+        principal=session.principal,
+        taint=taint_now(session),
+        began_at_ms=session.began_ms,
+        used_at_ms=session.used_ms,
+        turns=session.turns,
+        fell=tuple(FallView(taint=low, segment=_segment(one)) for low, one in session.falls),
+        segments=tuple(_segment(one) for one in session.shown),
+        segments_left_out=session.rows - len(session.shown),
+        writes=tuple(_write(one) for one in session.writes),
+        open_calls=tuple(_call(session, one) for one in _open_calls(book, session)),
+        searchable=session.blind is None,
+        distrusted_until_ms=_distrusted(state, book, now_ms),
+    )
+
+
+def _distrusted(state: State, book: Book | None, now_ms: int) -> int | None:
+    until_ms = state.distrusted_until_ms
+    if book is not None:
+        until_ms = max(until_ms, book.distrusted_until_ms)
+    return until_ms if until_ms > now_ms else None
+
+
+def _row(state: State, session: SessionState) -> SessionRow:
+    book = state.books.get(session.principal)
+    return SessionRow(
+        session=session.session,
+        principal=session.principal,
+        taint=taint_now(session),
+        began_at_ms=session.began_ms,
+        used_at_ms=session.used_ms,
+        turns=session.turns,
+        segments=session.rows,
+        writes=len(session.writes),
+        open_calls=len(_open_calls(book, session)),
+    )
+
+
+def _open_calls(book: Book | None, session: SessionState) -> list[CallMade]:
+    if book is None:
+        return []
+    return [one for one in book.calls.values() if one.open and one.session == session.session]
+
+
+def _call(session: SessionState, call: CallMade) -> OriginView:
+    row = call.row
+    kind = taint_now(session)
+    return OriginView(kind=kind, server=row.server, tool=row.tool, call_id=row.call_id)
+
+
+def _segment(one: ShownSegment) -> SegmentView:
+    row = one.row
+    return SegmentView(
+        turn=one.turn,
+        at_ms=one.at_ms,
+        channel=row.channel,
+        label=row.label,
+        characters=row.len,
+        why=row.why,
+        why_text=WHY.get(row.why, ""),
+        server=row.server,
+        tool=row.tool,
+        call_id=row.call_id,
+        memory_id=row.memory_id,
+    )
+
+
+def _write(wrote: Wrote) -> SessionWriteView:
+    return SessionWriteView(
+        at_ms=wrote.at_ms,
+        candidate_id=wrote.candidate_id,
+        decision=wrote.decision,
+        reason=wrote.reason or None,
+        memory_class=wrote.memory_class,
+        source=wrote.source,
+        basis=wrote.basis,
+        joined=wrote.joined,
+        endorsed=wrote.endorsed,
+        derived_from=tuple(
+            OriginView(
+                kind=row.label,
+                server=row.server,
+                tool=row.tool,
+                call_id=row.call_id,
+                memory_id=row.memory_id,
+            )
+            for row in wrote.origins
+        ),
+    )

@@ -1,0 +1,85 @@
+"""An MCP server as settling sees it: what is sent to it in our own name, and what it answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.dialects.mcp.message import CALL, Kind, Message, Object
+from proxy.dialects.mcp.pieces import arguments_of
+from proxy.mcp.connection import Connection, ServerGone, Side
+from proxy.mcp.reconciling import question_of, told
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Forwarded
+
+if TYPE_CHECKING:
+    from proxy.mcp.catalogue import Catalogue
+    from proxy.seams.guard import Unsettled
+
+
+def outcome_of(message: Message) -> Forwarded:
+    """What an answer to a forwarded call says of the items in it."""
+    result = message.result
+    if message.kind is not Kind.RESULT or result.get("isError") is True:
+        return Forwarded.FAILED
+    # It asks for more first: the client calls again, and that call is judged again.
+    if result.get("resultType", "complete") != "complete":
+        return Forwarded.FAILED
+    return Forwarded.DONE
+
+
+class McpBackend:
+    """Implements `proxy.seams.backend.Backend` on one connection. Event loop only."""
+
+    def __init__(self, connection: Connection, catalogue: Catalogue) -> None:
+        self._connection = connection
+        self._catalogue = catalogue
+        self._meta: Object = {}
+
+    def speak_as(self, meta: Object) -> None:
+        """Our own requests say this of themselves from now on."""
+        self._meta = meta
+
+    async def is_ready(self) -> bool:
+        """Whether the server keeps memories, is there, and its tools are as approved."""
+        connection = self._connection
+        if connection.server.is_context or connection.gone.is_set():
+            return False
+        if connection.server.tools(connection.principal.tenant) is None:
+            return False  # its client has not asked for them yet, and needs not be hurried
+        refusal = await self._catalogue.refusal(self._meta)
+        return refusal is None and connection.tool_map is not None
+
+    async def send(self, item: Unsettled) -> Message | None:
+        """The answer to the call that the item is, sent once; None where none came.
+
+        Raises:
+            MalformedRequest: Its arguments cannot be put together again; nothing was sent.
+        """
+        return await self._called(item.tool, arguments_of(item.arguments, item.pieces))
+
+    def outcome(self, reply: Message) -> Forwarded:
+        """What the answer says of the item."""
+        return outcome_of(reply)
+
+    async def look_up(self, item: Unsettled) -> Forwarded | None:
+        """What the read that the tool map names tells of an item; None where it tells nothing."""
+        tool_map = self._connection.tool_map
+        question = None if tool_map is None else question_of(tool_map, item)
+        if question is None:
+            return None
+        answer = await self._called(question.tool, question.arguments)
+        if answer is None or answer.kind is not Kind.RESULT or answer.result.get("isError") is True:
+            return None
+        try:
+            return told(question, answer.result)
+        except MalformedRequest:
+            return None
+
+    async def _called(self, tool: str, arguments: Object) -> Message | None:
+        params: Object = {"name": tool, "arguments": arguments}
+        if self._meta:
+            params["_meta"] = self._meta
+        try:
+            return await self._connection.ask(Side.SERVER, CALL, params, None)
+        except ServerGone:
+            return None

@@ -1,0 +1,128 @@
+"""What the parts of a relay share: the two sides, the limits, and the ways to reach everybody."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from policy.model import Channel
+from proxy.dialects.mcp.message import LINE_BYTES_MAX, Era, Message, Object, result_answer
+from proxy.dialects.mcp.results import refused
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from policy.model import Principal
+    from proxy.dialects.mcp.maps import ToolMap
+    from proxy.mcp.pending import Pending
+    from proxy.mcp.server import Server
+    from proxy.seams.guard import Guard
+    from proxy.seams.surroundings import Surroundings
+    from proxy.settings.load import Settings
+    from proxy.settle.forwarding import Forwarding
+
+LOG: Final = logging.getLogger("mnemogate.mcp")
+OWN_PREFIX: Final = "mnemogate:"
+
+
+class Side(enum.Enum):
+    """One end of the connection."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+def other(side: Side) -> Side:
+    """The end across."""
+    return Side.SERVER if side is Side.CLIENT else Side.CLIENT
+
+
+class Deliver(Protocol):
+    """Sends one message to a side, whole; returns when the transport has room for the next.
+
+    `raw` is one line without its end. `via` is the stream that the message belongs to, as the
+    transport named it when the request came; None where it belongs to none in particular. A peer
+    that is gone is no error: the message is dropped.
+    """
+
+    async def __call__(self, side: Side, raw: bytes, message: Message, via: object, /) -> None:
+        """Send."""
+        ...
+
+
+class ServerGone(Exception):  # noqa: N818 - a state of the world
+    """The server ended, or gave no answer in time, to a request of our own."""
+
+
+class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one connection may take."""
+
+    message_bytes_max: int = LINE_BYTES_MAX
+    # After so long without an answer, a sent write counts as unknown; its call stays open.
+    answer_seconds: float = 60.0
+    # How long a call waits for a person before it says that the item waits in review.
+    person_seconds: float = 120.0
+    # How often the gate is asked what a person decided, and what is left to send or to look up.
+    ask_seconds: float = 0.5
+    tend_seconds: float = 5.0
+
+
+def limits_of(settings: Settings) -> RelayLimits:
+    """What the operator set, for every relay of this process."""
+    return RelayLimits(
+        answer_seconds=settings.mcp_answer_seconds, person_seconds=settings.mcp_person_seconds
+    )
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """What did not go on, for whoever reports it. Never any content."""
+
+    refused: int = 0  # not a message, a batch, a duplicated id
+    orphans: int = 0  # answers that nobody waits for: unknown id, or the second for one
+    late: int = 0  # answers to what its client had taken back
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """One connection between a client and a server, as its parts see it. Event loop only."""
+
+    guard: Guard
+    principal: Principal
+    server: Server
+    limits: RelayLimits
+    surroundings: Surroundings
+    counts: Counts
+    send: Callable[[Side, Message, object], Awaitable[None]]
+    # Sends a request of our own; its answer reaches nobody else. Raises `ServerGone`.
+    ask: Callable[[Side, str, Object, object], Awaitable[Message]]
+    # Ends a request of the client; whether it was still waiting for an answer.
+    finish: Callable[[Pending], bool]
+    spawn: Callable[[Coroutine[None, None, None]], None]
+    # Set once the server may be asked something that its client did not ask.
+    ready: asyncio.Event
+    gone: asyncio.Event
+    # What is sent on this connection, and settled.
+    forwarding: Forwarding
+
+    @property
+    def tool_map(self) -> ToolMap | None:
+        """What is known of the server's tools."""
+        return self.server.tool_map
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether the principal's credential is bound to no person."""
+        return self.principal.channel is Channel.AGENT
+
+    async def answer(self, pending: Pending, result: Object) -> None:
+        """Answer a request in the server's place, unless its client took it back."""
+        if self.finish(pending) and not pending.cancelled.is_set():
+            message = result_answer(pending.request_id, result, pending.era)
+            await self.send(Side.CLIENT, message, pending.via)
+
+    async def refuse(self, pending: Pending, observations: Sequence[str]) -> None:
+        """Answer a tool call of which nothing was done."""
+        await self.answer(pending, refused(observations, stateless=pending.era is Era.STATELESS))

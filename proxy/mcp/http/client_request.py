@@ -1,0 +1,178 @@
+"""One HTTP request of an MCP client, and what goes out on its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.mcp.message import Era
+from proxy.dialects.sse import PING, EventFields
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from proxy.dialects.mcp.message import RequestId
+
+EVENT_STREAM: Final = "text/event-stream"
+JSON: Final = "application/json"
+QUEUE_BYTES_MAX: Final = 1024 * 1024
+# Shorter than what proxies and clients wait for silence to end; it finds dead peers, too.
+PING_SECONDS: Final = 15.0
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """How an answer begins. Without a body, events follow."""
+
+    status: int
+    headers: dict[str, str] = {}
+    content_type: str = JSON
+    body: bytes | None = None
+
+
+class Exchange:
+    """One request and its answer: a body, or events in the order they are put. Event loop only.
+
+    `request_id` is that of the request it was opened with; None for a stream that a client opened
+    to listen, and for what needs no answer.
+    """
+
+    def __init__(
+        self, request_id: RequestId | None, headers: dict[str, str], era: Era = Era.HANDSHAKE
+    ) -> None:
+        """`headers` are those of the client that may go on to the server behind."""
+        self.request_id = request_id
+        self.era = era
+        self.headers = headers
+        self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        # What the head of the server behind said, as far as it concerns the client.
+        self.status = 200
+        self.passed: dict[str, str] = {}
+        # It had ids of events: a client that lost it may ask for the rest elsewhere.
+        self.resumable = False
+        self._queue: deque[bytes] = deque()
+        self._bytes = 0
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._over = False
+        self._left = False
+        self._told: list[Callable[[], object]] = []
+
+    @property
+    def over(self) -> bool:
+        """Nothing more can be put on it."""
+        return self._over or self._left
+
+    @property
+    def left(self) -> bool:
+        """Its client went before it was over."""
+        return self._left
+
+    def answer(self, body: bytes, *, status: int | None = None, content_type: str = JSON) -> None:
+        """Answer with this body, and no events. The first answer counts."""
+        self._begin(
+            Head(
+                status=self.status if status is None else status,
+                headers=self.passed,
+                content_type=content_type,
+                body=body,
+            )
+        )
+        self.finish()
+
+    def stream(self) -> None:
+        """Answer with events from here on."""
+        self._begin(Head(status=200, headers=self.passed, content_type=EVENT_STREAM))
+
+    @property
+    def streams(self) -> bool:
+        """Whether it was answered with events."""
+        return self.head.done() and not self.head.cancelled() and self.head.result().body is None
+
+    async def put(self, event: EventFields) -> None:
+        """Send an event once there is room; what nobody reads any more is dropped."""
+        self.stream()
+        await self._room.wait()
+        if self.over:
+            return
+        encoded = event.encode()
+        self._queue.append(encoded)
+        self._bytes += len(encoded)
+        if self._bytes >= QUEUE_BYTES_MAX:
+            self._room.clear()
+        self._arrived.set()
+
+    def finish(self) -> None:
+        """Nothing more comes; what was put is still sent."""
+        if not self.head.done():
+            self.stream()
+        if not self._over:
+            self._over = True
+            self._tell()
+
+    def leave(self) -> None:
+        """Its client is gone."""
+        if not self.over:
+            self._left = True
+            self._queue.clear()
+            self._begin(Head(status=200, body=b""))
+            self._tell()
+        self._room.set()
+
+    def when_over(self, told: Callable[[], object]) -> None:
+        """Call `told` once it is over or its client left, at once if so; it must not raise."""
+        if self.over:
+            told()
+        else:
+            self._told.append(told)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Its events as bytes, with a ping where none comes for long."""
+        while True:
+            while self._queue:
+                piece = self._queue.popleft()
+                self._bytes -= len(piece)
+                if self._bytes < QUEUE_BYTES_MAX:
+                    self._room.set()
+                yield piece
+            if self.over:
+                return
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(PING_SECONDS):
+                    await self._arrived.wait()
+            except TimeoutError:
+                yield PING
+
+    async def aclose(self) -> None:
+        """Nobody reads it any more."""
+        self.leave()
+        self._queue.clear()
+
+    def _begin(self, head: Head) -> None:
+        if not self.head.done():
+            self.head.set_result(head)
+
+    def _tell(self) -> None:
+        self._arrived.set()
+        self._room.set()
+        told, self._told = self._told, []
+        for one in told:
+            one()
+
+
+class Arrived(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a message of the server came in, and under which event."""
+
+    exchange: Exchange
+    event: EventFields | None = None
+
+
+def exchange_of(via: object) -> Exchange | None:
+    """The exchange that a relay's `via` names."""
+    if isinstance(via, Arrived):
+        return via.exchange
+    return via if isinstance(via, Exchange) else None

@@ -1,0 +1,87 @@
+"""Requests of our own: what they carry, so that a server of either era answers them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mcp.message import (
+    META_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_VERSION,
+    Era,
+    Message,
+    Object,
+    made,
+)
+from proxy.mcp.connection import OWN_PREFIX, RelayLimits, ServerGone, Side, other
+from proxy.mcp.pending import Pending, Stage, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from proxy.seams.surroundings import Surroundings
+
+_ID_BYTES: Final = 16
+_COPIED: Final = (META_VERSION, META_CLIENT_INFO)
+
+
+def meta_of(message: Message) -> Object:
+    """What a request of ours says of itself where this one of the client's era is answered.
+
+    Our requests come in the client's name, without its capabilities: it will not see what a server
+    might ask back.
+    """
+    if message.era is not Era.STATELESS:
+        return {}
+    copied: Object = {name: message.meta[name] for name in _COPIED if name in message.meta}
+    copied[META_CAPABILITIES] = {}
+    return copied
+
+
+class OwnRequests:
+    """Asks one side something in our own name. Event loop only."""
+
+    def __init__(
+        self,
+        asked: Mapping[Side, Table],
+        send: Callable[[Side, Message, object], Awaitable[None]],
+        limits: RelayLimits,
+        surroundings: Surroundings,
+    ) -> None:
+        self._asked = asked
+        self._send = send
+        self._limits = limits
+        self._surroundings = surroundings
+        self._closed = False
+
+    def close(self) -> None:
+        """The server is gone: nothing is asked any more."""
+        self._closed = True
+
+    async def ask(self, side: Side, method: str, params: Object, via: object = None) -> Message:
+        """The answer, which reaches nobody else.
+
+        Raises:
+            ServerGone: None came in time.
+        """
+        request_id = OWN_PREFIX + self._surroundings.random_hex(_ID_BYTES)
+        era = Era.STATELESS if "_meta" in params else Era.HANDSHAKE
+        body: Object = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        message = made(body, era)
+        pending = Pending(message, via)
+        own: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        pending.own = own
+        pending.stage = Stage.SENT
+        table = self._asked[other(side)]
+        if self._closed or not table.add(pending):
+            raise ServerGone
+        limits = self._limits
+        seconds = limits.person_seconds if side is Side.CLIENT else limits.answer_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await self._send(side, message, via)
+                return await own
+        except TimeoutError:
+            table.take(request_id)
+            raise ServerGone from None

@@ -1,0 +1,235 @@
+"""Judges the memory writes that a model asks its agent for, before the agent hears of them.
+
+The write itself may never cross a front: a file in the agent's own folder, a block in its database.
+What is refused never reaches the agent; what is admitted is an intent on disk before it goes on,
+and is settled by the result that the agent reports with its next request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from policy.model import NAME_LEN_MAX, Channel
+from policy.verdict import Reason
+from proxy.dialects.mcp.calls import read_call
+from proxy.dialects.mcp.maps import ToolKind
+from proxy.dialects.model.tools import outcomes_of
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Forwarded, GuardedCall, Join
+from proxy.seams.observations import observation_of_call
+from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId, Principal, PrincipalId
+    from proxy.dialects.mcp.calls import Call
+    from proxy.dialects.mcp.maps import ToolMap
+    from proxy.dialects.model.memory_tools import OfferedTools
+    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.seams.guard import Guard, Item, Judged
+
+SERVER_PREFIX: Final = "model/"
+OPEN_MAX: Final = 1_024
+HELD_MAX: Final = 1_024
+_CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
+_ADMIT: Final = "admit"
+_HOLD: Final = "hold"
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class Served(Protocol):
+    """Which tools are judged elsewhere: a live relay stands between the agent and their server."""
+
+    def serves(self, principal: Principal, server: str, tool: str) -> bool:
+        """Whether a call of this tool will come there."""
+        ...
+
+
+class _Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """An admitted call that went to the agent."""
+
+    server: str
+    candidate_ids: tuple[CandidateId, ...]
+
+
+class _ReplyOf(NamedTuple):
+    """Whose reply it is, the tools it may call, and the span that verdicts are children of."""
+
+    principal: Principal
+    catalogue: OfferedTools
+    traceparent: str | None
+
+
+class Veto:
+    """One for all model fronts. Event loop only; any number of replies at once."""
+
+    def __init__(self, guard: Guard, served: Served) -> None:
+        self._guard = guard
+        self._served = served
+        self._sent: dict[PrincipalId, OrderedDict[str, _Sent]] = {}
+        # What waits for a person, by its content: asked again, it is the same candidate.
+        self._held: OrderedDict[bytes, CandidateId] = OrderedDict()
+        # Released by a person and ours to send: the call that asks for it again goes on.
+        self._released: OrderedDict[CandidateId, str] = OrderedDict()
+
+    async def judge(
+        self,
+        principal: Principal,
+        catalogue: OfferedTools,
+        calls: tuple[ModelCall, ...],
+        traceparent: str | None = None,
+    ) -> tuple[str | None, ...]:
+        """For each call: None where it goes on, else the text that stands in its place.
+
+        What an admitted call writes is an intent on disk when this returns.
+        """
+        asked = _ReplyOf(principal=principal, catalogue=catalogue, traceparent=traceparent)
+        return tuple([await self._one(asked, call) for call in calls])
+
+    async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
+        """An admitted call does not reach the agent after all: what it would write is not done."""
+        mine = self._sent.get(principal.principal_id)
+        sent = None if mine is None else mine.pop(call.call_id, None)
+        if sent is not None:
+            await record(self._guard, principal, sent.server, sent.candidate_ids, Forwarded.FAILED)
+
+    async def results(self, principal: Principal, body: dict[str, Json]) -> None:
+        """Settle admitted calls whose results a request brings. Without one they stay unsettled."""
+        mine = self._sent.get(principal.principal_id)
+        if not mine:
+            return
+        for call_id, failed in outcomes_of(body, mine.keys()).items():
+            state = Forwarded.FAILED if failed else Forwarded.DONE
+            sent = mine[call_id]
+            if await record(self._guard, principal, sent.server, sent.candidate_ids, state):
+                mine.pop(call_id, None)
+
+    async def _one(self, asked: _ReplyOf, call: ModelCall) -> str | None:
+        principal = asked.principal
+        found = asked.catalogue.find(call)
+        if found is None:
+            return None
+        if found.tool_map is None or found.tool is None:
+            return observation_of_call(Reason.UNKNOWN_TOOL)
+        if found.server and self._served.serves(principal, found.server, found.tool):
+            return None
+        try:
+            read = _read(found.tool_map, found.tool, call)
+        except MalformedRequest as error:
+            # The detail names the map's own paths, never what was sent.
+            return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
+        if read.kind in _CHANGES:
+            return await self._write(asked, SERVER_PREFIX + found.tool_map.name, call, read)
+        closed = _closed(principal, read.kind)
+        return None if closed is None else observation_of_call(closed)
+
+    async def _write(self, asked: _ReplyOf, server: str, call: ModelCall, read: Call) -> str | None:
+        principal = asked.principal
+        prints = [_print_of(principal, server, read.tool, item) for item in read.items]
+        try:
+            judged = await self._judged(asked, server, call, read, prints)
+        except UNDECIDED:
+            return observation_of_call(Reason.GATE_UNAVAILABLE)
+        for content, one in zip(prints, judged, strict=True):
+            if one.decision == _HOLD and one.candidate_id is not None:
+                _keep(self._held, content, one.candidate_id, HELD_MAX)
+        admitted = admitted_of(judged)
+        if any(one.decision != _ADMIT for one in judged):
+            # A call goes on whole or not at all. What a person released waits for another one.
+            undone = tuple(one for one in admitted if one not in self._released)
+            await record(self._guard, principal, server, undone, Forwarded.FAILED)
+            return _text(judged)
+        for content, candidate_id in zip(prints, admitted, strict=True):
+            # A release lets one call through.
+            if self._released.pop(candidate_id, None) is not None:
+                self._held.pop(content, None)
+        mine = self._sent.setdefault(principal.principal_id, OrderedDict())
+        _keep(mine, call.call_id, _Sent(server=server, candidate_ids=admitted), OPEN_MAX)
+        return None
+
+    async def _judged(
+        self,
+        asked: _ReplyOf,
+        server: str,
+        call: ModelCall,
+        read: Call,
+        prints: list[bytes],
+    ) -> tuple[Judged, ...]:
+        """One verdict per item: a person's, where the same item waits for one already."""
+        principal = asked.principal
+        known = [await self._known(principal, server, one) for one in prints]
+        fresh = [item for item, one in zip(read.items, known, strict=True) if one is None]
+        judged: tuple[Judged, ...] = ()
+        if fresh:
+            guarded = GuardedCall(
+                server=server,
+                tool=read.tool,
+                items=tuple(fresh),
+                join=Join(tool_use_id=_short(call.call_id)),
+                traceparent=asked.traceparent,
+            )
+            judged = await judge(self._guard, principal, guarded)
+        rest = iter(judged)
+        return tuple(next(rest) if one is None else one for one in known)
+
+    async def _known(self, principal: Principal, server: str, held: bytes) -> Judged | None:
+        candidate_id = self._held.get(held)
+        if candidate_id is None:
+            return None
+        try:
+            judged = await self._guard.decided(principal, candidate_id)
+            if judged.decision != _ADMIT:
+                return judged
+            for one in await self._guard.unsettled(principal, server):
+                if not one.sent:
+                    _keep(self._released, one.candidate_id, server, HELD_MAX)
+        except UNDECIDED:
+            return None
+        return judged if candidate_id in self._released else None
+
+
+def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> Call:
+    if call.arguments is None:
+        raise MalformedRequest("arguments: must be an object, with each name once")
+    return read_call(tool_map, {"name": tool, "arguments": call.arguments})
+
+
+def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
+    """Why a tool that changes nothing is not called all the same."""
+    if kind is None:
+        return Reason.UNKNOWN_TOOL
+    agent = principal.channel is Channel.AGENT
+    return Reason.ADMIN_TOOL if kind is ToolKind.ADMIN and agent else None
+
+
+def _print_of(principal: Principal, server: str, tool: str, item: Item) -> bytes:
+    """What makes two items the same: who, where, and all that is written."""
+    parts = (principal.tenant, principal.principal_id, server, tool, item.change.value)
+    said = msgspec.json.encode((*parts, item.arguments, item.pieces))
+    return hashlib.sha256(said).digest()
+
+
+def _text(judged: tuple[Judged, ...]) -> str:
+    refused = [(at, one) for at, one in enumerate(judged, 1) if one.decision != _ADMIT]
+    if len(judged) == 1:
+        return refused[0][1].observation
+    said = [f"Item {at} of {len(judged)}: {one.observation}" for at, one in refused]
+    return "\n".join((*said, "Nothing of this call was done. Leave these out and call again."))
+
+
+def _short(name: str) -> str | None:
+    return name if 0 < len(name) <= NAME_LEN_MAX else None
+
+
+def _keep(table: OrderedDict[_K, _V], key: _K, value: _V, most: int) -> None:
+    """Keep one more; the oldest is forgotten."""
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > most:
+        table.popitem(last=False)

@@ -1,0 +1,77 @@
+"""The veto as a part of loop coupling: around whatever else a model request goes through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.dialects.model.memory_tools import OfferedTools
+from proxy.dialects.model.tools import tools_of
+from telemetry.propagation import format_traceparent
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.model.calls_judged import Veto
+    from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
+
+
+class Vetoing:
+    """Implements `Coupling` on another one."""
+
+    def __init__(self, inner: Coupling, veto: Veto) -> None:
+        self._inner = inner
+        self._veto = veto
+
+    async def prepare(self, asked: Asked) -> Prepared:
+        """The results that the request brings settle what was admitted; see `Coupling`."""
+        await self._veto.results(asked.principal, asked.body)
+        return await self._inner.prepare(asked)
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        """For each whole call: None, or the text that the agent gets instead of it.
+
+        First what writes memory: what one call is refused for, no other one of the reply carries.
+        """
+        principal = prepared.asked.principal
+        catalogue = OfferedTools(tools_of(prepared.asked.body), prepared.asked.maps)
+        verdicts = await self._veto.judge(
+            principal, catalogue, calls, format_traceparent(prepared.asked.trace)
+        )
+        others = await self._inner.judge(prepared, calls)
+        texts: list[str | None] = []
+        for call, verdict, other in zip(calls, verdicts, others, strict=True):
+            if verdict is None and other is not None:
+                await self._veto.withdrawn(principal, call)
+            texts.append(other if verdict is None else verdict)
+        return tuple(texts)
+
+    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        """See `Coupling`."""
+        await self._inner.replied(prepared, reply)
+
+    def filter(self, prepared: Prepared) -> Filter:
+        """See `Coupling`."""
+        return self._inner.filter(prepared)
+
+    async def settled(self, principal: Principal) -> None:
+        """See `Coupling`."""
+        await self._inner.settled(principal)
+
+    def withholds(self, principal: Principal) -> bool:
+        """See `Coupling`."""
+        return self._inner.withholds(principal)
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """See `Coupling`."""
+        return self._inner.carries(principal, text)
+
+    def sieved(self, principal: Principal, value: Json) -> Json:
+        """See `Coupling`."""
+        return self._inner.sieved(principal, value)
+
+    def passing(self, principal: Principal) -> Filter:
+        """See `Coupling`."""
+        return self._inner.passing(principal)

@@ -1,0 +1,168 @@
+"""What the model front asks of memory about one model request: the seam of loop coupling.
+
+The front carries bytes and edits them; what entered a context, what is withheld from it and which
+call may write is decided behind this seam.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
+from proxy.dialects.model.reading import AFRESH, Readings
+from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from proxy.dialects.model.api import ModelApi
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
+    from proxy.dialects.sse import Event
+    from proxy.dialects.strict_json.tolerant import Json
+    from telemetry.events import TraceContext
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One model request of a principal, as it came."""
+
+    principal: Principal
+    api: ModelApi
+    body: dict[str, Json]
+    # The client's own names of its session, each prefixed by its kind (`header:session-id=...`).
+    names: tuple[str, ...]
+    trace: TraceContext
+    # The tools that write memory. `extracts`: a backend asks, and the answer itself is the write.
+    maps: Maps
+    extracts: bool = False
+    # Where parts of the body that came before have been read already.
+    readings: Readings = AFRESH
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """The same request as it may go upstream."""
+
+    asked: Asked
+    request: ModelRequest
+    body: dict[str, Json]
+    session: str
+
+
+class Undecided(Exception):  # noqa: N818 - a state of the principal, not a fault
+    """A candidate of this principal is still undecided: nothing may go upstream yet."""
+
+
+class Filter(Protocol):
+    """One asking's events on their way to the agent: texts without what is withheld."""
+
+    def feed(self, event: Event) -> list[Event]:
+        """The events that go on now."""
+        ...
+
+    def end(self) -> list[Event]:
+        """What is left where a stream ends."""
+        ...
+
+
+class _Everything:
+    def feed(self, event: Event) -> list[Event]:
+        return [event]
+
+    def end(self) -> list[Event]:
+        return []
+
+
+class Coupling(Protocol):
+    """Event loop only; any number of requests at once."""
+
+    async def prepare(self, asked: Asked) -> Prepared:
+        """Wait for candidates in flight, note what enters, and take out what is withheld.
+
+        Raises:
+            Undecided: A candidate was not decided in time.
+            StorageError: What entered could not be made durable.
+        """
+        ...
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        """For each whole call: None, or the text that the agent gets instead of it."""
+        ...
+
+    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        """Note what the model said and called: before the agent can act on it."""
+        ...
+
+    def filter(self, prepared: Prepared) -> Filter:
+        """For the events of one streamed reply."""
+        ...
+
+    async def settled(self, principal: Principal) -> None:
+        """Wait for candidates in flight: what is sent after that knows what became of them."""
+        ...
+
+    def withholds(self, principal: Principal) -> bool:
+        """Whether anything is withheld from this principal."""
+        ...
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """Whether a text holds what was refused."""
+        ...
+
+    def sieved(self, principal: Principal, value: Json) -> Json:
+        """JSON without what was refused: whole replies, and routes that ask no model."""
+        ...
+
+    def passing(self, principal: Principal) -> Filter:
+        """For the events of a stream that no API here explains."""
+        ...
+
+
+class UnsafeUncoupled:
+    """Passes everything: the control of tests that show the attack landing."""
+
+    async def prepare(self, asked: Asked) -> Prepared:
+        """The request as it came."""
+        request = asked.api.read_request(asked.body, asked.readings)
+        return Prepared(asked=asked, request=request, body=asked.body, session="")
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        """Every call goes on."""
+        del prepared
+        return (None,) * len(calls)
+
+    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        """Nobody listens."""
+        del prepared, reply
+
+    def filter(self, prepared: Prepared) -> Filter:
+        """Nothing is withheld."""
+        del prepared
+        return _Everything()
+
+    async def settled(self, principal: Principal) -> None:
+        """Nothing is waited for."""
+        del principal
+
+    def withholds(self, principal: Principal) -> bool:
+        """Nothing is withheld."""
+        del principal
+        return False
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """Nothing is withheld."""
+        del principal, text
+        return False
+
+    def sieved(self, principal: Principal, value: Json) -> Json:
+        """Nothing is withheld."""
+        del principal
+        return value
+
+    def passing(self, principal: Principal) -> Filter:
+        """Nothing is withheld."""
+        del principal
+        return _Everything()

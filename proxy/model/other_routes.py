@@ -1,0 +1,96 @@
+"""Routes that ask no model: sent on as they came, without what was refused."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proxy.dialects.model.stream import Unread
+from proxy.model.sending import events_of
+from proxy.model.turn import EVENTS
+from proxy.seams.faults import UpstreamError
+from proxy.seams.operation import HttpReply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from proxy.model.clearing import Clearing
+    from proxy.model.memory_seam import Filter
+    from proxy.model.sending import Behind
+    from proxy.model.stored_replies import Fetched
+    from proxy.model.turn import Wire
+    from proxy.transport.exchange import Pieces
+
+
+class Passing:
+    """Sends one request on, and its answer back."""
+
+    def __init__(self, clearing: Clearing, clean: Filter, fetched: Fetched) -> None:
+        """`clean` is for the answer, should it be a stream of events; else `fetched` is."""
+        self._clearing = clearing
+        self._clean = clean
+        self._fetched = fetched
+
+    async def answer(
+        self, behind: Behind, wire: Wire, body: bytes
+    ) -> tuple[HttpReply, Pieces | None]:
+        """The upstream's own answer.
+
+        Raises:
+            UpstreamError: There is none that can be passed on.
+            MalformedRequest: Request or answer carries what is withheld, or nobody can tell.
+        """
+        clearing = self._clearing
+        sent = clearing.request(body, wire.headers.get("content-type", ""))
+        async with AsyncExitStack() as stack:
+            reply = await stack.enter_async_context(
+                behind.send(wire.method, wire.target, clearing.headers(wire.headers), sent)
+            )
+            head = HttpReply(
+                status=reply.status,
+                content_type=clearing.kind_of(reply),
+                headers=clearing.headers_of(reply),
+            )
+            if reply.content_type == EVENTS:
+                due_s = asyncio.get_running_loop().time() + behind.settings.total_seconds
+                pieces = _cleaned(behind.pieces(reply, due_s), self._clean)
+                return head, _Passed(pieces, stack.pop_all())
+            received = await self._fetched.edited(await behind.whole(reply))
+            # What is refused just now is withheld from the same answer.
+            received = clearing.answer(received, reply.headers.get("content-type", ""))
+            return msgspec.structs.replace(head, body=received), None
+        raise UpstreamError("the server behind broke off its answer")
+
+
+async def _cleaned(pieces: AsyncIterator[bytes], clean: Filter) -> AsyncGenerator[bytes]:
+    """Events without what is withheld by then."""
+    try:
+        async for events in events_of(pieces):
+            out = b"".join(made.raw for event in events for made in clean.feed(event))
+            if out:
+                yield out
+    except Unread:
+        raise UpstreamError("the server behind sent an event that is not JSON") from None
+    left = b"".join(event.raw for event in clean.end())
+    if left:
+        yield left
+
+
+class _Passed:
+    """A stream of a route that asks no model. See `Pieces`."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes], stack: AsyncExitStack) -> None:
+        self._pieces = pieces
+        self._stack = stack
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The pieces as they come."""
+        return self._pieces
+
+    async def aclose(self) -> None:
+        """Let go of the upstream."""
+        await self._pieces.aclose()
+        await self._stack.aclose()

@@ -1,0 +1,125 @@
+"""Replies of a model that come back on a route that asks none: results of batches, lists.
+
+Their calls are judged like those of any other reply. What was asked for them is not known here, so
+what they write comes from nobody known.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.model.api import ANTHROPIC, CHAT, RESPONSES
+from proxy.dialects.model.one_reading import straight
+from proxy.dialects.model.reading import list_of, repeats
+from proxy.dialects.strict_json.tolerant import read_json, write_body
+from proxy.model.deciding import Deciding
+from proxy.seams.faults import MalformedRequest, UpstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.dialects.model.api import ModelApi
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.model.memory_seam import Asked, Coupling, Prepared
+
+# No call is spelled without one of these, unless its letters are escaped.
+_MARKS: Final = (b"tool_", b"function_call", b"\\u00")
+_OBJECT: Final = re.compile(r'[\s\[\ufeff]*\{\s*"')
+_LENIENT: Final = json.JSONDecoder(strict=False)
+_NOT_JSON: Final = "the server behind sent a reply that is not JSON"
+
+
+class Fetched:
+    """The replies in one answer. Its methods are called by one task."""
+
+    def __init__(
+        self, coupling: Coupling, halt: Callable[[], None], asked: Callable[[ModelApi], Asked]
+    ) -> None:
+        """`asked` makes the request of an API that holds nothing."""
+        self._coupling = coupling
+        self._deciding = Deciding(coupling, halt)
+        self._asked = asked
+        self._prepared: dict[str, Prepared] = {}
+
+    async def edited(self, raw: bytes) -> bytes:
+        """The answer without calls that are refused; the same bytes where none is."""
+        if not any(mark in raw.replace(b"\0", b"") for mark in _MARKS):
+            return raw
+        try:
+            value = read_json(raw)
+        except MalformedRequest:
+            if _others_read(raw):
+                raise UpstreamError(_NOT_JSON) from None
+            lines = raw.splitlines(keepends=True)
+        else:
+            return await self._whole(raw, value)
+        return b"".join([await self._line(line) for line in lines])
+
+    async def _line(self, line: bytes) -> bytes:
+        """One line of JSON Lines; what others may be able to read as one, and we cannot, is none.
+
+        Raises:
+            UpstreamError: It may hold a call that nobody can judge.
+        """
+        try:
+            value = read_json(line)
+        except MalformedRequest:
+            text = line.decode("utf-8", "replace")
+            begins = any(_OBJECT.match(part) for part in text.splitlines())
+            if begins and any(mark in line for mark in _MARKS):
+                raise UpstreamError(_NOT_JSON) from None
+            return line
+        made = await self._whole(line, value)
+        return line if made is line else made + b"\n"
+
+    async def _whole(self, raw: bytes, value: Json) -> bytes:
+        """One JSON text; the same bytes where every reader finds the same in it."""
+        plain = straight(value)
+        made = await self._walked(plain)
+        same = made is value and not repeats(raw.decode("utf-8"), value)
+        return raw if same else write_body(made)
+
+    async def _walked(self, value: Json) -> Json:
+        if isinstance(value, list):
+            parts = [await self._walked(part) for part in value]
+            return value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
+        if not isinstance(value, dict):
+            return value
+        api = _api_of(value)
+        if api is not None:
+            return await self._reply(api, value)
+        made = {key: await self._walked(part) for key, part in value.items()}
+        return value if all(made[key] is part for key, part in value.items()) else made
+
+    async def _reply(self, api: ModelApi, body: dict[str, Json]) -> dict[str, Json]:
+        reply = api.whole()
+        waiting = reply.feed(body)
+        if not waiting:
+            return body
+        prepared = self._prepared.get(api.name)
+        if prepared is None:
+            prepared = await self._coupling.prepare(self._asked(api))
+            self._prepared[api.name] = prepared
+        for one in await self._deciding.decide(prepared, waiting, reply.said()):
+            reply.decide(one)
+        return reply.edited()
+
+
+def _others_read(raw: bytes) -> bool:
+    """Whether it is JSON to readers that take more for it, in any encoding."""
+    try:
+        _LENIENT.decode(raw.decode(json.detect_encoding(raw), "replace").strip("\ufeff \t\r\n"))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _api_of(value: dict[str, Json]) -> ModelApi | None:
+    """The API whose reply an object is."""
+    if value.get("type") == "message" and value.get("role") == "assistant":
+        return ANTHROPIC
+    if list_of(value.get("choices")):
+        return CHAT
+    return RESPONSES if list_of(value.get("output")) else None

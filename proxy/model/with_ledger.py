@@ -1,0 +1,181 @@
+"""The model front coupled to memory: the ledger and withholding around whatever judges calls.
+
+A request waits for the candidates in flight, is noted, then goes upstream without what was refused.
+What it makes the model say is noted before the agent can act on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import SourceKind
+from proxy.dialects.model.transcript import Voice
+from proxy.dialects.model.withheld import Leave
+from proxy.model.clean_turns import CleanTurns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policy.model import Principal
+    from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Said, Where
+    from proxy.dialects.strict_json.tolerant import Json
+    from proxy.ledger.sessions import Entered, Sessions
+    from proxy.ledger.turn_values import LabelledSpan
+    from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
+    from proxy.withhold.withholding import Withholding
+
+QUIET_S: Final = 20.0
+"""How long a request waits for candidates in flight; then they are refused."""
+# A model's own words are as far down as its program's; only the channel tells them apart.
+_LEFT: Final = frozenset({SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.AGENT_SELF_EDIT})
+
+
+class Coupled:
+    """Implements `Coupling` on another one."""
+
+    def __init__(self, inner: Coupling, sessions: Sessions, withholding: Withholding) -> None:
+        self._inner = inner
+        self._sessions = sessions
+        self._withholding = withholding
+        self._clean = CleanTurns()
+
+    async def prepare(self, asked: Asked) -> Prepared:
+        """See `Coupling`."""
+        principal, principal_id = asked.principal, asked.principal.principal_id
+        prepared = await self._inner.prepare(asked)
+        request = prepared.request
+        # A candidate that does not end is withheld until somebody knows what became of it.
+        await self._withholding.quiet(principal_id, QUIET_S)
+        names = (*asked.names, *(f"session:{name}" for name in request.sessions))
+        entered = await self._sessions.entered(
+            principal, request, tuple(dict.fromkeys(names)), self._smuggling(principal, request)
+        )
+        # What was begun while the disk was waited for.
+        await self._withholding.quiet(principal_id, QUIET_S)
+        body = await self._withheld(prepared, entered)
+        return msgspec.structs.replace(prepared, body=body, session=entered.session)
+
+    async def _withheld(self, prepared: Prepared, entered: Entered) -> dict[str, Json]:
+        asked, request = prepared.asked, prepared.request
+        withholding, principal_id = self._withholding, asked.principal.principal_id
+        stamps: list[tuple[int, int]] = []
+
+        def left() -> Leave:
+            stamps.append(withholding.stamp(principal_id))
+            clean = self._clean.of(stamps[0], request, entered)
+            return left_alone(request, entered, clean)
+
+        came = prepared.body
+        went = await withholding.apply(asked.principal, asked.api.name, came, left)
+        if stamps and stamps[0] == withholding.stamp(principal_id):
+            self._clean.note(stamps[0], request, entered, body=came, edited=went)
+        return went
+
+    def _smuggling(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
+        """New tools that say what was refused: a server may add one at any time."""
+        unseen = self._sessions.unseen_tools(principal, request)
+        return frozenset(
+            name
+            for name, texts in request.catalogue
+            if name in unseen
+            and self._withholding.carries(
+                principal.principal_id, "\n".join((name, *(said.text for said in texts)))
+            )
+        )
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        """See `Coupling`. What one of the calls is refused for, no other one carries."""
+        principal_id = prepared.asked.principal.principal_id
+        verdicts = await self._inner.judge(prepared, calls)
+        return tuple(
+            self._withholding.refusal(principal_id, call) if verdict is None else verdict
+            for call, verdict in zip(calls, verdicts, strict=True)
+        )
+
+    async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
+        """See `Coupling`."""
+        await self._sessions.replied(prepared.asked.principal, prepared.session, reply)
+
+    def filter(self, prepared: Prepared) -> Filter:
+        """See `Coupling`."""
+        asked = prepared.asked
+        return self._withholding.reply(asked.principal.principal_id, asked.api.name)
+
+    async def settled(self, principal: Principal) -> None:
+        """See `Coupling`."""
+        await self._withholding.settled(principal, QUIET_S)
+
+    def withholds(self, principal: Principal) -> bool:
+        """See `Coupling`."""
+        return self._withholding.withholds(principal.principal_id)
+
+    def carries(self, principal: Principal, text: str) -> bool:
+        """See `Coupling`."""
+        return self._withholding.carries(principal.principal_id, text)
+
+    def sieved(self, principal: Principal, value: Json) -> Json:
+        """See `Coupling`."""
+        return self._withholding.sieved(principal.principal_id, value)
+
+    def passing(self, principal: Principal) -> Filter:
+        """See `Coupling`."""
+        return self._withholding.reply(principal.principal_id, "")
+
+
+def left_alone(
+    request: ModelRequest, entered: Entered, clean: frozenset[int] = frozenset()
+) -> Leave:
+    """What withholding leaves as it is: what persons typed, and what the agent's own program says.
+
+    Turns that hold nothing refused (`clean`) are left alone as they are.
+
+    A system prompt, a reminder in a user's turn and a tool that is the one that was approved cannot
+    be blanked: else a steered model would only have to propose to remember them.
+    """
+    typed: dict[Where, tuple[tuple[int, int], ...]] = {}
+    trusted: list[tuple[Where, str]] = []
+    for place, said, spans in _labelled(request, entered, clean):
+        if said.voice is Voice.USER:
+            own = tuple((span.start, span.end) for span in spans if span.label in _LEFT)
+            if own:
+                typed[place] = own
+        elif said.voice is Voice.SYSTEM and spans and all(span.label in _LEFT for span in spans):
+            trusted.append((place, said.text))
+    trusted += [
+        (said.where, said.text)
+        for name, texts in request.catalogue
+        if name not in entered.changed_tools
+        for said in texts
+    ]
+    return Leave(
+        typed=typed,
+        trusted=frozenset(place for place, _ in trusted),
+        stands=tuple(text for _, text in trusted),
+        clean=clean,
+    )
+
+
+def _labelled(
+    request: ModelRequest, entered: Entered, clean: frozenset[int]
+) -> Iterator[tuple[Where, Said, tuple[LabelledSpan, ...]]]:
+    """Every string of the prompt and the conversation, its place in the body, its spans."""
+    for said, spans in zip(request.system, entered.system.spans, strict=False):
+        yield said.where, said, spans
+    yield from _turns(request, entered, clean)
+
+
+def _turns(
+    request: ModelRequest, entered: Entered, clean: frozenset[int]
+) -> Iterator[tuple[Where, Said, tuple[LabelledSpan, ...]]]:
+    """Every string of the conversation with its place in the body, and its labelled spans."""
+    for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
+        if at in clean:
+            continue
+        for said, spans in zip(turn.said, read.spans, strict=False):
+            # A bare string is the body's own value.
+            place = (*request.prefix, at, *said.where) if request.prefix else said.where
+            yield place, said, spans

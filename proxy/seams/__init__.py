@@ -1,0 +1,1 @@
+"""What rooms say to each other: operations, faults, protocols. No logic."""

@@ -1,0 +1,63 @@
+"""Failures that are answers: each says whose fault it is, and `responses` answers it."""
+
+from __future__ import annotations
+
+
+class MalformedRequest(Exception):
+    """The peer sent something this dialect does not allow; nothing was staged.
+
+    `detail` is shown to the peer: it names the field and the rule, never the value.
+    """
+
+    def __init__(self, detail: str, *, status: int = 422) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.status = status
+
+
+class UnknownWrite(Exception):
+    """A mutating route no dialect knows: it counts as a write and is refused."""
+
+
+class Unauthenticated(Exception):
+    """No principal stands behind the request. One answer for every cause, so it is no oracle."""
+
+    def __init__(self, *, throttled: bool = False) -> None:
+        super().__init__("unauthenticated")
+        self.throttled = throttled
+
+
+class NotOperator(Exception):
+    """The principal is known, and is not an operator."""
+
+
+class RateLimited(Exception):
+    """The principal wrote too much lately; nothing of the request was staged or logged."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__("rate limited")
+        self.retry_after_s = retry_after_s
+
+
+class NotFound(Exception):
+    """Nothing of that name; `detail` is one of our own fixed texts."""
+
+    def __init__(self, detail: str = "there is nothing here") -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class RulesetRefused(Exception):
+    """The rules before stay in force; the message says what is wrong with the others."""
+
+
+class UpstreamError(Exception):
+    """The server behind did not answer, or not in a way that can be passed on.
+
+    The text is one of ours. `sent` is False where it cannot have seen the request.
+    """
+
+    def __init__(self, detail: str, *, sent: bool = True) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.sent = sent

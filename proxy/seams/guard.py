@@ -1,0 +1,195 @@
+"""What a relay asks of the gate about one message: the seam of guard mode (design section 4).
+
+A relay holds a connection and no credential; the guard holds the store and decides nothing that the
+gate does not. Both may live in one process, or talk over the gate's own Unix socket: every value
+here crosses that socket, so each is a bounded struct.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from policy.labels.editing import Effect  # noqa: TC001 - msgspec reads the annotation
+from policy.model import (
+    METADATA_LEN_MAX,
+    NAME_LEN_MAX,
+    TEXT_LEN_MAX,
+    CandidateId,
+    ChangeKind,
+    Forwarded,
+    MemoryClass,
+    Principal,
+    SourceKind,
+)
+from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
+
+__all__ = [
+    "ITEMS_MAX",
+    "Forwarded",
+    "Guard",
+    "GuardedCall",
+    "Item",
+    "Join",
+    "Judged",
+    "PinState",
+    "PinnedTool",
+    "Segment",
+    "Unsettled",
+]
+
+ITEMS_MAX = 256
+STRINGS_MAX = 65_536
+TOOLS_MAX = 1_024
+
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
+
+
+class Join(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Ids by which another front may recognise the same call; claims until it does."""
+
+    tool_use_id: Name | None = None  # Claude Code: `_meta["claudecode/toolUseId"]`
+    call_id: Name | None = None  # Codex: `_meta.callId`
+    session_id: Name | None = None
+    thread_id: Name | None = None
+    turn_id: Name | None = None
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that a tool call would write, delete or change.
+
+    `pieces` are the strings a later read would show, in the order of the call; `text` of the
+    candidate is them joined by newlines. `arguments` is the canonical JSON (RFC 8785) of the call's
+    arguments with this item alone and each piece replaced by its index: with `pieces` it gives back
+    the very call (`mcp.pieces.arguments_of`), so that a released candidate can be sent. The last
+    pieces may be in no place of it: what JSON in a string spells, names joined.
+    """
+
+    change: ChangeKind
+    arguments: Annotated[str, Meta(max_length=METADATA_LEN_MAX)]
+    pieces: Annotated[
+        tuple[Annotated[str, Meta(max_length=TEXT_LEN_MAX)], ...], Meta(max_length=1_024)
+    ]
+    # Which pieces only name something shared (an entity, a type, a tag): judged like the others,
+    # but a read is not withheld because it shows one of these words: `sift` leaves them out.
+    labels: Annotated[tuple[int, ...], Meta(max_length=1_024)] = ()
+    # What the server files it under, in the server's own words (an entity's name, a path, an id).
+    key: Annotated[str, Meta(max_length=1_024)] = ""
+    memory_class: MemoryClass = MemoryClass.L3
+    class_named: bool = False
+    # What the call makes of the text under the key, where the map says so.
+    effect: Effect | None = None
+    scope_user: Name | None = None
+
+
+class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call that would change the memory behind one server."""
+
+    server: Name
+    tool: Name
+    items: Annotated[tuple[Item, ...], Meta(min_length=1, max_length=ITEMS_MAX)]
+    join: Join = Join()
+    # W3C traceparent of the call (`_meta.traceparent`), where the host sent one.
+    traceparent: Annotated[str, Meta(max_length=64)] | None = None
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one item. Never any content of it."""
+
+    decision: str  # "admit", "hold", "reject" or "error", as in `WrittenItem`
+    candidate_id: CandidateId | None
+    memory_class: MemoryClass
+    observation: Annotated[str, Meta(max_length=1_024)]
+    reason: Reason | None = None
+    step: int | None = None
+    # Where a person may confirm a held candidate (admin listener); None where nothing serves it. A
+    # relay of the gate's own uid gets a link that decides, everybody else a page that wants a key.
+    confirm_url: Annotated[str, Meta(max_length=2_048)] | None = None
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Text that a relayed tool, resource or prompt put into the agent's context."""
+
+    server: Name
+    tool: Name
+    call_id: Name
+    texts: Annotated[tuple[str, ...], Meta(max_length=STRINGS_MAX)]
+    join: Join = Join()
+    # What it is labelled: a context server's result is a tool result; memory carries its own label.
+    kind: SourceKind = SourceKind.TOOL_RESULT
+
+
+class PinnedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool: its name, and the SHA-256 (hex) of canonical name, description and schemas."""
+
+    name: Name
+    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+
+
+class PinState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether a server's tools are those that were approved; `changed` names the others."""
+
+    approved: bool
+    changed: Annotated[tuple[Name, ...], Meta(max_length=TOOLS_MAX)] = ()
+
+
+class Unsettled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An admitted item that the server behind does not have for sure.
+
+    `sent` False: released by a person, to be sent now. True: sent once, the answer was lost.
+    """
+
+    candidate_id: CandidateId
+    tool: Name
+    change: ChangeKind
+    arguments: str
+    pieces: tuple[str, ...]
+    key: str
+    sent: bool
+
+
+class Guard(Protocol):
+    """Everything a relay may ask. Any number of calls at once; event loop only.
+
+    Raises in every method: `StorageError` where the gate cannot answer; a relay then refuses writes
+    and withholds what it cannot sift. `MalformedRequest` where a value is out of bounds.
+    """
+
+    async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        """One verdict per item, in order; an admitted item's intent is durable when it returns.
+
+        An admitted item must be sent and settled, or settled as FAILED.
+        """
+        ...
+
+    async def settle(
+        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+    ) -> None:
+        """Record what became of sent items: one result leaf each. The same answer twice is once."""
+        ...
+
+    async def sift(
+        self, principal: Principal, server: str, strings: tuple[str, ...]
+    ) -> tuple[bool, ...]:
+        """For each string that a read brings back: True where it must not reach the agent."""
+        ...
+
+    async def saw(self, principal: Principal, segment: Segment) -> None:
+        """Note what entered the agent's context, to name it as culprit later."""
+        ...
+
+    async def pin(
+        self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
+    ) -> PinState:
+        """Compare a server's tools with those approved; the first list seen is approved."""
+        ...
+
+    async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
+        """Items of this server to send (released by a person) or to look up (answer lost)."""
+        ...
+
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+        """What became of a held candidate by now: still "hold", or a person's decision."""
+        ...

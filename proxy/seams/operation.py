@@ -1,0 +1,299 @@
+"""What every dialect decodes a request into, and what it encodes an answer from.
+
+A dialect never decides and never talks: it turns `HttpRequest` into an `Operation` and a `Result`
+into an `HttpReply`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from policy.labels.editing import Edit  # noqa: TC001 - msgspec reads the annotation
+from policy.model import (
+    CandidateId,
+    ChangeKind,
+    Entity,
+    HistoryEntry,
+    Hit,
+    Memory,
+    MemoryClass,
+    MemoryId,
+    Origin,
+    Principal,
+    Scope,
+    SourceKind,
+)
+from policy.query import EVERYTHING, Filter
+from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.guard import Join  # noqa: TC001 - msgspec reads the annotation
+
+BATCH_LEN_MAX = 1_000
+PAGE_LEN_MAX = 1_000
+SEARCH_LIMIT_MAX = 1_000
+
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, framing removed. Header names are lower-case; values are stripped."""
+
+    method: str
+    path: str  # percent-decoded once; never contains "..", "//", or control characters
+    query: tuple[tuple[str, str], ...] = ()
+    headers: dict[str, str] = {}
+    body: bytes = b""
+
+
+class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer. `phrase` replaces the standard reason phrase where a client shows only that."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    phrase: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """One proposed change, as the client put it. The interceptor makes a `Candidate` of it."""
+
+    change: ChangeKind
+    memory_id: MemoryId | None = None
+    text: str | None = None
+    # Canonical JSON (RFC 8785) of the metadata object; None where the client sent none.
+    metadata_json: str | None = None
+    scope: Scope = Scope()
+    target: str = "memories"
+    memory_class: MemoryClass = MemoryClass.L3
+    class_named: bool = False
+    claimed_source: SourceKind | None = None
+    role: str | None = None
+    actor: str | None = None
+    derived_from: tuple[MemoryId, ...] = ()
+    expires_at: str | None = None
+    nonce: str | None = None
+    promotion_token: str | None = None
+    # The client's own vector, float32 little-endian, checked for length by the interceptor.
+    vector: bytes | None = None
+    # Guard mode: what the server behind files it under. No dialect sets it.
+    guarded_key: str | None = None
+    # Guard mode: what is known of the text that it changes. Only the guard says so.
+    edit: Edit | None = None
+    # Segments that the text was found in; only the guard names any.
+    culprits: tuple[Origin, ...] = ()
+    # Guard mode: which pieces of the text only name something.
+    labels: tuple[int, ...] = ()
+    # Ids by which the session ledger may recognise the call that this came from; claims until then.
+    join: Join | None = None
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True, tag="write"):
+    """Proposals judged item by item, in order. `note` reaches the encoder untouched."""
+
+    proposals: tuple[Proposal, ...]
+    note: str = ""
+
+
+class DeleteWhere(msgspec.Struct, frozen=True, kw_only=True, tag="delete_where"):
+    """Delete every live memory that matches: one candidate each."""
+
+    where: Filter
+    target: str = "memories"
+    nonce: str | None = None
+    note: str = ""
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
+    """Nearest live memories to a text or to the client's own vector."""
+
+    query: str | None = None
+    vector: bytes | None = None
+    where: Filter = EVERYTHING
+    limit: int = 10
+    threshold: float = -1.0
+    note: str = ""
+
+
+class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
+    """Live memories that match, newest first."""
+
+    where: Filter = EVERYTHING
+    offset: int = 0
+    limit: int = 100
+    note: str = ""
+    # Whether its client goes on behind what it was given: then a page may be shorter than asked.
+    by_offset: bool = False
+
+
+class GetMemory(msgspec.Struct, frozen=True, kw_only=True, tag="get"):
+    """One live memory."""
+
+    memory_id: MemoryId
+    note: str = ""
+
+
+class GetHistory(msgspec.Struct, frozen=True, kw_only=True, tag="history"):
+    """Every committed step of one memory."""
+
+    memory_id: MemoryId
+    note: str = ""
+
+
+class ListEntities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
+    """The ids that live memories are filed under."""
+
+    offset: int = 0
+    note: str = ""
+    # Whether its client goes on behind what it was given, as with a page of memories.
+    by_offset: bool = False
+
+
+class Identify(msgspec.Struct, frozen=True, kw_only=True, tag="identify"):
+    """Who am I: pings, and `GET /v1/whoami`."""
+
+    note: str = ""
+
+
+Operation = (
+    Write | DeleteWhere | Search | ListMemories | GetMemory | GetHistory | ListEntities | Identify
+)
+
+
+class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one proposal. `memory` only for an admitted create or update.
+
+    decision: "admit", "hold", "reject", "missing" (the memory to change is not there) or "error"
+    (the gate could not decide; nothing was written).
+    """
+
+    decision: str
+    change: ChangeKind
+    memory_id: MemoryId | None
+    candidate_id: CandidateId | None
+    reason: Reason | None
+    step: int | None
+    memory_class: MemoryClass
+    source: SourceKind | None
+    observation: str  # what the agent is shown: reason, class, what it may do next; no content
+    version: int = 0
+    leaf_index: int = 0
+    replayed: bool = False
+    memory: Memory | None = None
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True, tag="written"):
+    """Answer to `Write` and `DeleteWhere`, in the order of the proposals."""
+
+    items: tuple[WrittenItem, ...]
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True, tag="found"):
+    """Answer to `Search`."""
+
+    hits: tuple[Hit, ...]
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True, tag="listed"):
+    """Answer to `ListMemories`."""
+
+    total: int
+    memories: tuple[Memory, ...]
+
+
+class Got(msgspec.Struct, frozen=True, kw_only=True, tag="got"):
+    """Answer to `GetMemory`."""
+
+    memory: Memory | None
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True, tag="told"):
+    """Answer to `GetHistory`; empty if the memory never existed in this tenant."""
+
+    memory_id: MemoryId
+    entries: tuple[HistoryEntry, ...]
+
+
+class Entities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
+    """Answer to `ListEntities`; `total` counts all of them."""
+
+    entities: tuple[Entity, ...]
+    total: int = 0
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True, tag="identity"):
+    """Answer to `Identify`."""
+
+    principal: Principal
+    incarnation: str
+    version: int
+
+
+Result = Written | Found | Listed | Got | History | Entities | Identity
+
+
+def memories_of(result: Result) -> tuple[Memory, ...]:
+    """Every live memory that an answer shows; a history shows earlier texts, and none."""
+    match result:
+        case Found():
+            return tuple(hit.memory for hit in result.hits)
+        case Listed():
+            return result.memories
+        case Got() if result.memory is not None:
+            return (result.memory,)
+        case _:
+            return ()
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
+    """A failure that is not a verdict, for a dialect to put in its client's own error shape.
+
+    `title` is a fixed text per status; `detail` never holds anything the client sent.
+    """
+
+    status: int
+    title: str
+    detail: str
+    retry_after_s: int | None = None
+
+
+class Answering(msgspec.Struct, frozen=True, kw_only=True):
+    """What an encoder may say besides the result: ids to correlate by, and the time."""
+
+    trace_id: str
+    now_ms: int
+    request_id: str
+
+
+class Dialect(Protocol):
+    """One wire language. Pure; one instance serves every request."""
+
+    name: str
+    # The first segments of every path that it may claim: no model API is served below these.
+    segments: frozenset[str]
+
+    def claims(self, request: HttpRequest) -> bool:
+        """Whether this request is this dialect's, by path and by the credential's scheme."""
+        ...
+
+    def credential(self, request: HttpRequest) -> str | None:
+        """The API key, in this dialect's own header; None where there is none."""
+        ...
+
+    def decode(self, request: HttpRequest) -> Operation:
+        """The operation asked for.
+
+        Raises:
+            MalformedRequest: The request is not in this dialect.
+            UnknownWrite: A mutating route this dialect does not know.
+        """
+        ...
+
+    def encode(
+        self, request: HttpRequest, operation: Operation, result: Result, answering: Answering
+    ) -> HttpReply:
+        """The answer in this client's own shape."""
+        ...
+
+    def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
+        """A failure in this client's own shape."""
+        ...

@@ -1,0 +1,1 @@
+"""Settings: the table, the one reader of the environment, and what files may say."""

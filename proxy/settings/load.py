@@ -1,0 +1,365 @@
+"""The only reader of the environment: flags over `MNEMOGATE_*` over the TOML file over defaults.
+
+A bad value stops the start before any port opens, with what was wrong and what is allowed. What was
+given is never quoted: it may be a secret that landed in the wrong variable.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from proxy.settings.mcp import McpServer, mcp_servers
+from proxy.settings.model import ModelUpstream, model_upstreams
+from proxy.settings.principals import Binding, bindings_of
+from proxy.settings.secret_files import secret_from
+from proxy.settings.table import ENVIRONMENT_PREFIX, SETTINGS, Setting
+from proxy.settings.values import Address, BadValue, Raw, Secret
+from proxy.settings.values import path as path_of
+from telemetry.settings import TelemetrySettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG_ENV = "MNEMOGATE_CONFIG"
+OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"
+# Read by `evaluate` alone, and no setting of a sidecar that happens to see them.
+EVALUATION_ENV = frozenset({"MNEMOGATE_CORPORA", "MNEMOGATE_CACHE"})
+_CONFIG_BYTES_MAX = 1024 * 1024
+_LISTED = ("principals", "mcp", "model")
+
+__all__ = ["SETTINGS", "Address", "Binding", "Secret", "Settings", "SettingsError", "load_settings"]
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used; the message names the setting and what is allowed."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one listener lets a peer take of it."""
+
+    body_bytes_max: int
+    header_seconds: float
+    body_seconds: float
+    idle_seconds: float
+    drain_seconds: float
+    connections_max: int
+    requests_max: int
+    unread_bytes_max: int = 256 * 1024**2
+
+
+class Tls(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of the server's certificate, its key, and the CA of client certificates."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole configuration, checked."""
+
+    listen: Address
+    admin: Address
+    health: Address | None
+    unix_socket: Path | None
+    unix_uids: tuple[int, ...]
+    tls: Tls | None
+    state: Path
+    checkpoint: Path
+    ruleset: Path | None
+    observe: bool
+    retention_seconds: float
+    mcp_answer_seconds: float
+    mcp_person_seconds: float
+    embedder: str
+    quota_bytes: int
+    tenant_share: float
+    allowed_hosts: tuple[str, ...]
+    allowed_origins: tuple[str, ...]
+    agent_key: Secret | None
+    operator_key: Secret | None
+    telemetry: TelemetrySettings
+    limits: Limits
+    bindings: tuple[Binding, ...]
+    mcp: tuple[McpServer, ...] = ()
+    models: tuple[ModelUpstream, ...] = ()
+
+    def ruleset_text(self) -> str:
+        """The TOML text of the ruleset; read again at each call, for a reload.
+
+        Raises:
+            SettingsError: The file cannot be read.
+        """
+        if self.ruleset is None:
+            return resources.files("policy").joinpath("default.toml").read_text("utf-8")
+        try:
+            return self.ruleset.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"ruleset: cannot be read ({type(error).__name__}); give a readable TOML file"
+            ) from None
+
+
+def load_settings(
+    flags: Mapping[str, Raw] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    config: Path | None = None,
+    check_places: bool = True,
+) -> Settings:
+    """The configuration of this process.
+
+    `flags` maps setting names to what the command line gave. The file is `config`, else
+    `MNEMOGATE_CONFIG`, else `mnemogate/mnemogate.toml` in the user's configuration directory. It
+    is never looked for in the working directory: the agent may be able to write there.
+
+    `check_places` is off for commands that only ask about a state directory (`doctor`, and those
+    that talk to a running sidecar): they may be another user's, and stand anywhere.
+
+    Raises:
+        SettingsError: Anything is unknown, missing or out of range.
+    """
+    env = dict(os.environ if environment is None else environment)
+    known = {setting.env for setting in SETTINGS} | {CONFIG_ENV, *EVALUATION_ENV}
+    for name in sorted(env):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
+            raise SettingsError(f"{name}: no such setting; see `mnemogate run --help`")
+    table, listed = _read_file(_config_file(env, config))
+    values: dict[str, object] = {}
+    for setting in SETTINGS:
+        values[setting.name] = _value(setting, dict(flags or {}), env, table)
+    unknown = sorted(set(flags or {}) - {setting.name for setting in SETTINGS})
+    if unknown:
+        raise SettingsError(f"{unknown[0]}: no such setting")
+    settings = msgspec.structs.replace(
+        _assemble(values, env, _bindings(listed["principals"])), **_behind(listed, env)
+    )
+    if settings.agent_key is not None and settings.agent_key == settings.operator_key:
+        # Whoever reads the agent's environment would be an operator.
+        raise SettingsError("agent_key and operator_key: must be two different keys")
+    if check_places:
+        _check_places(settings, env)
+    return settings
+
+
+def child_environment() -> dict[str, str]:
+    """The environment of a program that we start for somebody: his own, without our secrets."""
+    secret = {setting.env for setting in SETTINGS if setting.secret}
+    return {name: value for name, value in os.environ.items() if name not in secret}
+
+
+def setting_table() -> tuple[tuple[str, str, str, str], ...]:
+    """Name, environment variable, default and meaning of every setting, for the documentation."""
+    return tuple(
+        (
+            setting.name,
+            setting.env,
+            ""
+            if setting.default in (None, "")
+            else str(setting.default).lower()
+            if isinstance(setting.default, bool)
+            else str(setting.default),
+            setting.meaning,
+        )
+        for setting in SETTINGS
+    )
+
+
+def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
+    """The file to read; one that was named must exist."""
+    given = env.get(CONFIG_ENV)
+    try:
+        if config or given:
+            return config or path_of(given or "")
+    except BadValue as error:
+        raise SettingsError(f"{CONFIG_ENV}: must be {error}") from None
+    usual = _base(env, "XDG_CONFIG_HOME", ".config") / "mnemogate" / "mnemogate.toml"
+    try:
+        return usual if usual.is_file() else None
+    except OSError as error:
+        raise SettingsError(
+            f"{usual}: cannot be reached ({type(error).__name__}); set HOME to this user's own"
+        ) from None
+
+
+def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
+    given = env.get(variable, "")
+    # The XDG specification: a relative path in these variables is to be ignored.
+    return Path(given) if given.startswith("/") else _home(env) / below_home
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    try:
+        return Path(env.get("HOME") or str(Path.home()))
+    except RuntimeError:
+        # A uid without an entry in the user database, as containers have it.
+        return Path("/nonexistent")
+
+
+def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object]]]:
+    """Settings of the file, and its tables that may be written more than once."""
+    listed: dict[str, list[object]] = {name: [] for name in _LISTED}
+    if file is None:
+        return {}, listed
+    try:
+        with file.open("rb") as handle:
+            data = handle.read(_CONFIG_BYTES_MAX + 1)
+        if len(data) > _CONFIG_BYTES_MAX:
+            raise SettingsError(f"{file}: larger than {_CONFIG_BYTES_MAX} bytes")
+        table = cast("dict[str, object]", tomllib.loads(data.decode("utf-8")))
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        # Besides syntax and encoding, the reader's own limits: thousands of digits or brackets.
+        raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
+    for name in _LISTED:
+        tables = table.pop(name, [])
+        if not isinstance(tables, list):
+            raise SettingsError(f"{file}: {name}: write them as [[{name}]] tables")
+        listed[name] = cast("list[object]", tables)
+    by_name = {setting.name: setting for setting in SETTINGS}
+    for name in table:
+        if name not in by_name:
+            raise SettingsError(f"{file}: {name}: no such setting")
+        if by_name[name].secret:
+            raise SettingsError(
+                f"{file}: {name}: a secret does not belong in a file; set {by_name[name].env}"
+            )
+    return cast("dict[str, Raw]", table), listed
+
+
+def _value(
+    setting: Setting, flags: dict[str, Raw], env: dict[str, str], table: dict[str, Raw]
+) -> object:
+    if setting.name in flags:
+        where, raw = f"--{setting.name.replace('_', '-')}", flags[setting.name]
+    elif setting.env in env:
+        where, raw = setting.env, env[setting.env]
+    elif setting.name in table:
+        where, raw = setting.name, table[setting.name]
+    elif setting.default is None:
+        return None
+    else:
+        where, raw = setting.name, setting.default
+    try:
+        return setting.parse(raw)
+    except BadValue as error:
+        raise SettingsError(f"{where}: must be {error}") from None
+
+
+def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str, object]:
+    """The servers behind, by the name of their field."""
+    try:
+        return {
+            "mcp": mcp_servers(listed["mcp"], env),
+            "models": model_upstreams(listed["model"]),
+        }
+    except BadValue as error:
+        raise SettingsError(str(error)) from None
+
+
+def _bindings(tables: list[object]) -> tuple[Binding, ...]:
+    try:
+        return bindings_of(tables)
+    except BadValue as error:
+        raise SettingsError(str(error)) from None
+
+
+def _assemble(
+    values: dict[str, object], env: Mapping[str, str], bindings: tuple[Binding, ...]
+) -> Settings:
+    values = dict(values)
+    limits = msgspec.convert({name: values.pop(name) for name in Limits.__struct_fields__}, Limits)
+    cert, key = values.pop("tls_cert"), values.pop("tls_key")
+    client_ca = values.pop("tls_client_ca")
+    if (cert is None) != (key is None) or (client_ca is not None and cert is None):
+        raise SettingsError("tls_cert: set tls_cert and tls_key together; tls_client_ca needs both")
+    tls = None
+    if isinstance(cert, Path) and isinstance(key, Path):
+        tls = Tls(cert=cert, key=key, client_ca=client_ca if isinstance(client_ca, Path) else None)
+    verifies_clients = tls is not None and tls.client_ca is not None
+    if not verifies_clients and any(bound.mtls is not None for bound in bindings):
+        raise SettingsError("principals: mtls needs tls_cert, tls_key and tls_client_ca")
+    telemetry = TelemetrySettings(
+        endpoint=cast("str | None", values.pop("otel_endpoint")) or env.get(OTEL_ENV) or None,
+        headers=_headers(cast("tuple[str, ...]", values.pop("otel_headers"))),
+        admit_detail_share=cast("float", values.pop("admit_detail_share")),
+        log_level=cast("str", values.pop("log_level")),
+        access_log=cast("bool", values.pop("access_log")),
+    )
+    state = values.pop("state") or _base(env, "XDG_STATE_HOME", ".local/state") / "mnemogate"
+    state = cast("Path", state).absolute()
+    checkpoint = values.pop("checkpoint") or state.parent / "mnemogate-checkpoint" / "mnemogate.txt"
+    for role in ("agent", "operator"):
+        values[f"{role}_key"] = _key(role, values[f"{role}_key"], values.pop(f"{role}_key_file"))
+    uids = values.pop("unix_uids")
+    if uids is None:
+        uids = tuple(bound.uid for bound in bindings if bound.uid is not None)
+    return Settings(
+        state=state,
+        checkpoint=cast("Path", checkpoint).absolute(),
+        unix_uids=cast("tuple[int, ...]", uids),
+        tls=tls,
+        telemetry=telemetry,
+        limits=limits,
+        bindings=bindings,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def _key(role: str, given: object, file: object) -> object:
+    """The key of a role, from its variable or its file."""
+    if not isinstance(file, Path):
+        return given
+    if given is not None:
+        raise SettingsError(f"{role}_key_file: set it or {role}_key, not both")
+    try:
+        return secret_from(file)
+    except BadValue as error:
+        raise SettingsError(f"{role}_key_file: must be {error}") from None
+
+
+def _headers(pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    headers: list[tuple[str, str]] = []
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip():
+            raise SettingsError("otel_headers: must be name=value, separated by commas")
+        headers.append((name.strip(), value.strip()))
+    return tuple(headers)
+
+
+def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
+    """Refuse a state directory that the agent could reach by working where it stands."""
+    state = settings.state.resolve()
+    here = Path.cwd().resolve()
+    home = _home(env).resolve()
+    # The root and the home directory contain everything; standing there says nothing.
+    if here in (state, *state.parents) and here not in (Path(here.anchor), home):
+        raise SettingsError(
+            "state: lies inside the working directory, where an agent may write; "
+            "choose a directory elsewhere"
+        )
+    if settings.checkpoint.resolve().is_relative_to(state):
+        raise SettingsError(
+            "checkpoint: lies inside the state directory; a copy there is rolled back with it"
+        )
+    try:
+        found = settings.state.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SettingsError(f"state: cannot be reached ({type(error).__name__})") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise SettingsError("state: must be a directory")
+    if found.st_mode & 0o077:
+        raise SettingsError("state: others can enter the directory; run `chmod 700` on it")
+    if found.st_uid not in (os.geteuid(), 0):
+        raise SettingsError("state: the directory belongs to another user")

@@ -1,0 +1,139 @@
+"""The `[[mcp]]` tables: servers that are served at `/mcp/<name>`, and what stands behind each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from proxy.dialects.mcp.maps import MapError
+from proxy.settings.secret_files import pairs_from
+from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
+from proxy.settings.tool_maps import load_map
+from proxy.settings.values import BadValue, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.dialects.mcp.maps import ToolMap
+
+# All that a command inherits: no key and no setting of ours is in its environment.
+INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class McpTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One table, as it is written."""
+
+    name: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    url: Text | None = None
+    command: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    env: Annotated[dict[str, str], Meta(max_length=256)] = {}
+    env_file: Text | None = None
+    cwd: Text = "/"
+    map: Text | None = None
+    headers_file: Text | None = None
+    principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    sessions_max: Annotated[int, Meta(ge=1, le=4_096)] = 64
+    idle_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 1_800.0
+    answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 120.0
+
+
+MEANINGS: Final[dict[str, str]] = {
+    "name": "The server is served at `/mcp/<name>`.",
+    "url": "Where it is reached over Streamable HTTP: this one place, whatever a client says.",
+    "command": "Instead of `url`: what the sidecar runs, as its own user, and serves over HTTP.",
+    "env": "Environment of the command; besides it has only "
+    + ", ".join(f"`{name}`" for name in INHERITED)
+    + " of the sidecar's.",
+    "env_file": "File with more of it, `NAME=VALUE` lines, closed to others: for secrets.",
+    "cwd": "Working directory of the command, absolute.",
+    "map": "A shipped tool map by name, a file, or `context` for a server that keeps no memory; "
+    "unset: by the name that the server gives itself.",
+    "headers_file": "File with `Name: value` lines, closed to others: headers that `url` gets "
+    "with each request, such as the credential that only the sidecar has.",
+    "principals": "Ids of the principals that may use it; unset: all.",
+    "sessions_max": "Sessions open at once, and so processes of a command.",
+    "idle_seconds": "Seconds after which an unused session ends.",
+    "answer_seconds": "Seconds the server has for the beginning of an answer.",
+}
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """One server, checked. Exactly one of `url` and `command` is set."""
+
+    name: str
+    url: str | None
+    command: tuple[str, ...] | None
+    environment: dict[str, str]
+    directory: str
+    headers: tuple[tuple[str, str], ...]
+    tool_map: ToolMap | None
+    principals: frozenset[str] | None
+    sessions_max: int
+    idle_seconds: float
+    answer_seconds: float
+
+
+def mcp_servers(tables: list[object], environment: Mapping[str, str]) -> tuple[McpServer, ...]:
+    """The servers of these tables. `environment` is the sidecar's own.
+
+    Raises:
+        BadValue: Which table, and what is wrong with it; no secret of it.
+    """
+    servers: list[McpServer] = []
+    for position, table in enumerate(tables, 1):
+        try:
+            servers.append(_server(table_of(table, McpTable), environment))
+        except (BadValue, MapError) as error:
+            raise BadValue(f"mcp, table {position}: {error}") from None
+    names = [server.name for server in servers]
+    if len(set(names)) != len(names):
+        raise BadValue("mcp: two tables have the same name")
+    return tuple(servers)
+
+
+def _server(given: McpTable, environment: Mapping[str, str]) -> McpServer:
+    if (given.url is None) == (given.command is None):
+        raise BadValue("set exactly one of url, command")
+    if given.command is None and (given.env or given.env_file):
+        raise BadValue("env and env_file belong to a command")
+    if given.url is None and given.headers_file is not None:
+        raise BadValue("headers_file belongs to a url")
+    headers = headers_from(given.headers_file)
+    if any(name.lower().startswith("mcp-") for name, _ in headers):
+        raise BadValue("headers_file: a header that is made anew for each request")
+    if given.url is not None:
+        check_url(given.url, has_credential=bool(headers))
+    if not Path(given.cwd).is_absolute():
+        raise BadValue("cwd: must be an absolute path")
+    return McpServer(
+        name=given.name,
+        url=given.url,
+        command=given.command,
+        environment=_environment(given, environment),
+        directory=given.cwd,
+        headers=headers,
+        tool_map=None if given.map is None else load_map(given.map),
+        principals=None if given.principals is None else frozenset(given.principals),
+        sessions_max=given.sessions_max,
+        idle_seconds=given.idle_seconds,
+        answer_seconds=given.answer_seconds,
+    )
+
+
+def _environment(given: McpTable, environment: Mapping[str, str]) -> dict[str, str]:
+    found = {name: environment[name] for name in INHERITED if name in environment}
+    more: dict[str, str] = dict(given.env)
+    if given.env_file is not None:
+        try:
+            more |= dict(pairs_from(Path(given.env_file).expanduser(), "="))
+        except BadValue as error:
+            raise BadValue(f"env_file: must be {error}") from None
+    for name, value in more.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            raise BadValue("env: a name or value that no environment can hold")
+    return found | more

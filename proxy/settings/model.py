@@ -1,0 +1,150 @@
+"""The `[[model]]` tables: model APIs that are served below `/<name>/`, and what stands behind."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from proxy.dialects.mcp.maps import MapError
+from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
+from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
+from proxy.settings.tool_maps import maps_of_models
+from proxy.settings.values import BadValue, table_of
+
+# The first segments of every other front on the data listener; a test holds them against those.
+# A start also refuses the segments that any dialect names itself.
+RESERVED: Final = frozenset(
+    {
+        *("api", "api-keys", "auth", "configure", "confirm", "entities", "generate-instructions"),
+        *("guard", "healthz", "mcp", "mem0", "memories", "metrics", "readyz", "requests", "reset"),
+        *("search", "store", "v1", "v2", "v3"),
+    }
+)
+
+
+class Api(enum.Enum):
+    """Whose API it is: how its errors look, and which routes a model answers at."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+
+
+class HostedState(enum.Enum):
+    """What becomes of routes that write memory on the provider's side."""
+
+    REFUSE = "refuse"
+    ALLOW = "allow"
+
+
+class ModelPurpose(enum.Enum):
+    """Who asks the model."""
+
+    AGENT = "agent"  # its calls of memory tools are judged
+    EXTRACTION = "extraction"  # a memory backend: what it answers is stored
+
+
+class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One table, as it is written."""
+
+    name: Annotated[str, Meta(pattern=NAME_PATTERN)]
+    api: Api
+    url: Text
+    headers_file: Text | None = None
+    principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
+    hosted_state: HostedState = HostedState.REFUSE
+    purpose: ModelPurpose = ModelPurpose.AGENT
+    maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
+    answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 600.0
+    total_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 3_600.0
+    request_bytes_max: Annotated[int, Meta(ge=1_024, le=128 * 1024**2)] = 32 * 1024**2
+    reply_bytes_max: Annotated[int, Meta(ge=1_024, le=512 * 1024**2)] = 64 * 1024**2
+
+
+MEANINGS: Final[dict[str, str]] = {
+    "name": "The API is served below `/<name>/`; no other front's first segment.",
+    "api": "`anthropic` or `openai`: how errors look, and which routes a model answers at.",
+    "url": "What stands for `/<name>`: this one place, whatever an agent says.",
+    "headers_file": "File with `Name: value` lines, closed to others: the credential that only the "
+    "sidecar has. An agent that sends its key as `Mnemogate-Key` keeps its own.",
+    "principals": "Ids of the principals that may use it; unset: all.",
+    "hosted_state": "`refuse`, or `allow` routes that write memory on the provider's side "
+    "(conversations, vector stores, threads, memory stores), or open a session past the sidecar "
+    "(`realtime`, `chatkit`, keys of an `organization`).",
+    "purpose": "`agent`, or `extraction`: a memory backend asks its own model here, and what that "
+    "answers is gated before the backend sees it.",
+    "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "
+    "are shipped. For `extraction` one, with the form of the answers.",
+    "answer_seconds": "Seconds to the beginning of an answer, and between two pieces of it.",
+    "total_seconds": "Seconds for a whole answer, every second asking of the model included.",
+    "request_bytes_max": "Largest request body in bytes.",
+    "reply_bytes_max": "Largest answer in bytes, before and after it is opened.",
+}
+
+
+class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
+    """One model API, checked. `url` has no slash at its end."""
+
+    name: str
+    api: Api
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    principals: frozenset[str] | None
+    hosted_state: HostedState
+    purpose: ModelPurpose
+    maps: Maps
+    answer_seconds: float
+    total_seconds: float
+    request_bytes_max: int
+    reply_bytes_max: int
+
+
+def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
+    """The model APIs of these tables.
+
+    Raises:
+        BadValue: Which table, and what is wrong with it; no secret of it.
+    """
+    found: list[ModelUpstream] = []
+    for position, table in enumerate(tables, 1):
+        try:
+            found.append(_upstream(table_of(table, ModelTable)))
+        except (BadValue, MapError) as error:
+            raise BadValue(f"model, table {position}: {error}") from None
+    names = [one.name for one in found]
+    if len(set(names)) != len(names):
+        raise BadValue("model: two tables have the same name")
+    return tuple(found)
+
+
+def _upstream(given: ModelTable) -> ModelUpstream:
+    if given.name in RESERVED:
+        raise BadValue("name: another front is served below that path")
+    headers = headers_from(given.headers_file)
+    check_url(given.url, has_credential=bool(headers))
+    return ModelUpstream(
+        name=given.name,
+        api=given.api,
+        url=given.url.rstrip("/"),
+        headers=headers,
+        principals=None if given.principals is None else frozenset(given.principals),
+        hosted_state=given.hosted_state,
+        purpose=given.purpose,
+        maps=_maps(given),
+        answer_seconds=given.answer_seconds,
+        total_seconds=given.total_seconds,
+        request_bytes_max=given.request_bytes_max,
+        reply_bytes_max=given.reply_bytes_max,
+    )
+
+
+def _maps(given: ModelTable) -> Maps:
+    found = maps_of_models(given.maps)
+    if given.purpose is ModelPurpose.AGENT:
+        return found
+    answers = [one for one in found.maps if one.model.outputs or one.model.text]
+    if given.maps is None or len(found.maps) != 1 or not answers:
+        raise BadValue("maps: for extraction one map that says what the model answers")
+    return found

@@ -1,0 +1,154 @@
+"""Writes to a server behind: judged, sent once, settled by the answer. No protocol is known here.
+
+An admitted item is an intent on disk before it is sent. Without an answer nobody knows what became
+of it: that is recorded, and the item is looked up later. It is never sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from policy.verdict import InvariantBroken
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import ITEMS_MAX, Forwarded
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from policy.model import CandidateId, Principal
+    from proxy.seams.guard import Guard, GuardedCall, Judged, Unsettled
+
+_LOG: Final = logging.getLogger("mnemogate.settle")
+# What a guard raises where it cannot say.
+UNDECIDED: Final = (StorageError, MalformedRequest)
+SETTLE_TRIES: Final = 60
+
+
+async def judge(guard: Guard, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+    """One verdict per item of the call. What is admitted has to be sent and settled, or settled.
+
+    Raises:
+        StorageError, MalformedRequest: Nothing was judged; send nothing.
+    """
+    judged = await guard.judge(principal, call)
+    if len(judged) != len(call.items):
+        raise InvariantBroken("a guard gives one verdict per item")
+    return judged
+
+
+def admitted_of(judged: tuple[Judged, ...]) -> tuple[CandidateId, ...]:
+    """The items that may be sent."""
+    return tuple(
+        one.candidate_id
+        for one in judged
+        if one.decision == "admit" and one.candidate_id is not None
+    )
+
+
+async def record(
+    guard: Guard,
+    principal: Principal,
+    server: str,
+    candidate_ids: tuple[CandidateId, ...],
+    state: Forwarded,
+) -> bool:
+    """Whether the gate knows now what became of these; without it they stay unsettled."""
+    try:
+        if candidate_ids:
+            settled = tuple((candidate_id, state) for candidate_id in candidate_ids)
+            await guard.settle(principal, server, settled)
+    except UNDECIDED:
+        return False
+    return True
+
+
+class Forwarding:
+    """One principal's writes to one server behind. Event loop only."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        principal: Principal,
+        server: str,
+        *,
+        spawn: Callable[[Coroutine[None, None, None]], None],
+        answer_seconds: float,
+        retry_seconds: float,
+    ) -> None:
+        self._guard = guard
+        self._principal = principal
+        self._server = server
+        self._spawn = spawn
+        self._answer_seconds = answer_seconds
+        self._retry_seconds = retry_seconds
+        # Items that were sent and may still be answered; what happens where that takes too long.
+        self._open: dict[CandidateId, asyncio.TimerHandle | None] = {}
+        self._closed = False
+
+    def sent(self, candidate_ids: tuple[CandidateId, ...], *, timed: bool = True) -> None:
+        """The server has these now. They stay open until they are settled.
+
+        `timed`: after so long without an answer they are recorded as unknown; one may still come.
+        """
+        late = None
+        if timed and candidate_ids and not self._closed:
+            loop = asyncio.get_running_loop()
+            late = loop.call_later(self._answer_seconds, self._overdue, candidate_ids)
+        self._open |= dict.fromkeys(candidate_ids, late)
+
+    def is_open(self, candidate_id: CandidateId) -> bool:
+        """Whether the answer for this item may still come."""
+        return candidate_id in self._open
+
+    async def settle(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
+        """Record what became of these; where the gate is away, as soon as it is back."""
+        for candidate_id in candidate_ids:
+            late = self._open.pop(candidate_id, None)
+            # One timer serves all that went in one call.
+            if late is not None and late not in self._open.values():
+                late.cancel()
+        await self._record(candidate_ids, state)
+
+    async def unsettled(self) -> tuple[Unsettled, ...]:
+        """What waits to be sent or looked up; nothing where the gate cannot say."""
+        try:
+            return await self._guard.unsettled(self._principal, self._server)
+        except UNDECIDED:
+            return ()
+
+    async def close(self) -> None:
+        """Nobody will hear an answer any more: what is open is unknown.
+
+        So is what somebody sends while this waits for the gate: a write that had its verdict just
+        then is delivered all the same.
+        """
+        self._closed = True
+        while self._open:
+            unheard = tuple(self._open)[:ITEMS_MAX]
+            for candidate_id in unheard:
+                late = self._open.pop(candidate_id)
+                if late is not None:
+                    late.cancel()
+            await self._record(unheard, Forwarded.UNKNOWN)
+
+    def _overdue(self, candidate_ids: tuple[CandidateId, ...]) -> None:
+        waiting = tuple(one for one in candidate_ids if one in self._open)
+        self._spawn(self._record(waiting, Forwarded.UNKNOWN))
+
+    async def _record(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
+        if not await self._recorded(candidate_ids, state):
+            _LOG.warning("settling later", extra={"count": len(candidate_ids)})
+            self._spawn(self._record_later(candidate_ids, state))
+
+    async def _recorded(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> bool:
+        return await record(self._guard, self._principal, self._server, candidate_ids, state)
+
+    async def _record_later(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
+        # Where this process ends first, the items stay unsettled, and are looked up.
+        for _ in range(SETTLE_TRIES):
+            await asyncio.sleep(self._retry_seconds)
+            if await self._recorded(candidate_ids, state):
+                return

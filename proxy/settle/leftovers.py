@@ -1,0 +1,94 @@
+"""Items that are left over between the gate and a server: released ones to send, lost ones to find.
+
+A released item is given out by the gate once, and sent once. An item whose answer was lost is only
+ever looked up, by reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Generic
+
+from proxy.seams.backend import Reply
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Forwarded
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId
+    from proxy.seams.backend import Backend
+    from proxy.seams.guard import Unsettled
+    from proxy.settle.forwarding import Forwarding
+
+_LOG: Final = logging.getLogger("mnemogate.settle")
+# What no read can tell is asked again after so many rounds, then twice as many, and so on.
+_FIRST_PAUSE: Final = 2
+_PAUSE_MAX: Final = 720
+_REPLIES_MAX: Final = 16
+
+
+class Leftovers(Generic[Reply]):
+    """Sends and looks up on one connection to a server. Event loop only."""
+
+    def __init__(self, forwarding: Forwarding, backend: Backend[Reply], turn: asyncio.Lock) -> None:
+        """`turn` is one for all connections to that server: they do this one at a time."""
+        self._forwarding = forwarding
+        self._backend = backend
+        self._turn = turn
+        self._round = 0
+        # Items that no read could tell anything of: the round before which they are left alone.
+        self._paused: dict[CandidateId, tuple[int, int]] = {}
+        self._replies: dict[CandidateId, Reply] = {}
+
+    async def run(self, seconds: float) -> None:
+        """Do a round every so many seconds, until cancelled."""
+        while True:
+            await self.round()
+            await asyncio.sleep(seconds)
+
+    async def send_released(self, candidate_id: CandidateId) -> Reply | None:
+        """Send what was released; the server's answer for this item, where we were the sender."""
+        await self.round()
+        return self._replies.pop(candidate_id, None)
+
+    async def round(self) -> None:
+        """Send and look up what there is now."""
+        async with self._turn:
+            self._round += 1
+            if not await self._backend.is_ready():
+                return
+            for one in await self._forwarding.unsettled():
+                if one.sent:
+                    await self._look_up(one)
+                else:
+                    await self._send(one)
+
+    async def _send(self, one: Unsettled) -> None:
+        """It was given to us alone, and is sent once."""
+        ours = (one.candidate_id,)
+        self._forwarding.sent(ours, timed=False)
+        try:
+            reply = await self._backend.send(one)
+        except MalformedRequest:
+            _LOG.error("a released item cannot be sent", extra={"candidate_id": one.candidate_id})
+            await self._forwarding.settle(ours, Forwarded.FAILED)
+            return
+        if reply is None:
+            await self._forwarding.settle(ours, Forwarded.UNKNOWN)
+            return
+        await self._forwarding.settle(ours, self._backend.outcome(reply))
+        kept = tuple(self._replies.items())[: _REPLIES_MAX - 1]
+        self._replies = {one.candidate_id: reply, **dict(kept)}
+
+    async def _look_up(self, one: Unsettled) -> None:
+        if self._forwarding.is_open(one.candidate_id):
+            return  # its answer may still come
+        until, pause = self._paused.get(one.candidate_id, (0, _FIRST_PAUSE))
+        if self._round < until:
+            return
+        state = await self._backend.look_up(one)
+        if state is None:
+            self._paused[one.candidate_id] = (self._round + pause, min(pause * 2, _PAUSE_MAX))
+            return
+        self._paused.pop(one.candidate_id, None)
+        await self._forwarding.settle((one.candidate_id,), state)

@@ -1,0 +1,1 @@
+"""Sockets, heads of requests, credentials, and the client side to one server."""

@@ -1,0 +1,221 @@
+"""From what the parser accepted to the one `HttpRequest` everything behind it sees.
+
+A request that two readers could understand differently (a path decoded twice, a header sent twice,
+a body in an encoding) is refused here, so that there is nothing left to disagree about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import msgspec
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from proxy.dialects.strict_json.strict import check_text
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import HttpRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from multidict import CIMultiDictProxy
+
+    from proxy.settings.load import Limits
+    from proxy.transport.request import Received
+
+TARGET_LEN_MAX: Final = 4_096
+QUERY_FIELDS_MAX: Final = 64
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+# Sent twice, these let a peer say one thing to whoever looks at the first and another to whoever
+# looks at the last.
+_SINGLE: Final = frozenset(
+    {
+        "authorization",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+        "host",
+        "idempotency-key",
+        "mem0-user-id",
+        "origin",
+        "transfer-encoding",
+        "x-api-key",
+        "x-request-id",
+    }
+)
+# Segments of letters, digits, "_" and "-": nothing in them to decode, and nothing to doubt.
+_PLAIN_TARGET: Final = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,8}/?")
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+
+
+class HostRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Which names a request may be addressed to, and which pages may send one.
+
+    A page that the victim's browser shows can send requests to a loopback port, or make its own
+    name resolve to one (DNS rebinding): its name is in `Host`, and it is in `Origin`.
+    """
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    # Whether this listener serves pages of its own, which may send their forms back.
+    own_pages: bool = False
+
+    @classmethod
+    def of(cls, hosts: tuple[str, ...], origins: tuple[str, ...], listen: str) -> HostRules:
+        """Loopback names, the configured ones, and the address the listener is bound to."""
+        own = f"[{listen}]" if ":" in listen else listen
+        named = {host.lower() for host in (*hosts, own)}
+        return cls(
+            hosts=LOOPBACK_HOSTS | named,
+            origins=frozenset(origin.lower().rstrip("/") for origin in origins),
+        )
+
+    def check(self, headers: dict[str, str]) -> None:
+        """Refuse a foreign name.
+
+        Raises:
+            MalformedRequest: 421 for a foreign `Host`, 403 for a foreign `Origin`.
+        """
+        found = _HOST.fullmatch(headers.get("host", ""))
+        if found is None or found[1].lower() not in self.hosts:
+            raise MalformedRequest("host: not a name of this service", status=421)
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in self.origins:
+            # A page of our own sends its forms from the very host that they go to.
+            own = headers["host"].lower()
+            if self.own_pages and origin.lower() in {f"http://{own}", f"https://{own}"}:
+                return
+            raise MalformedRequest("origin: pages may not send requests here", status=403)
+
+
+def head_of(request: Received) -> HttpRequest:
+    """Method, path, query and headers of a request, its body still unread.
+
+    Raises:
+        MalformedRequest: Any of them is ambiguous or not allowed.
+    """
+    if request.method not in METHODS:
+        raise MalformedRequest("method: not served here", status=405)
+    headers = _headers(request.headers)
+    path, query = _target(request.raw_path)
+    return HttpRequest(method=request.method, path=path, query=query, headers=headers)
+
+
+async def body_of(
+    request: Received, head: HttpRequest, limits: Limits, continue_: Callable[[], None]
+) -> bytes:
+    """The whole body, within size and time.
+
+    `continue_` is called where the peer waits to be told that its body is wanted; by then its
+    headers and its credential were found good.
+
+    Raises:
+        MalformedRequest: 413 or 408; the connection closes behind the answer.
+    """
+    declared = head.headers.get("content-length", "0")
+    if not declared.isascii() or not declared.isdigit() or int(declared) > limits.body_bytes_max:
+        raise MalformedRequest("body: too large", status=413)
+    if head.headers.get("expect"):
+        continue_()
+    if request.content.is_eof():
+        # It came with its head, as a small body does: nothing to wait for, so no clock.
+        return _whole(request, limits)
+    received = bytearray()
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            while chunk := await request.content.readany():
+                if len(received) + len(chunk) > limits.body_bytes_max:
+                    raise MalformedRequest("body: too large", status=413)
+                received += chunk
+    except TimeoutError:
+        raise MalformedRequest("body: took too long to arrive", status=408) from None
+    except (web.RequestPayloadError, HttpProcessingError, ConnectionError):
+        # Broken off or broken: the peer's doing, so no fault of ours in log and metrics.
+        raise MalformedRequest("body: did not arrive whole", status=400) from None
+    return bytes(received)
+
+
+def _whole(request: Received, limits: Limits) -> bytes:
+    try:
+        received = request.content.read_nowait()
+    except (web.RequestPayloadError, HttpProcessingError, ConnectionError):
+        raise MalformedRequest("body: did not arrive whole", status=400) from None
+    if len(received) > limits.body_bytes_max:
+        raise MalformedRequest("body: too large", status=413)
+    return received
+
+
+def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in sent.items():
+        key = name.lower()
+        stripped = value.strip(" \t")
+        if not (stripped.isascii() and stripped.isprintable()):
+            check_text(stripped, "a header")
+        if key not in headers:
+            headers[key] = stripped
+        elif key in _SINGLE:
+            raise MalformedRequest("a header that may be sent once was sent twice", status=400)
+        else:
+            headers[key] += f", {stripped}"
+    # Decompression is work a peer makes us do before we know what it sent.
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise MalformedRequest("content-encoding: send the body as it is", status=415)
+    if headers.get("expect", "100-continue").lower() != "100-continue":
+        raise MalformedRequest("expect: only 100-continue is known", status=417)
+    if headers.get("upgrade", "").lower() == "websocket":
+        # The status on which clients of model APIs go on without one.
+        raise MalformedRequest("upgrade: no WebSocket is served here, use HTTP", status=426)
+    if "upgrade" in headers:
+        raise MalformedRequest("upgrade: no other protocol is spoken here", status=400)
+    return headers
+
+
+def _target(raw: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Path and query, percent-decoded once."""
+    if _PLAIN_TARGET.fullmatch(raw) is not None:
+        return raw, ()
+    if len(raw) > TARGET_LEN_MAX:
+        raise MalformedRequest("path: too long", status=414)
+    # Absolute-form ("POST http://other/x") names a host that is not the one in `Host`.
+    if not raw.startswith("/") or not raw.isascii() or "#" in raw:
+        raise MalformedRequest("path: must be in origin form", status=400)
+    raw_path, _, raw_query = raw.partition("?")
+    lowered = raw_path.lower()
+    if "%2f" in lowered or "%5c" in lowered or "\\" in raw_path:
+        raise MalformedRequest("path: an encoded separator is not allowed", status=400)
+    path = _decoded(raw_path)
+    segments = path.split("/")
+    if "//" in path or ".." in segments or "." in segments:
+        raise MalformedRequest("path: must not hold empty or dot segments", status=400)
+    try:
+        pairs = parse_qsl(
+            raw_query,
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=QUERY_FIELDS_MAX,
+        )
+    except (ValueError, UnicodeDecodeError):
+        raise MalformedRequest("query: not readable", status=400) from None
+    for key, value in pairs:
+        check_text(key, "query")
+        check_text(value, "query")
+    return path, tuple(pairs)
+
+
+def _decoded(raw_path: str) -> str:
+    try:
+        path = unquote_to_bytes(raw_path).decode("utf-8", "strict")
+    except UnicodeDecodeError:
+        raise MalformedRequest("path: not UTF-8", status=400) from None
+    check_text(path, "path")
+    if any(character < " " for character in path):
+        raise MalformedRequest("path: holds a control character", status=400)
+    return path

@@ -1,0 +1,391 @@
+"""Listeners: sockets and TLS in, checked requests to a front, answers out. No decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import socket
+import ssl
+import struct
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+from aiohttp import web
+
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import Answering, HttpReply, HttpRequest
+from proxy.settings.load import Address, Tls
+from proxy.transport.auth import Peer
+from proxy.transport.connection import GuardedServer
+from proxy.transport.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Pieces
+from proxy.transport.head import HostRules, body_of, head_of
+from proxy.transport.responses import Failure, attempt, problem, refuse
+from proxy.transport.streaming import Streams
+from telemetry import propagation
+from telemetry.events import RequestServed, TraceContext
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from proxy.seams.surroundings import Surroundings
+    from proxy.settings.load import Limits
+    from proxy.transport.request import Received
+
+HANDSHAKE_S: Final = 5.0
+BACKLOG: Final = 128
+_SMALL_BYTES: Final = 64 * 1024
+_WRITES: Final = (".write", ".delete_where")
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_REQUEST_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
+_UCRED: Final = struct.Struct("3i")
+_UNIX_PATH_BYTES_MAX: Final = 107  # of `sun_path`, unix(7)
+_PUBLIC_MODE: Final = 0o666
+_PRIVATE_MODE: Final = 0o600
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """A server context: TLS 1.2 or later, and a client certificate where a CA for it is set.
+
+    Raises:
+        OSError: A file cannot be read, or does not hold what it should (ssl.SSLError is one).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(tls.cert, tls.key)
+    if tls.client_ca is not None:
+        context.load_verify_locations(tls.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def peer_of(transport: asyncio.BaseTransport | None) -> Peer:
+    """What the kernel and the TLS layer attest about the other end."""
+    if transport is None:
+        return Peer(address="")
+    uid = peer_uid(transport)
+    if uid is not None:
+        return Peer(address=f"uid:{uid}", uid=uid)
+    name = cast("tuple[object, ...] | None", transport.get_extra_info("peername"))
+    address = str(name[0]) if name else ""
+    certificate = transport.get_extra_info("peercert")
+    return Peer(address=address, subjects=_subjects(certificate) if certificate else ())
+
+
+def peer_uid(transport: asyncio.BaseTransport) -> int | None:
+    """Uid of the process that connected to a Unix socket (SO_PEERCRED); None on TCP."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.family != socket.AF_UNIX:
+        return None
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    return int(_UCRED.unpack(raw)[1])
+
+
+def _subjects(certificate: dict[str, tuple[tuple[object, ...], ...]]) -> tuple[str, ...]:
+    """`CN:`, `DNS:` and `URI:` names of a certificate that the TLS layer has verified."""
+    names: list[str] = []
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in {"DNS", "URI"}:
+            names.append(f"{kind}:{value}")
+    for relative in certificate.get("subject", ()):
+        names.extend(
+            f"CN:{pair[1]}"
+            for pair in relative
+            if isinstance(pair, tuple) and pair[0] == "commonName"
+        )
+    return tuple(names)
+
+
+class Listener:
+    """One front on any number of sockets. Event loop only.
+
+    Every request is answered, counted once and bounded in size, time and number in flight.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        *,
+        limits: Limits,
+        rules: HostRules,
+        surroundings: Surroundings,
+        halt: Callable[[], None],
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        """`headers` are added to every answer."""
+        self._headers = headers
+        self._front = front
+        self._limits = limits
+        self._rules = rules
+        self._out = surroundings
+        self._halt = halt
+        self._in_flight = 0
+        self._streams = Streams(halt)
+        self._sockets: list[asyncio.Server] = []
+        self._guards: list[GuardedServer] = []
+        self._unix_paths: list[Path] = []
+
+    async def open_tcp(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
+        """Listen; the answer holds the port that was chosen.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        guard = self._guarded(lambda _transport: True)
+        loop = asyncio.get_running_loop()
+        opened = await loop.create_server(
+            guard,
+            address.host,
+            address.port,
+            ssl=tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=HANDSHAKE_S if tls else None,
+        )
+        self._sockets.append(opened)
+        return Address(host=address.host, port=opened.sockets[0].getsockname()[1])
+
+    async def open_unix(self, path: Path, uids: frozenset[int], *, private: bool) -> None:
+        """Listen on a Unix socket for peers of these user ids; `private` closes it to the rest.
+
+        Raises:
+            OSError: The socket cannot be made, or another process serves it.
+        """
+        guard = self._guarded(lambda transport: peer_uid(transport) in uids)
+        listening = _bind_unix(path, _PRIVATE_MODE if private else _PUBLIC_MODE)
+        opened = await asyncio.get_running_loop().create_unix_server(
+            guard, sock=listening, backlog=BACKLOG
+        )
+        self._sockets.append(opened)
+        self._unix_paths.append(path)
+
+    async def close(self) -> None:
+        """Stop accepting, let running requests finish within the drain time, close."""
+        for opened in self._sockets:
+            opened.close()
+        for path in self._unix_paths:
+            path.unlink(missing_ok=True)
+        self._streams.end()
+        for guard in self._guards:
+            guard.pre_shutdown()
+        async with asyncio.TaskGroup() as group:
+            for guard in self._guards:
+                group.create_task(guard.shutdown(self._limits.drain_seconds))
+        self._sockets.clear()
+        self._guards.clear()
+        self._unix_paths.clear()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being answered now."""
+        return self._in_flight
+
+    def _guarded(self, welcome: Callable[[asyncio.BaseTransport], bool]) -> GuardedServer:
+        guard = GuardedServer(self._answers, limits=self._limits, welcome=welcome)
+        self._guards.append(guard)
+        return guard
+
+    async def _answers(self, request: Received) -> tuple[bytes, bool] | None:
+        done = await attempt(self._counted(request), self._halt)
+        return None if isinstance(done, Failure) else done
+
+    async def _counted(self, request: Received) -> tuple[bytes, bool]:
+        """Answer one request; it is in flight until the last byte of its answer is written."""
+        self._in_flight += 1
+        try:
+            return await self._served(request)
+        finally:
+            self._in_flight -= 1
+
+    async def _served(self, request: Received) -> tuple[bytes, bool]:
+        started_ns = self._out.clock_ns()
+        trace = self._trace(request)
+        answering = Answering(
+            trace_id=trace.trace_id,
+            now_ms=started_ns // 1_000_000,
+            request_id=self._request_id(request),
+        )
+        if self._in_flight > self._limits.requests_max:
+            busy = refuse(503, "busy: too many requests at once", retry_after_s=1)
+            answered = Answered(reply=problem(busy, answering), route=REFUSED_ROUTE)
+        else:
+            answered = await self._answer(request, trace, answering)
+            if self._unread_are_too_many(answered):
+                busy = refuse(503, "busy: too many answers wait to be read", retry_after_s=1)
+                answered = Answered(reply=problem(busy, answering), route=answered.route)
+        self._out.record(
+            RequestServed(
+                context=trace,
+                listener=self._front.name,
+                method=request.method,
+                route=answered.route,
+                status=answered.reply.status,
+                started_ns=started_ns,
+                ended_ns=self._out.clock_ns(),
+                principal=answered.principal,
+                error_type=answered.error_type,
+            )
+        )
+        headers = _headers(answered.reply, trace, answering, self._headers)
+        # After a request that could not be read in one way only, or whose body was left, what
+        # follows on the connection must not be read as the next one.
+        certain = answered.route != REFUSED_ROUTE and request.content.is_eof()
+        stays = certain and request.stays
+        if answered.pieces is None:
+            return request.rendered(answered.reply, headers, stays=stays), stays
+        await self._send_pieces(request, answered.reply, headers, answered.pieces, stays=stays)
+        return b"", stays
+
+    def _unread_are_too_many(self, answered: Answered) -> bool:
+        """Whether a large answer finds too much that peers left unread.
+
+        Whoever asks for whole pages and reads none of them would fill the memory of all. An answer
+        to a write is let through: what it says is done, and it is small.
+        """
+        size = len(answered.reply.body)
+        if size <= _SMALL_BYTES or answered.route.endswith(_WRITES):
+            return False
+        return self.unread_bytes() + size > self._limits.unread_bytes_max
+
+    def unread_bytes(self) -> int:
+        """Bytes of answers that wait for their peers to read them."""
+        return sum(
+            connection.transport.get_write_buffer_size()
+            for guard in self._guards
+            for connection in guard.connections
+            if isinstance(connection.transport, asyncio.WriteTransport)
+        )
+
+    async def _send_pieces(
+        self,
+        request: Received,
+        reply: HttpReply,
+        headers: dict[str, str],
+        pieces: Pieces,
+        *,
+        stays: bool,
+    ) -> None:
+        response = web.StreamResponse(status=reply.status, reason=reply.phrase, headers=headers)
+        if not stays:
+            response.force_close()
+        try:
+            known = request.in_pieces()
+        except ConnectionError:
+            await attempt(pieces.aclose(), self._halt)
+            return
+        await self._streams.send(known, response, pieces, request.connection.departure)
+
+    async def _answer(
+        self, request: Received, trace: TraceContext, answering: Answering
+    ) -> Answered:
+        head = await attempt(self._checked(request), self._halt)
+        if isinstance(head, Failure):
+            return Answered(
+                reply=problem(head.refusal, answering),
+                route=REFUSED_ROUTE,
+                error_type=head.error_type,
+            )
+        limits = self._limits
+
+        def read(bytes_max: int) -> Awaitable[bytes]:
+            within = msgspec.structs.replace(limits, body_bytes_max=bytes_max)
+            return body_of(request, head, within, lambda: _say_continue(request))
+
+        incoming = Incoming(
+            head=head,
+            peer=_peer(request),
+            trace=trace,
+            answering=answering,
+            read_body=lambda: body_of(request, head, limits, lambda: _say_continue(request)),
+            read_up_to=read,
+            gone=request.connection.departure,
+        )
+        return await self._front.answer(incoming)
+
+    async def _checked(self, request: Received) -> HttpRequest:
+        head = head_of(request)
+        self._rules.check(head.headers)
+        return head
+
+    def _trace(self, request: Received) -> TraceContext:
+        if "traceparent" not in request.headers:
+            return propagation.start_hex(self._out.random_hex)
+        return propagation.accept(
+            request.headers.getall("traceparent", []),
+            request.headers.getall("tracestate", []),
+            lambda count: bytes.fromhex(self._out.random_hex(count)),
+        )
+
+    def _request_id(self, request: Received) -> str:
+        """The peer's id where it can spell nothing but hex digits, else one of ours."""
+        given = request.headers.get("X-Request-ID", "")
+        return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
+
+
+def _peer(request: Received) -> Peer:
+    """The other end of the request's connection, asked for once per connection."""
+    connection = request.connection
+    if connection.peer is None and request.transport is not None:
+        connection.peer = peer_of(request.transport)
+    return connection.peer or peer_of(None)
+
+
+def _headers(
+    reply: HttpReply,
+    trace: TraceContext,
+    answering: Answering,
+    always: tuple[tuple[str, str], ...],
+) -> dict[str, str]:
+    headers = {
+        **dict(always),
+        **dict(reply.headers),
+        "Content-Type": reply.content_type,
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "traceparent": propagation.format_traceparent(trace),
+        "Mnemogate-Trace-Id": trace.trace_id,
+        "Server": "mnemogate",
+    }
+    # A server behind numbers its own answers, and its support asks for that number.
+    if "x-request-id" not in headers:
+        headers["X-Request-ID"] = answering.request_id
+    return headers
+
+
+def _say_continue(request: Received) -> None:
+    if request.transport is None:
+        raise MalformedRequest("body: the connection is gone", status=400)
+    request.transport.write(_CONTINUE)
+
+
+def _bind_unix(path: Path, mode: int) -> socket.socket:
+    """A bound socket; between bind and listen nobody can connect, so its mode is never too wide."""
+    if len(os.fsencode(path)) > _UNIX_PATH_BYTES_MAX:
+        raise OSError(
+            errno.ENAMETOOLONG,
+            f"the path of the Unix socket {path.name} is longer than {_UNIX_PATH_BYTES_MAX} bytes: "
+            "choose a shorter state directory",
+        )
+    _remove_stale(path)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.bind(str(path))
+        path.chmod(mode)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a process that is gone; a living one keeps it."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+    raise OSError(errno.EADDRINUSE, "another process serves this Unix socket")

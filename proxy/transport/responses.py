@@ -1,0 +1,180 @@
+"""The one table from verdict or exception to wire answer, and the one place that catches broadly.
+
+Whatever goes wrong, the answer is *no*, says which kind of wrong, and holds nothing that the peer
+or the store put in: no exception text, no traceback, no content.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from policy.verdict import InvariantBroken
+from proxy.dialects.problem import PROBLEM_TYPE, problem
+from proxy.seams.faults import (
+    MalformedRequest,
+    NotFound,
+    NotOperator,
+    RateLimited,
+    RulesetRefused,
+    Unauthenticated,
+    UnknownWrite,
+    UpstreamError,
+)
+from proxy.seams.observations import observation_for
+from proxy.seams.operation import Refusal
+from storage.errors import (
+    OutcomeUnknown,
+    QuotaReached,
+    StorageError,
+    StoreUnavailable,
+    UnknownCandidate,
+    UnknownLeaf,
+    UnknownMemory,
+    UnknownPins,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = [
+    "PROBLEM_TYPE",
+    "Failure",
+    "NotFound",
+    "attempt",
+    "observation_for",
+    "problem",
+    "refusal_for",
+    "refuse",
+]
+
+_LOG: Final = logging.getLogger("mnemogate.responses")
+RETRY_S: Final = 1
+THROTTLE_S: Final = 60
+
+_TITLES: Final[dict[int, str]] = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    409: "Conflict",
+    411: "Length Required",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    415: "Unsupported Media Type",
+    417: "Expectation Failed",
+    421: "Misdirected Request",
+    422: "Unprocessable Content",
+    426: "Upgrade Required",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+    507: "Insufficient Storage",
+}
+
+_T = TypeVar("_T")
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of work that did not succeed."""
+
+    refusal: Refusal
+    error_type: str
+
+
+def refuse(
+    status: int, detail: str, *, retry_after_s: int | None = None, title: str | None = None
+) -> Refusal:
+    """A refusal with the fixed title of its status."""
+    return Refusal(
+        status=status,
+        title=title or _TITLES.get(status, "Refused"),
+        detail=detail,
+        retry_after_s=retry_after_s,
+    )
+
+
+def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - it is the table
+    """The answer for a failure, content-free."""
+    match error:
+        case MalformedRequest():
+            return refuse(error.status, error.detail)
+        case UnknownWrite():
+            return refuse(403, "unknown_write: this route would change memory and is not known")
+        case RateLimited():
+            return refuse(
+                429,
+                "rate_limited: too many writes in a short time; nothing was staged",
+                retry_after_s=error.retry_after_s,
+            )
+        case Unauthenticated(throttled=True):
+            return refuse(429, "too many failed attempts", retry_after_s=THROTTLE_S)
+        case Unauthenticated():
+            return refuse(401, "a valid credential is required")
+        case NotOperator():
+            return refuse(403, "not_operator: this needs an operator's credential")
+        case NotFound():
+            return refuse(404, error.detail)
+        case RulesetRefused():
+            # It names lines and keys of an operator's own file, to the operator alone.
+            return refuse(409, f"ruleset_refused: {error}")
+        case UnknownCandidate():
+            return refuse(404, "no candidate of that id is held")
+        case UnknownMemory():
+            return refuse(404, "there is no such memory in this tenant")
+        case UnknownPins():
+            return refuse(404, "no such server, or its tools are others by now")
+        case UnknownLeaf():
+            return refuse(404, "the log has no leaf of that index")
+        case QuotaReached():
+            return refuse(
+                507,
+                "quota_exceeded: no room is left in the store, or in this tenant's share of it; "
+                "nothing was written. Purge memories, or ask the operator",
+            )
+        case StoreUnavailable():
+            return refuse(
+                503, "store_unavailable: nothing was written; try again", retry_after_s=RETRY_S
+            )
+        case OutcomeUnknown():
+            return refuse(
+                503,
+                "outcome_unknown: ask again with the same nonce to learn what became of it",
+                retry_after_s=RETRY_S,
+            )
+        case UpstreamError(sent=False):
+            return refuse(503, f"upstream: {error.detail}", retry_after_s=RETRY_S)
+        case UpstreamError():
+            return refuse(502, f"upstream: {error.detail}")
+        case StorageError():
+            return refuse(503, "cannot_decide: the store failed; nothing was admitted")
+        case _:
+            return refuse(500, "cannot_decide: an internal failure; nothing was admitted")
+
+
+async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure:
+    """The result of the work, or how to answer instead.
+
+    Cancellation passes through. A broken invariant is answered like any other failure, and then
+    `halt` stops the process: what it would do next cannot be relied on.
+    """
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 - the one broad catch: it answers no
+        name = type(error).__name__
+        refusal = refusal_for(error)
+        if refusal.status >= 500:  # noqa: PLR2004 - a fault of ours, not of the peer
+            # The type alone: messages and frames of an exception hold what the peer sent.
+            _LOG.error("request failed", extra={"error_type": name})
+        if isinstance(error, InvariantBroken):
+            _LOG.critical("invariant broken, stopping", extra={"error_type": name})
+            halt()
+        return Failure(refusal=refusal, error_type=name)

@@ -1,0 +1,247 @@
+"""The client side of HTTP: one server behind, chosen by configuration and by nothing else.
+
+Nothing that comes back is trusted to end, to be small, or to stay where it is: redirects are not
+followed, no cookie is kept, every wait has a deadline, and sizes count before and after
+decompression.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Self
+
+import aiohttp
+import msgspec
+
+from proxy.seams.faults import UpstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from types import TracebackType
+
+HEADER_BYTES_MAX: Final = 16 * 1024
+_PIECE_BYTES: Final = 64 * 1024
+_REDIRECTS: Final = range(300, 400)
+# RFC 9110, section 7.6.1, and what only this hop can know: length, coding, host.
+_HOP: Final = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "cookie",
+        "cookie2",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "set-cookie",
+        "set-cookie2",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+class UpstreamLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server behind may take of us."""
+
+    connect_seconds: float = 5.0
+    # Until the head of an answer; a slow tool thinks before its first byte.
+    head_seconds: float = 120.0
+    # A whole answer that is not a stream of events, or one piece of one that is.
+    body_seconds: float = 120.0
+    body_bytes_max: int = 16 * 1024 * 1024
+    connections_max: int = 256
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """The head of an answer, and its body in pieces. Names are lower-case."""
+
+    status: int
+    headers: dict[str, str]
+    pieces: AsyncIterator[bytes]
+
+    @property
+    def content_type(self) -> str:
+        """The media type, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def end_to_end(headers: dict[str, str]) -> dict[str, str]:
+    """Headers without those that end at this hop, those that `Connection` names included."""
+    named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
+    return {
+        name: value for name, value in headers.items() if name not in _HOP and name not in named
+    }
+
+
+class Upstream:
+    """Requests to one URL while its context is open. Event loop only; any number at once."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: tuple[tuple[str, str], ...] = (),
+        limits: UpstreamLimits | None = None,
+    ) -> None:
+        """`headers` replace whatever a request would have said under their names."""
+        self._url = url
+        self._injected = {name.lower(): value for name, value in headers}
+        self._limits = limits or UpstreamLimits()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the pool of connections; nothing is sent."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._limits.connections_max),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,  # a proxy variable would choose another server behind
+            skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
+            max_line_size=HEADER_BYTES_MAX,
+            max_field_size=HEADER_BYTES_MAX,
+            timeout=aiohttp.ClientTimeout(
+                total=None, connect=None, sock_connect=self._limits.connect_seconds
+            ),
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, headers: dict[str, str], body: bytes | None = None, target: str = ""
+    ) -> AsyncGenerator[Reply]:
+        """One request and its answer; leaving the context early closes the connection.
+
+        `target` is added to the URL as it stands: path and query, encoded.
+
+        Raises:
+            UpstreamError: No answer, or one that is not passed on. Reading its pieces raises it,
+                too: they are too many, too slow, or end too early.
+        """
+        if self._session is None:
+            raise UpstreamError("the server behind is not being served any more", sent=False)
+        sent = {**end_to_end(headers), "accept-encoding": "identity", **self._injected}
+        try:
+            async with asyncio.timeout(self._limits.head_seconds):
+                response = await self._session.request(
+                    method,
+                    self._url + target,
+                    data=body,
+                    headers=sent,
+                    allow_redirects=False,
+                )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            raise UpstreamError("the server behind cannot be reached", sent=False) from None
+        except TimeoutError:
+            raise UpstreamError("the server behind did not answer in time") from None
+        except (aiohttp.ClientError, OSError, ValueError):
+            raise UpstreamError("the server behind broke the connection") from None
+        try:
+            yield self._reply(response)
+        finally:
+            # What is left of the body is not worth waiting for.
+            response.close()
+
+    def _reply(self, response: aiohttp.ClientResponse) -> Reply:
+        if response.status in _REDIRECTS:
+            # It would choose where our credential and the next message go.
+            raise UpstreamError("the server behind sent a redirect; none is followed")
+        headers: dict[str, str] = {}
+        for name, value in response.headers.items():
+            key = name.lower()
+            headers[key] = f"{headers[key]}, {value}" if key in headers else value
+        coding = headers.get("content-encoding", "identity").strip().lower()
+        opened = _opener(coding, self._limits.body_bytes_max)
+        return Reply(
+            status=response.status,
+            headers=end_to_end(headers),
+            pieces=self._pieces(response, opened),
+        )
+
+    async def _pieces(
+        self, response: aiohttp.ClientResponse, opened: _Inflated | None
+    ) -> AsyncGenerator[bytes]:
+        try:
+            while piece := await response.content.read(_PIECE_BYTES):
+                if opened is None:
+                    yield piece
+                    continue
+                for inflated in opened.feed(piece):
+                    yield inflated
+            if opened is not None:
+                opened.finish()
+        except (aiohttp.ClientError, OSError, ValueError):
+            raise UpstreamError("the server behind broke off its answer") from None
+
+    async def whole(self, reply: Reply) -> bytes:
+        """The whole body of an answer that is not a stream.
+
+        Raises:
+            UpstreamError: It is too large, too slow, or ends too early.
+        """
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                async for piece in reply.pieces:
+                    body += piece
+                    if len(body) > self._limits.body_bytes_max:
+                        raise UpstreamError("the answer of the server behind is too large")
+        except TimeoutError:
+            raise UpstreamError("the server behind did not finish its answer in time") from None
+        return bytes(body)
+
+
+class _Inflated:
+    """gzip or deflate, opened in bounded steps: a bomb is a few bytes until somebody opens it."""
+
+    def __init__(self, window: int, bytes_max: int) -> None:
+        self._open = zlib.decompressobj(window)
+        self._left = bytes_max
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        found: list[bytes] = []
+        while piece and not self._open.eof:
+            try:
+                inflated = self._open.decompress(piece, _PIECE_BYTES)
+            except zlib.error:
+                raise UpstreamError("the answer of the server behind cannot be opened") from None
+            self._left -= len(inflated)
+            if self._left < 0:
+                raise UpstreamError("the answer of the server behind is too large")
+            if inflated:
+                found.append(inflated)
+            piece = self._open.unconsumed_tail
+        return found
+
+    def finish(self) -> None:
+        if not self._open.eof:
+            raise UpstreamError("the server behind broke off its answer")
+
+
+def _opener(coding: str, bytes_max: int) -> _Inflated | None:
+    if coding in ("", "identity"):
+        return None
+    if coding in ("gzip", "x-gzip"):
+        return _Inflated(16 + zlib.MAX_WBITS, bytes_max)
+    if coding == "deflate":
+        return _Inflated(zlib.MAX_WBITS, bytes_max)
+    raise UpstreamError("the server behind answered in a coding that was not asked for")

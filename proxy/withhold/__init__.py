@@ -1,0 +1,1 @@
+"""Withholding: what was refused stays out of everything that an agent is sent."""

@@ -1,0 +1,60 @@
+"""Which texts of a candidate nobody may see if it is refused, and which words are our own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from policy.labels.forwarded_call import call_of
+from policy.model import ChangeKind, MemoryClass
+from policy.verdict import Reason
+from proxy.seams.observations import observation_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policy.model import Candidate
+
+
+def texts_of(candidate: Candidate) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The texts of a candidate that nobody may see if it is refused, and what stands beside them.
+
+    What a deletion names is a memory, and stays one if the deletion is refused.
+    """
+    if candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
+        return (), ()
+    call = call_of(candidate)
+    scope = candidate.scope
+    names = (
+        *(candidate.target, candidate.role, candidate.actor),
+        *(scope.user_id, scope.agent_id, scope.run_id, scope.app_id),
+    )
+    beside = (*strings_of(candidate.metadata_json), *(name for name in names if name))
+    if call is not None:
+        return call.pieces, beside
+    return ((candidate.text,) if candidate.text else ()), beside
+
+
+def strings_of(metadata_json: str | None) -> Iterator[str]:
+    """Every string in the metadata, keys too."""
+    if metadata_json is None:
+        return
+    pending: list[object] = [msgspec.json.decode(metadata_json)]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, list):
+            pending += cast("list[object]", part)
+        elif isinstance(part, dict):
+            for key, value in cast("dict[str, object]", part).items():
+                pending += (key, value)
+
+
+def own_texts() -> Iterator[str]:
+    """Every observation of a candidate that an agent may be shown."""
+    for decision in ("reject", "hold"):
+        for reason in Reason:
+            for memory_class in MemoryClass:
+                yield observation_for(decision, reason, memory_class)

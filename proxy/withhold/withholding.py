@@ -1,0 +1,383 @@
+"""From the moment of interception nothing that is sent carries a rejected candidate (design 4.9).
+
+Beside the interceptor: it tells of every candidate before it is judged and after. Model requests of
+a principal wait until none of its candidates is undecided, and what was refused is taken out of
+them, wherever it stands; out of replies as well. What a person typed stays, and so does what also
+stands in a trusted system prompt or in a memory that was admitted.
+
+A held candidate is not refused: its text is shown until a person denies it, because blanking the
+page that an agent is working on for what may be admitted a minute later would end its work. A
+candidate that nobody decided in time is refused, and the writer keeps to that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import msgspec
+
+from policy.model import MemoryClass
+from policy.verdict import Reason
+from policy.withheld.words import Printer, prints_of, unpacked
+from proxy.dialects.model.anthropic.withheld import thinks, withhold
+from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
+from proxy.dialects.model.replies_withheld import ReplyFilter
+from proxy.dialects.model.withheld import sieved, sieved_body, written
+from proxy.withhold.asking import Asking, Replies
+from proxy.withhold.state import (
+    Begun,
+    Cleared,
+    Kept,
+    Record,
+    Refused,
+    Told,
+    Waits,
+    decode,
+    encode,
+    put,
+)
+from proxy.withhold.texts import own_texts, strings_of, texts_of
+from storage.deadline import Due
+from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.values import Decision, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from policy.model import Memory, Principal, PrincipalId, Tenant
+    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.model.withheld import Leave
+    from proxy.dialects.strict_json.tolerant import Json
+    from storage.values import Submission
+
+BEGUN_S: Final = 10.0
+"""How long a decision that the writer has begun is waited for, beyond the deadline."""
+_WITHHOLD: Final = {
+    "anthropic": withhold,
+    "chat": withhold_chat,
+    "responses": withhold_responses,
+}
+
+
+class Records(Protocol):
+    """The log of the session ledger; `storage.interfaces.SessionLog` is one."""
+
+    def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
+        """Have records written soon."""
+        ...
+
+    async def append(self, records: Iterable[bytes] = ()) -> None:
+        """Make records durable, and all that were added before them."""
+        ...
+
+
+class Verdicts(Protocol):
+    """What the store knows of candidates that were decided elsewhere, or before a restart."""
+
+    def leaf_count(self) -> int:
+        """Moves with every verdict."""
+        ...
+
+    def held(self, tenant: Tenant) -> frozenset[str]:
+        """The candidates of a tenant that wait for a person. Any thread."""
+        ...
+
+    def decided(self, candidate_id: str) -> Told | None:
+        """The last verdict on a candidate; None where there is none. Any thread."""
+        ...
+
+
+class _Flight(NamedTuple):
+    principal: str
+    due: Due
+    over: asyncio.Event
+
+
+class Withholding:
+    """Event loop only."""
+
+    def __init__(self, key: bytes, log: Records, verdicts: Verdicts) -> None:
+        self._printer = Printer(key)
+        self._log = log
+        self._verdicts = verdicts
+        self._kept: dict[str, Kept] = {}
+        self._flights: dict[str, _Flight] = {}
+        self._seen_leaves: dict[str, int] = {}
+        # Our own words are nobody's secret, whoever proposes to remember them.
+        self._own = [self._printer.numbers(text) for text in own_texts()]
+
+    @property
+    def lost_count(self) -> int:
+        """Refused texts that had to make room: in places where they were not seen, they show."""
+        return sum(kept.withheld.lost_count for kept in self._kept.values())
+
+    # ---- start and stop ------------------------------------------------------------------------
+
+    def restore(self, record: bytes) -> None:
+        """Take back one record, in the order in which they were written."""
+        found = decode(record)
+        if found is not None:
+            self._of(found.principal).apply(found)
+
+    def resolve(self) -> None:
+        """After the last record, before anything is served; blocks.
+
+        A candidate that was begun and not decided is asked for: the crash dropped what has no
+        verdict, and nobody will decide it.
+        """
+        for kept in self._kept.values():
+            for begun in tuple(kept.pending.values()):
+                kept.apply(self._resolved(begun))
+            self._keep_own_words(kept)
+
+    def _resolved(self, begun: Begun) -> Record:
+        told = self._verdicts.decided(begun.candidate_id)
+        return _record_of(begun, told or _undecided(MemoryClass.L4))
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Records that a compacted log keeps instead of all that were written."""
+        for kept in self._kept.values():
+            for record in kept.records():
+                yield encode(record)
+
+    def _of(self, principal: str) -> Kept:
+        kept = self._kept.get(principal)
+        if kept is None:
+            kept = self._kept[principal] = Kept(principal)
+        return kept
+
+    # ---- verdicts ------------------------------------------------------------------------------
+
+    async def begun(self, submissions: Sequence[Submission]) -> list[Submission]:
+        """The candidates were intercepted: from here on their principal's model requests wait.
+
+        Raises:
+            StoreUnavailable: It could not be written down; none of them may be judged.
+        """
+        dated: list[Submission] = []
+        records: list[Record] = []
+        for submission in submissions:
+            due = Due()
+            candidate = submission.candidate
+            principal = str(candidate.principal_id)
+            self._flights[submission.candidate_id] = _Flight(principal, due, asyncio.Event())
+            dated.append(msgspec.structs.replace(submission, due=due))
+            texts, beside = texts_of(candidate)
+            prints = prints_of(self._printer, texts, beside)
+            if prints:
+                pairs = tuple((one.numbers, one.whole) for one in prints)
+                begun = Begun(principal, submission.candidate_id, pairs)
+                self._of(principal).apply(begun)
+                records.append(begun)
+        noted = not records
+        try:
+            if records:
+                await self._log.append(map(encode, records))
+                noted = True
+        finally:
+            if not noted:
+                for submission in dated:
+                    self.ended(submission, StoreUnavailable("nothing was written"))
+        return dated
+
+    def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
+        """A candidate was decided, or cannot be; None where nobody hears what became of it."""
+        candidate = submission.candidate
+        kept = self._of(candidate.principal_id)
+        begun = kept.pending.get(submission.candidate_id)
+        self._land(submission.candidate_id)
+        if isinstance(result, Outcome) and result.decision is Decision.ADMIT:
+            self._decide(kept, Cleared(kept.principal, submission.candidate_id))
+            self._show(kept, candidate.text, candidate.metadata_json)
+        elif begun is None:
+            return  # it has nothing to be withheld, or was given up and is withheld already
+        elif result is None:
+            # The writer goes on with what it has begun; the next model request asks the store.
+            early = submission.due is not None and submission.due.expire()
+            told = _undecided(candidate.memory_class)
+            waits = Waits(kept.principal, submission.candidate_id)
+            self._decide(kept, _record_of(begun, told) if early else waits)
+        elif isinstance(result, Outcome):
+            reason = result.reason or Reason.GATE_UNAVAILABLE
+            told = Told(result.decision.value, reason, result.memory_class)
+            self._decide(kept, _record_of(begun, told))
+        elif isinstance(result, OutcomeUnknown):
+            # Perhaps it was refused: until somebody knows, it is not shown.
+            self._decide(kept, _record_of(begun, _undecided(candidate.memory_class)))
+        else:
+            # Nothing was written, and nobody looked at it.
+            self._decide(kept, Cleared(kept.principal, submission.candidate_id))
+
+    def _decide(self, kept: Kept, record: Record) -> None:
+        kept.apply(record)
+        if isinstance(record, Refused):
+            self._keep_own_words(kept)
+        # Without it a restart asks the store, which knows.
+        with contextlib.suppress(StorageError):
+            self._log.add([encode(record)])
+
+    def _land(self, candidate_id: str) -> None:
+        flight = self._flights.pop(candidate_id, None)
+        if flight is not None:
+            flight.over.set()
+
+    def _keep_own_words(self, kept: Kept) -> None:
+        for numbers in self._own:
+            kept.withheld.open(numbers)
+
+    def _show(self, kept: Kept, text: str | None, metadata_json: str | None) -> None:
+        for one in (text, *strings_of(metadata_json)):
+            if one:
+                kept.withheld.show(self._printer.numbers(one))
+
+    @staticmethod
+    def _show_prints(kept: Kept, begun: Begun) -> None:
+        # Its text is in the store by now; of it, its numbers are enough.
+        for numbers, _ in begun.prints:
+            kept.withheld.show(unpacked(numbers))
+
+    def shown(self, principal_id: PrincipalId, memories: Iterable[Memory]) -> None:
+        """Memories that were served to this principal: nobody hides one by proposing it again."""
+        kept = self._of(principal_id)
+        for memory in memories:
+            self._show(kept, memory.text, memory.metadata_json)
+
+    # ---- waiting -------------------------------------------------------------------------------
+
+    async def quiet(self, principal_id: PrincipalId, deadline_s: float) -> bool:
+        """Wait until no candidate of this principal is undecided.
+
+        What is undecided at the deadline is refused, and stays refused. False where the writer had
+        begun with one and does not end: that one is withheld until it is known what it became.
+        """
+        if await self._all_over(principal_id, deadline_s):
+            return True
+        for candidate_id, flight in self._flights_of(principal_id):
+            if flight.due.expire():
+                self._give_up(candidate_id, flight)
+        if await self._all_over(principal_id, BEGUN_S):
+            return True
+        for candidate_id, flight in self._flights_of(principal_id):
+            self._give_up(candidate_id, flight)
+        return False
+
+    async def _all_over(self, principal_id: PrincipalId, deadline_s: float) -> bool:
+        try:
+            async with asyncio.timeout(deadline_s):
+                while flights := self._flights_of(principal_id):
+                    await flights[0][1].over.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _flights_of(self, principal_id: PrincipalId) -> list[tuple[str, _Flight]]:
+        return [one for one in self._flights.items() if one[1].principal == principal_id]
+
+    def _give_up(self, candidate_id: str, flight: _Flight) -> None:
+        kept = self._of(flight.principal)
+        begun = kept.pending.get(candidate_id)
+        self._land(candidate_id)
+        if begun is not None:
+            self._decide(kept, _record_of(begun, _undecided(MemoryClass.L4)))
+
+    # ---- model requests ------------------------------------------------------------------------
+
+    async def apply(
+        self, principal: Principal, api: str, body: dict[str, Json], left: Callable[[], Leave]
+    ) -> dict[str, Json]:
+        """The body of a model request without what is withheld; the same object if it holds none.
+
+        `left` says what stays as it is; it is asked only where something might go. What was
+        withheld for the first time is durable when this returns.
+
+        Raises:
+            StorageError: What may be shown is not known, or could not be written down.
+        """
+        kept = self._of(principal.principal_id)
+        await self._look_at_waiting(kept, principal.tenant)
+        told = kept.withheld or kept.texts or kept.results
+        if not told and not (api == "anthropic" and thinks(body)):
+            return body
+        leave = left()
+        for text in leave.stands:
+            self._stands(kept, text)
+        asking = Asking(kept, self._printer)
+        made = _WITHHOLD.get(api, sieved_body)(body, leave, asking)
+        if asking.records:
+            await self._log.append(map(encode, asking.records))
+        return made
+
+    def stamp(self, principal_id: PrincipalId) -> tuple[int, int]:
+        """Moves with whatever may make a text be withheld that was not."""
+        kept = self._of(principal_id)
+        return kept.withheld.generation, kept.stuck_count
+
+    def _stands(self, kept: Kept, text: str) -> None:
+        name = self._printer.digest(text)
+        if kept.stood.get(name) != kept.withheld.generation:
+            kept.withheld.open(self._printer.numbers(text))
+            put(kept.stood, name, kept.withheld.generation)
+
+    async def _look_at_waiting(self, kept: Kept, tenant: Tenant) -> None:
+        """What a person decided about held candidates since the last look."""
+        leaves = self._verdicts.leaf_count()
+        if not kept.waiting or self._seen_leaves.get(kept.principal) == leaves:
+            return
+        held = await asyncio.to_thread(self._verdicts.held, tenant)
+        for candidate_id, begun in tuple(kept.waiting.items()):
+            if candidate_id in held:
+                continue
+            told = await asyncio.to_thread(self._verdicts.decided, candidate_id)
+            self._decide(kept, _record_of(begun, told or _undecided(MemoryClass.L4)))
+            if told is not None and told.decision == Decision.ADMIT.value:
+                self._show_prints(kept, begun)
+        self._seen_leaves[kept.principal] = leaves
+
+    async def settled(self, principal: Principal, deadline_s: float) -> None:
+        """Wait as `quiet` does, and look at what persons decided."""
+        await self.quiet(principal.principal_id, deadline_s)
+        await self._look_at_waiting(self._of(principal.principal_id), principal.tenant)
+
+    def withholds(self, principal_id: PrincipalId) -> bool:
+        """Whether anything is withheld from this principal."""
+        kept = self._of(principal_id)
+        return bool(kept.withheld or kept.texts)
+
+    def carries(self, principal_id: PrincipalId, text: str) -> bool:
+        """Whether a text holds what was refused."""
+        return self._asked(principal_id).of(text) is not None
+
+    def refusal(self, principal_id: PrincipalId, call: ModelCall) -> str | None:
+        """What the agent gets instead of a call of its model that holds what was refused.
+
+        Asked after the call was judged: a write that is admitted is refused no longer.
+        """
+        given = call.unread if call.arguments is None else written(call.arguments)
+        return self._asked(principal_id).of(f"{call.server or ''}\n{call.name}\n{given}")
+
+    def sieved(self, principal_id: PrincipalId, value: Json) -> Json:
+        """JSON that is no conversation, without what was refused."""
+        return sieved(value, self._asked(principal_id))
+
+    def reply(self, principal_id: PrincipalId, api: str) -> ReplyFilter:
+        """For one reply on its way to the agent."""
+        return ReplyFilter(api, Replies(self._of(principal_id), self._printer))
+
+    def _asked(self, principal_id: PrincipalId) -> Asking:
+        return Asking(self._of(principal_id), self._printer)
+
+
+def _record_of(begun: Begun, told: Told) -> Record:
+    match told.decision:
+        case "admit":
+            return Cleared(begun.principal, begun.candidate_id)
+        case "hold":
+            return Waits(begun.principal, begun.candidate_id)
+        case _:
+            return Refused(begun.principal, begun.candidate_id, told)
+
+
+def _undecided(memory_class: MemoryClass) -> Told:
+    return Told("error", Reason.GATE_UNAVAILABLE, memory_class)

@@ -1,0 +1,1 @@
+"""Memories of servers behind: intents, their results, and the tools that are pinned."""

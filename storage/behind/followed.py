@@ -1,0 +1,173 @@
+"""What became of everything behind other servers, read off the audit log as it grows.
+
+Nothing that a read may show changes without a leaf. So whoever keeps something derived of it, in
+memory, asks for what is new since the leaf that he saw last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policy.canonical import decode_canonical
+from policy.model import CandidateId, ChangeKind, MemoryStatus
+from storage.audit import (
+    Decided,
+    InterceptedLeaf,
+    OperatorLeaf,
+    ResultLeaf,
+    VerdictLeaf,
+)
+from storage.errors import StoreCorrupt
+from storage.tables.change import read_leaf
+from storage.tables.codec import decode_evidence, decode_held
+from storage.tables.lmdb_store import HELD, KEYED
+from storage.tables.rows import GuardedRow, candidate_of, guarded_row, held_key, read_id, read_row
+from storage.values import PAROLE, QUARANTINE, Decision, Moved, News, Stands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from storage.audit import Leaf
+    from storage.tables.lmdb_store import View
+    from storage.write.engine import Engine
+
+FOLLOWED_MAX: Final = 20_000
+_LOOKED_BACK_MAX: Final = 100_000
+_ORDINAL_LEN: Final = 8
+
+
+_OF_STATUS: Final = {
+    MemoryStatus.LIVE: Stands.LIVE,
+    MemoryStatus.QUARANTINED: Stands.QUARANTINED,
+    MemoryStatus.FORWARDING: Stands.FORWARDING,
+    MemoryStatus.DELETED: Stands.GONE,
+}
+
+
+class EmbeddedFollowed:
+    """Implements `Followed`; every call takes one view of its own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.parts.store
+        self._names = engine.parts.names
+
+    def since(self, leaf_count: int) -> News:
+        """What moved since the log had so many leaves; -1 for everything."""
+        # A cheap look first: most reads come when nothing happened.
+        if self._engine.generation.header.leaf_count == leaf_count:
+            return News(leaf_count=leaf_count, moved=())
+        with self._store.reading() as view:
+            header = view.header()
+            now = 0 if header is None else header.leaf_count
+            if leaf_count < 0 or now - leaf_count > FOLLOWED_MAX or now < leaf_count:
+                return News(leaf_count=now, moved=tuple(self._everything(view)), whole=True)
+            moved: list[Moved] = []
+            for index in range(leaf_count, now):
+                leaf = read_leaf(view, index)
+                if isinstance(leaf, OperatorLeaf) and leaf.action in {QUARANTINE, PAROLE}:
+                    return News(leaf_count=now, moved=tuple(self._everything(view)), whole=True)
+                moved.extend(self._of_leaf(view, leaf))
+        return News(leaf_count=now, moved=tuple(moved))
+
+    def decided(self, candidate_id: CandidateId) -> Decided | None:
+        """The newest verdict on a candidate among the last leaves; None where there is none."""
+        with self._store.reading() as view:
+            header = view.header()
+            now = 0 if header is None else header.leaf_count
+            for index in range(now - 1, max(-1, now - 1 - _LOOKED_BACK_MAX), -1):
+                leaf = read_leaf(view, index)
+                if isinstance(leaf, VerdictLeaf) and leaf.candidate_id == candidate_id:
+                    return Decided(verdict=leaf, intercepted=_intercepted(view, leaf))
+        return None
+
+    def _everything(self, view: View) -> Iterator[Moved]:
+        for key in view.keys(KEYED):
+            row = guarded_row(view, self._names, int.from_bytes(key[-_ORDINAL_LEN:], "big"))
+            if not row.sent.erased:
+                yield _of_row(row)
+        for key in view.keys(HELD):
+            yield from self._held(view, CandidateId(key.hex()))
+
+    def _of_leaf(self, view: View, leaf: Leaf) -> Iterator[Moved]:
+        match leaf:
+            case VerdictLeaf(decision=Decision.HOLD):
+                yield from self._held(view, leaf.candidate_id)
+            case VerdictLeaf(decision=Decision.REJECT):
+                # Nobody knows of it unless it was held: then a person, or the release, said no.
+                yield Moved(name=leaf.candidate_id, stands=Stands.DENIED)
+            case VerdictLeaf():
+                yield Moved(name=leaf.candidate_id, stands=Stands.GONE)
+                yield from self._admitted(view, leaf)
+            case ResultLeaf():
+                verdict = read_leaf(view, leaf.verdict_index)
+                if isinstance(verdict, VerdictLeaf):
+                    yield from self._admitted(view, verdict)
+            case InterceptedLeaf() | OperatorLeaf():
+                return
+
+    def _admitted(self, view: View, leaf: VerdictLeaf) -> Iterator[Moved]:
+        """How the memory of an admission stands; after a deletion, all that it may have ended."""
+        if leaf.memory_id is None:
+            return  # an id that a client chose: never one of a memory behind another server
+        tenant = _intercepted(view, leaf).tenant
+        known = read_id(view, self._names.memory(tenant, leaf.memory_id))
+        if known is None:
+            return
+        row = read_row(view, known.ordinal)
+        if row.erased or not row.keyed:
+            yield Moved(name=leaf.memory_id, stands=_OF_STATUS[known.status])
+            return
+        if row.change is not ChangeKind.DELETE:
+            yield _of_row(guarded_row(view, self._names, known.ordinal))
+            return
+        for key, _ in view.scan(KEYED, row.keyed):
+            if not key.startswith(row.keyed):
+                return
+            ordinal = int.from_bytes(key[-_ORDINAL_LEN:], "big")
+            yield _of_row(guarded_row(view, self._names, ordinal))
+
+    def _held(self, view: View, candidate_id: CandidateId) -> Iterator[Moved]:
+        key = held_key(candidate_id)
+        payload = None if key is None else view.get(HELD, key)
+        if payload is None:
+            return  # decided since; a later leaf says how
+        staging = self._engine.parts.staging
+        (canonical,) = staging.read([candidate_id])
+        evidence = staging.read_evidence(candidate_id)
+        if canonical is None or evidence is None:
+            return
+        candidate = decode_canonical(canonical)
+        guarded = decode_evidence(evidence).guarded_key is not None
+        # What a held deletion names is what stands.
+        if guarded and candidate.change is not ChangeKind.DELETE:
+            yield Moved(
+                name=candidate_id,
+                stands=Stands.HELD,
+                tenant=decode_held(payload).tenant,
+                candidate=candidate,
+            )
+
+    def held(self) -> tuple[Moved, ...]:
+        """Everything that waits for a person now."""
+        with self._store.reading() as view:
+            ids = [CandidateId(key.hex()) for key in view.keys(HELD)]
+            return tuple(moved for one in ids for moved in self._held(view, one))
+
+
+def _of_row(row: GuardedRow) -> Moved:
+    # A deletion has nothing that a read could show.
+    removal = row.sent.change is ChangeKind.DELETE
+    return Moved(
+        name=row.sent.memory_id,
+        stands=Stands.GONE if removal else _OF_STATUS[row.status],
+        tenant=row.sent.tenant,
+        candidate=candidate_of(row.sent),
+    )
+
+
+def _intercepted(view: View, leaf: VerdictLeaf) -> InterceptedLeaf:
+    found = read_leaf(view, leaf.intercepted_index)
+    if not isinstance(found, InterceptedLeaf):
+        raise StoreCorrupt(f"leaf {leaf.intercepted_index} is no interception")
+    return found

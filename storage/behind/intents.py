@@ -1,0 +1,188 @@
+"""Guard mode: what was admitted, and what the server behind made of it (design section 4).
+
+An admission is an intent: its row is there with both leaves, and no read shows it. A result leaf
+makes it a memory or ends it; without one, nobody knows, and it is listed until somebody does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.labels.forwarded_call import call_of, removes
+from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
+from storage.audit import ResultLeaf
+from storage.errors import UnknownCandidate
+from storage.tables.codec import IdRecord, decode_forward, encode
+from storage.tables.lmdb_store import FORWARDS, IDS
+from storage.tables.rows import (
+    candidate_of,
+    guarded_rows,
+    held_key,
+    read_id,
+    read_row,
+)
+from storage.values import Pending
+from storage.write.text_behind import read_thing
+
+if TYPE_CHECKING:
+    from policy.labels.editing import TextStanding
+    from policy.model import Tenant
+    from storage.tables.change import Change
+    from storage.tables.codec import ForwardRecord
+    from storage.tables.lmdb_store import View
+    from storage.values import Behind, Row, Settled
+    from storage.write.engine import Engine
+    from storage.write.writer import EmbeddedWriter
+
+
+class EmbeddedForwards:
+    """Implements `Forwards`."""
+
+    def __init__(self, engine: Engine, writer: EmbeddedWriter) -> None:
+        self._engine = engine
+        self._writer = writer
+
+    async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
+        """Record what became of sent items; for which of them it was news."""
+        return await self._writer.run(lambda: self._settled(behind, settled))
+
+    async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
+        """Which of these released items the caller shall send; nobody else will.
+
+        After a crash they are to be looked up, not to be sent again.
+        """
+        return await self._writer.run(lambda: self._claimed(behind, candidate_ids))
+
+    def pending(
+        self, tenant: Tenant | None = None, target: str | None = None
+    ) -> tuple[Pending, ...]:
+        """What waits to be sent or to be looked up, oldest first."""
+        found: list[tuple[int, Pending]] = []
+        with self._engine.parts.store.reading() as view:
+            for key, payload in view.scan(FORWARDS):
+                record = decode_forward(payload)
+                if tenant not in {None, record.tenant} or target not in {None, record.target}:
+                    continue
+                row = read_row(view, record.ordinal)
+                found.append((record.ordinal, _pending(key, record, row)))
+        return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
+
+    def standing(self, behind: Behind, key: str) -> TextStanding:
+        """What our own verdicts say of the text under a key, for a change by who asks."""
+        names = self._engine.parts.names
+        with self._engine.parts.store.reading() as view:
+            thing = read_thing(view, names, behind.tenant, behind.target, key, behind.by)
+        return thing.standing
+
+    # ---- writer thread only --------------------------------------------------------------------
+
+    def _settled(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
+        if not self._any_pending(behind, [candidate_id for candidate_id, _ in settled]):
+            return frozenset()
+
+        def work(change: Change) -> frozenset[str]:
+            return frozenset(one[0] for one in settled if self._settle(change, behind, *one))
+
+        return self._engine.transact(work)
+
+    def _claimed(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
+        if not self._any_pending(behind, list(candidate_ids)):
+            return frozenset()
+
+        def work(change: Change) -> frozenset[str]:
+            claimed: list[str] = []
+            for candidate_id in candidate_ids:
+                key, record = _record(change.draft, behind, candidate_id)
+                if record is not None and not record.sent:
+                    sent = msgspec.structs.replace(record, sent=True)
+                    change.draft.put(FORWARDS, key, encode(sent))
+                    claimed.append(candidate_id)
+            return frozenset(claimed)
+
+        return self._engine.transact(work)
+
+    def _any_pending(self, behind: Behind, candidate_ids: list[CandidateId]) -> bool:
+        with self._engine.parts.store.reading() as view:
+            found = (_record(view, behind, candidate_id) for candidate_id in candidate_ids)
+            return any(record is not None for _, record in found)
+
+    def _settle(
+        self, change: Change, behind: Behind, candidate_id: CandidateId, result: Forwarded
+    ) -> bool:
+        key, record = _record(change.draft, behind, candidate_id)
+        if record is None:
+            return False
+        if result is Forwarded.UNKNOWN:
+            if record.unknown:
+                return False
+            lost = msgspec.structs.replace(record, sent=True, unknown=True)
+            change.draft.put(FORWARDS, key, encode(lost))
+        else:
+            change.draft.delete(FORWARDS, key)
+            self._conclude(change, record, done=result is Forwarded.DONE)
+        change.log(
+            ResultLeaf(
+                candidate_id=candidate_id,
+                at_ms=change.now_ms,
+                verdict_index=record.leaf_index,
+                result=result,
+                by=behind.by,
+            )
+        )
+        return True
+
+    def _conclude(self, change: Change, record: ForwardRecord, *, done: bool) -> None:
+        known = read_id(change.draft, record.name)
+        if known != IdRecord(record.ordinal, MemoryStatus.FORWARDING):
+            return  # purged, or written over by somebody who chose the same id
+        row = read_row(change.draft, record.ordinal)
+        removal = row.change is ChangeKind.DELETE
+        shown = done and not removal
+        status = MemoryStatus.LIVE if shown else MemoryStatus.DELETED
+        change.draft.put(IDS, record.name, encode(IdRecord(record.ordinal, status)))
+        if shown:
+            change.live_count += 1
+            change.readmitted.append((record.ordinal, row))
+        elif done:
+            self._take_away(change, record, row)
+
+    def _take_away(self, change: Change, record: ForwardRecord, row: Row) -> None:
+        """End the memories of what the server behind has deleted. Evidence stays as it is."""
+        deletion = call_of(candidate_of(row))
+        if deletion is None:
+            return
+        names, key = self._engine.parts.names, deletion.key
+        for one in list(guarded_rows(change.draft, names, record.tenant, record.target, key)):
+            stored = call_of(candidate_of(one.sent))
+            if one.status is not MemoryStatus.LIVE or one.row is not one.sent:
+                continue
+            if stored is not None and removes(deletion, stored):
+                gone = IdRecord(one.ordinal, MemoryStatus.DELETED)
+                change.draft.put(IDS, one.name, encode(gone))
+                change.superseded.append((one.ordinal, one.sent))
+                change.live_count -= 1
+
+
+def _pending(key: bytes, record: ForwardRecord, row: Row) -> Pending:
+    return Pending(
+        candidate_id=CandidateId(key.hex()),
+        candidate=candidate_of(row),
+        sent=record.sent,
+        unknown=record.unknown,
+    )
+
+
+def _record(
+    view: View, behind: Behind, candidate_id: CandidateId
+) -> tuple[bytes, ForwardRecord | None]:
+    """The record of one item, where it is one of this tenant's and server's."""
+    key = held_key(candidate_id)
+    if key is None:
+        raise UnknownCandidate("no candidate has such an id")
+    payload = view.get(FORWARDS, key)
+    record = None if payload is None else decode_forward(payload)
+    if record is None or (record.tenant, record.target) != (behind.tenant, behind.target):
+        return key, None
+    return key, record

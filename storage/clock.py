@@ -1,0 +1,49 @@
+"""A clock that cannot be turned back: what expired or was revoked must not come to life again.
+
+The time of the last transaction is in the store. A wall clock that is behind it (a dead battery, a
+wrong server, a hand on the clock) is not believed: time goes on from there with the monotonic one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SLACK_NS: Final = 2_000_000_000
+"""A wall clock may be set back by so much: that is how clocks are put right."""
+
+
+class SteadyClock:
+    """Unix nanoseconds. Any thread."""
+
+    def __init__(self, wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> None:
+        self._wall_ns = wall_ns
+        self._monotonic_ns = monotonic_ns
+        # The latest time known, and when the monotonic clock said so; replaced as one.
+        self._latest = (wall_ns(), monotonic_ns())
+
+    def __call__(self) -> int:
+        """The time now."""
+        latest_ns, at_ns = self._latest
+        wall_ns, monotonic_ns = self._wall_ns(), self._monotonic_ns()
+        least_ns = latest_ns + monotonic_ns - at_ns
+        if wall_ns >= least_ns:
+            self._latest = (wall_ns, monotonic_ns)
+            return wall_ns
+        return wall_ns if least_ns - wall_ns <= SLACK_NS else least_ns
+
+    def now_ms(self) -> int:
+        """The time now in milliseconds."""
+        return self() // 1_000_000
+
+    def not_before(self, time_ms: int) -> None:
+        """It is later than this: the store knows."""
+        if time_ms > self.now_ms():
+            self._latest = (time_ms * 1_000_000, self._monotonic_ns())
+
+    def behind_s(self) -> float:
+        """How far the wall clock is behind the time that counts; 0 within the slack."""
+        behind_ns = self() - self._wall_ns()
+        return behind_ns / 1e9 if behind_ns > SLACK_NS else 0.0

@@ -1,0 +1,1 @@
+"""Indexes that may be deleted and are made anew from the tables."""

@@ -1,0 +1,331 @@
+"""Which ordinals are live, whose, and under which ids: derived from rows, held in memory.
+
+The writer appends; readers take views of arrays that are never changed below the length they saw,
+except for the live marks, which every reader joins against the store afterwards anyway.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policy.query import AllOf, AnyOf, Compare, Field, Test
+from storage.tables.expiry import expiry_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from policy.model import Scope, Tenant
+    from policy.query import Filter
+    from storage.values import Row
+
+Ordinals = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_FIRST_CAPACITY: Final = 16
+_MARKS_CAPACITY: Final = 4_096
+_DEAD_SHARE: Final = 2
+_DENSE_SHARE: Final = 16
+MARKED_OVER: Final = 4_096
+"""From so many rows on, long lists are kept as marks as well."""
+_ID_FIELDS: Final = {
+    Field.USER_ID: "user",
+    Field.AGENT_ID: "agent",
+    Field.RUN_ID: "run",
+    Field.APP_ID: "app",
+}
+
+
+class _Ordinals:
+    """An ascending list that only grows. A view stays valid while the list grows on."""
+
+    __slots__ = ("_buffer", "_length", "_marking", "_marks", "dead")
+
+    def __init__(self) -> None:
+        self._buffer: Ordinals = np.empty(_FIRST_CAPACITY, dtype=np.int64)
+        self._length = 0
+        self.dead = 0
+        self._marking = threading.Lock()
+        # The same as marks indexed by ordinal, and how many of the list are in them.
+        self._marks: tuple[Mask, int] | None = None
+
+    def marks(self, reach: int) -> Mask:
+        """Marks set at these ordinals, of `reach` at least; they may be set further on as well."""
+        with self._marking:
+            found = self.view()
+            marks, known = self._marks or (np.zeros(0, dtype=np.bool_), 0)
+            if len(found):
+                reach = max(reach, int(found[-1]) + 1)
+            if len(marks) < reach:
+                grown: Mask = np.zeros(2 * reach, dtype=np.bool_)
+                grown[: len(marks)] = marks
+                marks = grown
+            marks[found[known:]] = True
+            self._marks = (marks, len(found))
+            return marks
+
+    def forget_marks(self) -> None:
+        """The list was changed elsewhere than at its end."""
+        with self._marking:
+            self._marks = None
+
+    def append(self, ordinal: int) -> None:
+        buffer, length = self._buffer, self._length
+        if length == len(buffer):
+            grown = np.empty(2 * length, dtype=np.int64)
+            grown[:length] = buffer
+            self._buffer = buffer = grown
+        buffer[length] = ordinal
+        self._length = length + 1
+
+    def fill(self, ordinals: Ordinals) -> None:
+        """Begin with these."""
+        self._buffer = ordinals
+        self._length = len(ordinals)
+
+    def readmit(self, ordinal: int) -> None:
+        kept = self.view()
+        at = int(np.searchsorted(kept, ordinal))
+        if at < len(kept) and kept[at] == ordinal:
+            self.dead -= 1
+            return
+        # It was sifted out. A copy: a reader may be walking the old buffer.
+        buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * (len(kept) + 1)), dtype=np.int64)
+        buffer[:at] = kept[:at]
+        buffer[at] = ordinal
+        buffer[at + 1 : len(kept) + 1] = kept[at:]
+        self._buffer = buffer
+        self._length = len(kept) + 1
+        self.forget_marks()
+
+    def view(self) -> Ordinals:
+        # Buffer and length are read one after the other; the length first, so that it never
+        # reaches past what the buffer holds.
+        length = self._length
+        return self._buffer[:length]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def sift(self, live: Mask) -> None:
+        kept = self.view()
+        kept = kept[live[kept]]
+        buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * len(kept)), dtype=np.int64)
+        buffer[: len(kept)] = kept
+        # Length first: a reader in between sees fewer rows of the old buffer, never garbage.
+        self._length = min(self._length, len(kept))
+        self._buffer = buffer
+        self.dead = 0
+        self.forget_marks()
+
+
+class Catalogue:
+    """Writer thread changes it; any thread reads it.
+
+    `stamp` is the header's `leaf_count` that the catalogue agrees with (nothing changes what reads
+    may show without a leaf), or -1 while it is being changed. A reader that saw the same stamp
+    before and after, and in its view of the store, has seen one generation.
+    """
+
+    def __init__(self) -> None:
+        self.stamp = -1
+        self._live: Mask = np.zeros(_MARKS_CAPACITY, dtype=np.bool_)
+        # One more than the highest ordinal there is.
+        self._reach = 0
+        self._tenants: dict[Tenant, _Ordinals] = {}
+        self._named: dict[tuple[Tenant, str, str], _Ordinals] = {}
+        self._expiry: dict[int, int] = {}
+
+    def begin(
+        self, groups: Iterable[tuple[Tenant, Scope, Ordinals]], expiring: Mapping[int, str]
+    ) -> None:
+        """Fill an empty catalogue with live rows, each in one group of the same tenant and ids."""
+        parts: defaultdict[int, list[Ordinals]] = defaultdict(list)
+        entries: dict[int, _Ordinals] = {}
+        for tenant, scope, ordinals in groups:
+            self._reserve(int(ordinals[-1]) + 1)
+            self._reach = max(self._reach, int(ordinals[-1]) + 1)
+            self._live[ordinals] = True
+            for entry in self._lists(tenant, scope):
+                entries[id(entry)] = entry
+                parts[id(entry)].append(ordinals)
+        for name, entry in entries.items():
+            entry.fill(np.sort(np.concatenate(parts[name])))
+        for ordinal, expires_at in expiring.items():
+            self._expiry[ordinal] = expiry_ms(expires_at)
+
+    def add(self, ordinal: int, row: Row) -> None:
+        """A row became the live state of its memory. Ordinals ascend."""
+        self._reserve(ordinal + 1)
+        for entry in self._lists(row.tenant, row.scope):
+            entry.append(ordinal)
+        if row.expires_at is not None:
+            self._expiry[ordinal] = expiry_ms(row.expires_at)
+        self._live[ordinal] = True
+        self._reach = ordinal + 1
+
+    def retire(self, ordinal: int, row: Row) -> None:
+        """A row is no longer the live state of its memory."""
+        self._live[ordinal] = False
+        self._expiry.pop(ordinal, None)
+        for entry in self._lists(row.tenant, row.scope):
+            entry.dead += 1
+            if entry.dead * _DEAD_SHARE > len(entry) > _FIRST_CAPACITY:
+                entry.sift(self._live)
+
+    def readmit(self, ordinal: int, row: Row) -> None:
+        """A row that was retired, or never shown, is the live state of its memory (parole)."""
+        self._reserve(ordinal + 1)
+        for entry in self._lists(row.tenant, row.scope):
+            entry.readmit(ordinal)
+        if row.expires_at is not None:
+            self._expiry[ordinal] = expiry_ms(row.expires_at)
+        self._live[ordinal] = True
+
+    def _reserve(self, length: int) -> None:
+        if length <= len(self._live):
+            return
+        grown: Mask = np.zeros(max(length, 2 * len(self._live)), dtype=np.bool_)
+        grown[: len(self._live)] = self._live
+        self._live = grown
+
+    def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
+        # Not `setdefault`: that would make an empty list for every name that is known.
+        mine = self._tenants.get(tenant)
+        if mine is None:
+            mine = self._tenants[tenant] = _Ordinals()
+        yield mine
+        for kind, name in names_of(scope):
+            entry = self._named.get((tenant, kind, name))
+            if entry is None:
+                entry = self._named[tenant, kind, name] = _Ordinals()
+            yield entry
+
+    def candidates(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Ordinals, bool]:
+        """Live ordinals of a tenant that may match, ascending, and whether all of them do."""
+        lists, exact = self._asked(tenant, where)
+        if all(self._dense(entry) for entry in lists):
+            return np.flatnonzero(self._marked(lists, now_ms)), exact
+        return self._listed(lists, now_ms), exact
+
+    def allowed(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Mask, bool]:
+        """The same, as marks indexed by ordinal."""
+        lists, exact = self._asked(tenant, where)
+        if all(self._dense(entry) for entry in lists):
+            return self._marked(lists, now_ms), exact
+        return self.mask(self._listed(lists, now_ms)), exact
+
+    def _asked(self, tenant: Tenant, where: Filter) -> tuple[list[_Ordinals], bool]:
+        """The lists that every match is on, and whether nothing else is asked."""
+        narrowed = _narrow(where)
+        lists = [self._tenants.get(tenant) or _Ordinals()]
+        lists += [self._union(tenant, kind, names) for kind, names in narrowed.ids]
+        return lists, narrowed.exact
+
+    def _dense(self, entry: _Ordinals) -> bool:
+        """Whether marks are cheaper than a list; there can be few such lists."""
+        return len(entry) * _DENSE_SHARE >= self._reach > MARKED_OVER
+
+    def _marked(self, lists: Sequence[_Ordinals], now_ms: int) -> Mask:
+        reach = self._reach
+        marks = self._live[:reach].copy()
+        for entry in lists:
+            marks &= entry.marks(reach)[:reach]
+        expired = np.array(self._expired(now_ms), dtype=np.int64)
+        marks[expired[expired < reach]] = False
+        return marks
+
+    def _listed(self, lists: Sequence[_Ordinals], now_ms: int) -> Ordinals:
+        shortest, *others = sorted(lists, key=len)
+        found = shortest.view()
+        for entry in others:
+            if self._dense(entry):
+                marks = entry.marks(self._reach)
+                # What was added after the marks were made is not of this generation.
+                found = found[found < len(marks)]
+                found = found[marks[found]]
+            else:
+                found = np.intersect1d(found, entry.view(), assume_unique=True)
+        found = found[self._live[found]]
+        return self._unexpired(found, now_ms)
+
+    def mask(self, found: Ordinals) -> Mask:
+        """Marks indexed by ordinal, set at these ordinals."""
+        mask: Mask = np.zeros(int(found[-1]) + 1 if len(found) else 0, dtype=np.bool_)
+        mask[found] = True
+        return mask
+
+    def entities(self, tenant: Tenant, now_ms: int) -> Iterator[tuple[str, str, Ordinals]]:
+        """Every id of a tenant with the live ordinals under it; ids without any are left out."""
+        for (owner, kind, name), entry in tuple(self._named.items()):
+            if owner != tenant:
+                continue
+            found = entry.view()
+            found = self._unexpired(found[self._live[found]], now_ms)
+            if len(found):
+                yield kind, name, found
+
+    def _union(self, tenant: Tenant, kind: str, names: Iterable[str]) -> _Ordinals:
+        parts = [
+            entry
+            for name in set(names)
+            if (entry := self._named.get((tenant, kind, name))) is not None
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        union = _Ordinals()
+        if parts:
+            union.fill(np.unique(np.concatenate([entry.view() for entry in parts])))
+        return union
+
+    def _expired(self, now_ms: int) -> list[int]:
+        return [ordinal for ordinal, at_ms in tuple(self._expiry.items()) if at_ms <= now_ms]
+
+    def _unexpired(self, found: Ordinals, now_ms: int) -> Ordinals:
+        if not self._expiry:
+            return found
+        expired = self._expired(now_ms)
+        return found[~np.isin(found, expired)] if expired else found
+
+
+class _Narrowed:
+    """Ids that every match must have, and whether nothing else is asked."""
+
+    __slots__ = ("exact", "ids")
+
+    def __init__(self, ids: list[tuple[str, tuple[str, ...]]], *, exact: bool) -> None:
+        self.ids = ids
+        self.exact = exact
+
+
+def _narrow(where: Filter) -> _Narrowed:
+    match where:
+        case AllOf(parts=parts):
+            narrowed = [_narrow(part) for part in parts]
+            ids = [pair for part in narrowed for pair in part.ids]
+            return _Narrowed(ids, exact=all(part.exact for part in narrowed))
+        case AnyOf(parts=(part,)):
+            return _narrow(part)
+        case Test(field=field, compare=Compare.EQ | Compare.IN, values=values) if (
+            field in _ID_FIELDS
+        ):
+            names = tuple(value for value in values if isinstance(value, str))
+            return _Narrowed([(_ID_FIELDS[field], names)], exact=len(names) == len(values))
+        case _:
+            return _Narrowed([], exact=False)
+
+
+def names_of(scope: Scope) -> Iterator[tuple[str, str]]:
+    """The ids in a scope as (kind, name)."""
+    if scope.user_id is not None:
+        yield "user", scope.user_id
+    if scope.agent_id is not None:
+        yield "agent", scope.agent_id
+    if scope.run_id is not None:
+        yield "run", scope.run_id
+    if scope.app_id is not None:
+        yield "app", scope.app_id

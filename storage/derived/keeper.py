@@ -1,0 +1,254 @@
+"""What is derived from rows, the catalogue and the index: read at start, then kept in step.
+
+A small store is read before it opens. A large one opens at once: nothing that a write needs is
+here, so writes are judged and durable while the rows are still being read, and what they change is
+kept in order and applied at the end. Reads that need all rows wait for that, and then answer in
+full; none answers from a part.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Final
+
+import lmdb
+import msgspec
+
+from storage.derived.recovery import derive, load_index
+from storage.errors import StorageError, StoreCorrupt, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from storage.derived.catalogue import Catalogue
+    from storage.derived.vectors.faiss_index import VectorIndex
+    from storage.derived.vectors.segment_files import SegmentFiles
+    from storage.tables.change import Added
+    from storage.tables.codec import StoreHeader
+    from storage.tables.lmdb_store import LmdbStore, View
+    from storage.values import Row
+
+LOAD_BESIDE_LEN: Final = 20_000
+"""A store with more rows than this opens before they are read."""
+PATIENCE_S: Final = 20.0
+"""For how long a read waits for the rows to be read."""
+WARMING: Final = "the rows are being read; searches and listings wait for that"
+_NICE: Final = 10
+_SUBJECT: Final = "warming"
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What one durable transaction changes here."""
+
+    header: StoreHeader
+    added: Sequence[Added] = ()
+    superseded: Sequence[tuple[int, Row]] = ()
+    readmitted: Sequence[tuple[int, Row]] = ()
+
+
+class DerivedState:
+    """The catalogue and the index of one open store.
+
+    `follow` and `drop` belong to the writer thread; `wait` may be called from any other.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        index: VectorIndex,
+        files: SegmentFiles,
+        remarks: dict[str, str],
+    ) -> None:
+        self.catalogue = catalogue
+        self.index = index
+        self.files = files
+        # Findings for a person, by subject; shared with the engine.
+        self.remarks = remarks
+        self._complete = threading.Event()
+        self._failure: str | None = None
+        self._lock = threading.Lock()
+        self._later: list[Step] = []
+        self._stopping = False
+        self._threads: list[threading.Thread] = []
+        self._improved: object = None
+        self._saved: tuple[tuple[int, int], ...] = ()
+
+    # ---- reading the rows ----------------------------------------------------------------------
+
+    def load(self, store: LmdbStore, header: StoreHeader, failed: Callable[[str], None]) -> None:
+        """Read every row; of a large store on a thread of its own, which calls `failed`.
+
+        Raises:
+            StoreCorrupt: A row, an id or a vector of a small store is missing or damaged.
+            BadVector: A stored vector is not a finite unit vector.
+            OSError: The directory of the index cannot be used.
+        """
+        if header.next_ordinal <= LOAD_BESIDE_LEN:
+            with store.reading() as view:
+                self._read(view, header)
+            return
+        self.remarks[_SUBJECT] = WARMING
+        # The view is taken here: what is committed from now on comes through `follow`.
+        with ExitStack() as stack:
+            view = stack.enter_context(store.reading())
+            held = stack.pop_all()
+        self._start("mnemogate-load", lambda: self._load_beside(view, held, header, failed))
+
+    def _load_beside(
+        self, view: View, held: ExitStack, header: StoreHeader, failed: Callable[[str], None]
+    ) -> None:
+        # Until they are: whatever ends this thread, no read may take what is here for everything.
+        self._failure = "the rows could not be read to the end"
+        try:
+            with held:
+                self._read(view, header)
+        except (StorageError, OSError, lmdb.Error, msgspec.MsgspecError) as error:
+            self._failure = str(error)
+        finally:
+            self.remarks.pop(_SUBJECT, None)
+            failure = self._why()
+            if failure is not None:
+                failed(f"the rows cannot be read: {failure}")
+            self._complete.set()
+
+    def _why(self) -> str | None:
+        """Why not every row could be read, as of now."""
+        return self._failure
+
+    def _read(self, view: View, header: StoreHeader) -> None:
+        found = derive(view, header.embedder_id, self.catalogue, lambda: self._stopping)
+        load_index(view, self.files, found.searchable, self.index)
+        if found.foreign_count:
+            self.remarks["embedder"] = (
+                f"{found.foreign_count} memories have vectors of another embedder than "
+                f"{header.embedder_id}: they are listed, but no search finds them"
+            )
+        self.catalogue.stamp = header.leaf_count
+        self._saved = self._shape()
+        while True:
+            with self._lock:
+                if not self._later:
+                    self._failure = None
+                    self._complete.set()
+                    return
+                steps, self._later = self._later, []
+            for step in steps:
+                self._apply(step)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rows are read."""
+        return self._complete.is_set()
+
+    def wait(self, patience_s: float | None = None) -> None:
+        """Return when all rows are here, within `PATIENCE_S` unless told otherwise.
+
+        Raises:
+            StoreUnavailable: They are still being read.
+            StoreCorrupt: They cannot be read.
+        """
+        if not self._complete.wait(PATIENCE_S if patience_s is None else patience_s):
+            raise StoreUnavailable(WARMING)
+        if self._failure is not None:
+            raise StoreCorrupt(self._failure)
+
+    # ---- in step with the writer ---------------------------------------------------------------
+
+    def follow(self, step: Step) -> None:
+        """Take over what became durable; at once, or when the rows before it are read."""
+        if not self._complete.is_set():
+            with self._lock:
+                if not self._complete.is_set():
+                    self._later.append(step)
+                    return
+        self._apply(step)
+
+    def _apply(self, step: Step) -> None:
+        embedder_id = step.header.embedder_id
+        self.index.extend(
+            [
+                (added.ordinal, added.vector)
+                for added in step.added
+                if added.vector and added.row.embedder_id == embedder_id
+            ]
+        )
+        catalogue = self.catalogue
+        catalogue.stamp = -1
+        for added in step.added:
+            if added.shown:
+                catalogue.add(added.ordinal, added.row)
+        # After the additions: a row of this very transaction may be superseded already.
+        for ordinal, row in step.superseded:
+            catalogue.retire(ordinal, row)
+        for ordinal, row in step.readmitted:
+            catalogue.readmit(ordinal, row)
+        catalogue.stamp = step.header.leaf_count
+
+    def drop(self, ordinals: Sequence[int]) -> None:
+        """Take purged vectors out of memory and of every file.
+
+        Raises:
+            OSError: A file could not be rewritten.
+            StorageError: As for `wait`.
+        """
+        self.wait()
+        self.files.drop(self.index, ordinals)
+
+    # ---- beside the writing --------------------------------------------------------------------
+
+    def improve_beside(self) -> None:
+        """Merge and sketch new segments on a thread of its own. Cheap where there is nothing to do.
+
+        Writer thread only.
+        """
+        segments = self.index.segments
+        if (
+            not self.complete
+            or segments is self._improved
+            or any(thread.is_alive() for thread in self._threads)
+        ):
+            return
+        self._improved = segments
+        self._start("mnemogate-index", self._improve)
+
+    def _improve(self) -> None:
+        with suppress(OSError):
+            # A search of fresh rows is only slower without this; a write must not wait for it.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        while not self._stopping and self.index.improve():
+            pass
+
+    def save(self) -> None:
+        """Write sealed segments to disk; a failure only costs the next start time."""
+        if not self.complete:
+            return
+        try:
+            self.files.save(self.index)
+        except OSError as error:
+            self.remarks["segments"] = f"the index cannot be saved: {error.strerror}"
+        else:
+            self.remarks.pop("segments", None)
+
+    def save_beside(self) -> None:
+        """The same, without making the writer wait for the disk."""
+        shape = self._shape()
+        if self.complete and shape != self._saved:
+            self._saved = shape
+            threading.Thread(target=self.save, name="mnemogate-snapshot", daemon=True).start()
+
+    def _shape(self) -> tuple[tuple[int, int], ...]:
+        return tuple((int(one.ordinals[0]), len(one.ordinals)) for one in self.index.segments)
+
+    def stop(self) -> None:
+        """End what runs beside; blocks for as long as one piece of it takes."""
+        self._stopping = True
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self, name: str, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads = [one for one in self._threads if one.is_alive()]
+        self._threads.append(thread)
+        thread.start()

@@ -1,0 +1,161 @@
+"""What happens at start: the header is made or checked, and everything derived is rebuilt."""
+
+from __future__ import annotations
+
+import secrets
+from array import array
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from policy.model import MemoryStatus
+from storage.audit import Tree
+from storage.errors import StoreCorrupt, StoreUnavailable
+from storage.tables.change import Generation, load_generation
+from storage.tables.codec import (
+    STORE_FORMAT,
+    StoreHeader,
+    decode_brief,
+    decode_id,
+    decode_scope,
+    ordinal_key,
+)
+from storage.tables.lmdb_store import IDS, ROWS, VECTORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import Tenant
+    from storage.derived.catalogue import Catalogue, Ordinals
+    from storage.derived.vectors.faiss_index import VectorIndex
+    from storage.derived.vectors.segment_files import Loaded, SegmentFiles
+    from storage.tables.lmdb_store import LmdbStore, View
+
+_INCARNATION_LEN: Final = 8
+_LOOK_UP_EVERY: Final = 1_024
+
+
+def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
+    """The generation of a store that has nothing in it yet."""
+    header = StoreHeader(
+        incarnation=secrets.token_hex(_INCARNATION_LEN),
+        restores=0,
+        version=0,
+        epoch=0,
+        ruleset_digest="",
+        embedder_id=embedder_id,
+        dimension=dimension,
+        next_ordinal=0,
+        leaf_count=0,
+        live_count=0,
+        held_count=0,
+        created_at_ms=now_ms,
+        format=STORE_FORMAT,
+    )
+    return Generation(header=header, tree=Tree())
+
+
+def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> Generation:
+    """The same generation under another embedder; the next transaction makes that durable."""
+    header = msgspec.structs.replace(
+        generation.header, embedder_id=embedder_id, dimension=dimension
+    )
+    return msgspec.structs.replace(generation, header=header)
+
+
+def with_incarnation(generation: Generation) -> Generation:
+    """The same generation in a new life: nonces of the one before are refused from here on.
+
+    The random part is new as well. By the counter alone, a backup that is restored a second time
+    would begin the same life again, and every nonce spent in the first one could be replayed.
+    """
+    header = generation.header
+    renewed = msgspec.structs.replace(
+        header,
+        incarnation=secrets.token_hex(_INCARNATION_LEN),
+        restores=header.restores + 1,
+        time_ms=0,  # the way back from a clock that was far ahead
+    )
+    return msgspec.structs.replace(generation, header=renewed)
+
+
+def load(store: LmdbStore) -> Generation | None:
+    """The committed generation, its signed root checked; None in a store without a commit.
+
+    Raises:
+        StoreCorrupt: Header, leaves or tree contradict each other.
+    """
+    with store.reading() as view:
+        header = view.header()
+        return None if header is None else load_generation(view, header)
+
+
+class Derived(msgspec.Struct, frozen=True, kw_only=True):
+    """What a walk over all rows finds.
+
+    `searchable` are the ordinals of all vectors of the embedder in use, ascending, those of past
+    states too. `foreign_count` live memories have a vector of another embedder.
+    """
+
+    searchable: Ordinals
+    foreign_count: int
+
+
+def derive(
+    view: View, embedder_id: str, catalogue: Catalogue, stopping: Callable[[], bool]
+) -> Derived:
+    """Fill the catalogue, and find what the index must hold.
+
+    Raises:
+        StoreCorrupt: A row or an id is missing or damaged.
+        StoreUnavailable: The store is closing.
+    """
+    header = view.header()
+    live = np.zeros(header.next_ordinal if header else 0, dtype=np.bool_)
+    for _, payload in view.scan(IDS):
+        record = decode_id(payload)
+        if record.ordinal >= len(live):
+            raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
+        live[record.ordinal] = record.status is MemoryStatus.LIVE
+    searchable, foreign_count = array("q"), 0
+    # Rows of one tenant and the same ids in a row are filed together, not one by one.
+    filed: dict[tuple[Tenant, bytes], array[int]] = defaultdict(lambda: array("q"))
+    expiring: dict[int, str] = {}
+    for key, payload in view.scan(ROWS):
+        ordinal = int.from_bytes(key, "big")
+        if ordinal % _LOOK_UP_EVERY == 0 and stopping():
+            raise StoreUnavailable("the store is closing")
+        row = decode_brief(payload)
+        if row.embedder_id == embedder_id:
+            searchable.append(ordinal)
+        if live[ordinal]:
+            filed[row.tenant, bytes(row.scope)].append(ordinal)
+            foreign_count += row.embedder_id not in {"", embedder_id}
+            if row.expires_at is not None:
+                expiring[ordinal] = row.expires_at
+    groups = [
+        (tenant, decode_scope(scope), np.frombuffer(ordinals, dtype=np.int64))
+        for (tenant, scope), ordinals in filed.items()
+    ]
+    catalogue.begin(groups, expiring)
+    return Derived(
+        searchable=np.frombuffer(searchable, dtype=np.int64), foreign_count=foreign_count
+    )
+
+
+def load_index(view: View, files: SegmentFiles, searchable: Ordinals, index: VectorIndex) -> Loaded:
+    """Fill the empty index with these ordinals, from its files as far as they fit.
+
+    Raises:
+        StoreCorrupt: A vector is missing or damaged.
+    """
+
+    def fetch(ordinal: int) -> bytes:
+        vector = view.get(VECTORS, ordinal_key(ordinal))
+        if vector is None:
+            raise StoreCorrupt(f"the vector of row {ordinal} is missing")
+        return vector
+
+    return files.load(searchable, fetch, index)

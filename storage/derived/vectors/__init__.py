@@ -1,0 +1,1 @@
+"""The vector index: segments, their files, sketches, and the exact scan."""

@@ -1,0 +1,337 @@
+"""Sealed segments on disk, so that a start need not read every vector from LMDB.
+
+A file is a format byte, the length of a JSON header, the header, the ordinals (int64) and the
+vectors (float32), all little-endian but the length. The body is plain numbers rather than a
+serialised FAISS index: FAISS loads flipped and zeroed files without a word, its format changes with
+its version, and its parser is C++ that bytes from a disk should not reach. Plain rows have one
+length for their count, are checked row by row, and are added to a fresh index in under a
+millisecond per segment.
+
+The files are a cache. Whatever does not fit the store exactly is removed and rebuilt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from policy.verdict import InvariantBroken
+from storage.derived.vectors.faiss_index import (
+    SEGMENT_LEN,
+    BadVector,
+    VectorIndex,
+    check_vectors,
+    seal,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from storage.derived.vectors.faiss_index import Ordinals, Segment
+
+SEGMENT_FORMAT: Final = 1
+_HEADER_LEN_MAX: Final = 4_096
+_PREFIX_LEN: Final = 5
+_FILE_LEN_MAX: Final = 1 << 30
+_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which store and which model the vectors belong to; a file of another is never loaded."""
+
+    incarnation: str
+    embedder_id: str
+    dimension: int
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was not loaded, and was removed; `reason` is a short machine text."""
+
+    name: str
+    reason: str
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """An index that holds exactly the store's vectors, and what it took to get there."""
+
+    index: VectorIndex
+    rejected: tuple[Rejected, ...]
+    rebuilt: int  # vectors read from the store
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    incarnation: str
+    embedder_id: str
+    dimension: Annotated[int, Meta(ge=1, le=65_536)]
+    first: _Count
+    last: _Count
+    count: Annotated[int, Meta(ge=1, le=2**24)]
+    ordinals_sha256: str
+    body_sha256: str
+
+
+class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in this module
+    """Why a file is not loaded."""
+
+
+_HEADER_DECODER: Final = msgspec.json.Decoder(_Header)
+
+
+class SegmentFiles:
+    """The sealed segments of one index in one directory, which holds nothing else.
+
+    Every method may be called from any thread; they exclude each other, so that a slow background
+    save cannot put back what a purge has just removed.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        identity: Identity,
+        written: Callable[[str], None] | None = None,
+        segment_len: int = SEGMENT_LEN,
+    ) -> None:
+        self._directory = directory
+        self._identity = identity
+        self._written = written
+        self._segment_len = segment_len
+        self._lock = threading.Lock()
+        self._on_disk: dict[str, int] = {}
+        self._removed = False
+
+    def load(
+        self, stored: Ordinals, fetch: Callable[[int], bytes], into: VectorIndex | None = None
+    ) -> Loaded:
+        """The index of all `stored` ordinals (ascending), from files where they fit the store.
+
+        `into` is an empty index to fill; nobody else may touch it meanwhile.
+
+        A file counts only if its checksums hold and it has exactly the ordinals the store has in
+        its range, so a file from before a purge, from another store or from the future does not.
+        The rest comes from `fetch`, which returns the stored vector of an ordinal.
+
+        Raises:
+            BadVector: The store itself holds a vector that is not a finite unit vector.
+            OSError: The directory cannot be read or written.
+        """
+        with self._lock:
+            segments, rejected = self._read_all(stored)
+            for finding in rejected:
+                self._remove(finding.name)
+            self._sync_directory()
+        covered = sum(len(segment.ordinals) for segment in segments)
+        inside, after = _uncovered(stored, segments)
+        for run in inside:
+            for start in range(0, len(run), self._segment_len):
+                segments.append(self._rebuilt(run[start : start + self._segment_len], fetch))
+        index = into or VectorIndex(self._identity.dimension, segment_len=self._segment_len)
+        index.begin(segments)
+        for start in range(0, len(after), self._segment_len):
+            run = after[start : start + self._segment_len]
+            index.extend([(int(ordinal), fetch(int(ordinal))) for ordinal in run])
+        return Loaded(index=index, rejected=tuple(rejected), rebuilt=len(stored) - covered)
+
+    def save(self, index: VectorIndex) -> int:
+        """Write each sealed segment that is not on disk as it is now; how many that were.
+
+        Files of segments that are no more are removed. The tail is not written: it is at most one
+        segment, and the store has it.
+
+        Raises:
+            OSError: A file could not be written; what was there before is still there.
+        """
+        with self._lock:
+            # Taken inside the lock: after a `drop`, nobody may still write what was there before.
+            segments = {self._name(segment): segment for segment in index.segments}
+            written = 0
+            for name, segment in segments.items():
+                if self._on_disk.get(name) != len(segment.ordinals):
+                    self._write(name, segment)
+                    written += 1
+            for name in self._names():
+                if name not in segments:
+                    self._remove(name)
+            if written or self._removed:
+                self._sync_directory()
+            return written
+
+    def drop(self, index: VectorIndex, ordinals: Sequence[int]) -> None:
+        """Take purged vectors out of the index and out of every file. Writer thread only.
+
+        Raises:
+            OSError: A file could not be rewritten; call again, or load, before saying it is gone.
+        """
+        index.drop(ordinals)
+        self.save(index)
+
+    def _read_all(self, stored: Ordinals) -> tuple[list[Segment], list[Rejected]]:
+        self._on_disk.clear()
+        segments: list[Segment] = []
+        rejected: list[Rejected] = []
+        end = -1
+        for name in self._names():
+            try:
+                segment = self._read(name, stored, end)
+            except _Unfit as finding:
+                rejected.append(Rejected(name=name, reason=str(finding)))
+            else:
+                end = int(segment.ordinals[-1])
+                segments.append(segment)
+                self._on_disk[name] = len(segment.ordinals)
+        return segments, rejected
+
+    def _read(self, name: str, stored: Ordinals, end: int) -> Segment:
+        """One file's segment; every byte of it is under a checksum or compared with the store."""
+        if not name.endswith(".seg"):
+            raise _Unfit("unfinished")
+        header, body = _split(self._read_bytes(name))
+        self._check_identity(header)
+        if len(body) != header.count * (8 + 4 * header.dimension):
+            raise _Unfit("length")
+        names, rows = body[: 8 * header.count], body[8 * header.count :]
+        if _sha256(names) != header.ordinals_sha256 or _sha256(rows) != header.body_sha256:
+            raise _Unfit("checksum")
+        ordinals = np.frombuffer(names, dtype="<i8").astype(np.int64)
+        first, last = int(ordinals[0]), int(ordinals[-1])
+        if (first, last) != (header.first, header.last) or self._file_name(first, last) != name:
+            raise _Unfit("range")
+        if first <= end:
+            raise _Unfit("overlap")
+        _check_stored(ordinals, stored)
+        try:
+            return seal(ordinals, check_vectors(bytes(rows), header.count, header.dimension))
+        except BadVector as error:
+            raise _Unfit("vectors") from error
+
+    def _check_identity(self, header: _Header) -> None:
+        if header.incarnation != self._identity.incarnation:
+            raise _Unfit("incarnation")
+        if header.embedder_id != self._identity.embedder_id:
+            raise _Unfit("embedder")
+        if header.dimension != self._identity.dimension:
+            raise _Unfit("dimension")
+
+    def _read_bytes(self, name: str) -> bytes:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with open(os.open(self._directory / name, flags), "rb") as file:  # noqa: PTH123 - fd
+                if os.fstat(file.fileno()).st_size > _FILE_LEN_MAX:
+                    raise _Unfit("length")
+                return file.read()
+        except OSError as error:
+            raise _Unfit("unreadable") from error
+
+    def _rebuilt(self, run: Ordinals, fetch: Callable[[int], bytes]) -> Segment:
+        joined = b"".join(fetch(int(ordinal)) for ordinal in run)
+        return seal(run, check_vectors(joined, len(run), self._identity.dimension))
+
+    def _write(self, name: str, segment: Segment) -> None:
+        """One file, whole or not at all: temporary name, fsync, rename."""
+        names = segment.ordinals.astype("<i8").tobytes()
+        rows = segment.vectors.astype("<f4").tobytes()
+        header = msgspec.json.encode(
+            _Header(
+                incarnation=self._identity.incarnation,
+                embedder_id=self._identity.embedder_id,
+                dimension=self._identity.dimension,
+                first=int(segment.ordinals[0]),
+                last=int(segment.ordinals[-1]),
+                count=len(segment.ordinals),
+                ordinals_sha256=_sha256(names),
+                body_sha256=_sha256(rows),
+            )
+        )
+        if len(header) > _HEADER_LEN_MAX:
+            raise InvariantBroken("a segment's header is bounded")
+        temporary = self._directory / f"{name}.tmp"
+        temporary.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123 - fd
+            prefix = bytes((SEGMENT_FORMAT,)) + len(header).to_bytes(_PREFIX_LEN - 1, "big")
+            file.writelines((prefix, header, names, rows))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(self._directory / name)
+        self._on_disk[name] = len(segment.ordinals)
+        self._sync_directory()
+        if self._written is not None:
+            self._written("snapshot_written")
+
+    def _names(self) -> list[str]:
+        """Names in ascending order of their first ordinal; they are zero-padded for that."""
+        found = (entry.name for entry in os.scandir(self._directory))
+        return sorted(name for name in found if name.endswith((".seg", ".seg.tmp")))
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            (self._directory / name).unlink()
+        self._on_disk.pop(name, None)
+        self._removed = True
+
+    def _sync_directory(self) -> None:
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._removed = False
+
+    def _name(self, segment: Segment) -> str:
+        return self._file_name(int(segment.ordinals[0]), int(segment.ordinals[-1]))
+
+    def _file_name(self, first: int, last: int) -> str:
+        embedder = hashlib.sha256(self._identity.embedder_id.encode()).hexdigest()[:12]
+        return f"{embedder}-{first:020d}-{last:020d}.seg"
+
+
+def _split(data: bytes) -> tuple[_Header, memoryview]:
+    if len(data) < _PREFIX_LEN or data[0] != SEGMENT_FORMAT:
+        raise _Unfit("format")
+    length = int.from_bytes(data[1:_PREFIX_LEN], "big")
+    if length > _HEADER_LEN_MAX:
+        raise _Unfit("format")
+    encoded, body = data[_PREFIX_LEN : _PREFIX_LEN + length], memoryview(data)[_PREFIX_LEN:]
+    try:
+        header = _HEADER_DECODER.decode(encoded)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise _Unfit("header") from error
+    if msgspec.json.encode(header) != encoded:
+        raise _Unfit("header")
+    return header, body[length:]
+
+
+def _check_stored(ordinals: Ordinals, stored: Ordinals) -> None:
+    """A file must hold exactly what the store holds in its range.
+
+    An older copy, put back after a purge, would bring purged vectors back to life.
+    """
+    first, last = int(ordinals[0]), int(ordinals[-1])
+    if not len(stored) or last > int(stored[-1]):
+        raise _Unfit("future")
+    low, high = int(np.searchsorted(stored, first)), int(np.searchsorted(stored, last + 1))
+    if not np.array_equal(ordinals, stored[low:high]):
+        raise _Unfit("stale")
+
+
+def _uncovered(stored: Ordinals, segments: Sequence[Segment]) -> tuple[list[Ordinals], Ordinals]:
+    """Runs of stored ordinals between the segments, and those after the last one."""
+    runs: list[Ordinals] = []
+    at = 0
+    for segment in segments:
+        low = int(np.searchsorted(stored, int(segment.ordinals[0])))
+        if low > at:
+            runs.append(stored[at:low])
+        at = low + len(segment.ordinals)
+    return runs, stored[at:]
+
+
+def _sha256(data: bytes | memoryview) -> str:
+    return hashlib.sha256(data).hexdigest()

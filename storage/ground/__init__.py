@@ -1,0 +1,1 @@
+"""Leases on the LMDB environment, and random bytes."""

@@ -1,0 +1,84 @@
+"""The one place that picks an engine. Nobody outside this package names one.
+
+There is one so far: `storage.embedded`. Another takes its place here, by what the settings say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.embedded import EmbeddedOptions, open_embedded
+from storage.upkeep.offline import EmbeddedFiles
+from storage.upkeep.restore import verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from policy.gate import Gate
+    from policy.ruleset import Ruleset
+    from storage.interfaces import AuditedView, Backup, Failpoint, OfflineStore, Store
+
+
+def open_store(
+    *,
+    state: Path,
+    checkpoint: Path,
+    gate: Gate,
+    ruleset: Ruleset,
+    embedder_id: str,
+    dimension: int,
+    clock: Callable[[], int],
+    failpoint: Failpoint,
+    quota_bytes: int,
+    tenant_share: float,
+    adopts_mode: bool,
+) -> Store:
+    """Open or create the store of a state directory, repair it, and start its writer. Blocks.
+
+    `clock` gives Unix milliseconds; `checkpoint` is the file that the last signed tree head is
+    copied to, outside `state`; `tenant_share` is how much of the quota one tenant may take.
+    `adopts_mode` is False for a command on a stopped state: it is no change of mode.
+
+    Raises:
+        StoreLocked: Another gate holds the store.
+        StoreCorrupt: Something in it is damaged.
+        StoreRolledBack: The checkpoint outside the store is not of this store's past.
+        StoreUnavailable: The disk refused.
+    """
+    return open_embedded(
+        state=state,
+        checkpoint=checkpoint,
+        gate=gate,
+        ruleset=ruleset,
+        embedder_id=embedder_id,
+        dimension=dimension,
+        clock=clock,
+        failpoint=failpoint,
+        options=EmbeddedOptions(
+            quota_bytes=quota_bytes, tenant_share=tenant_share, adopts_mode=adopts_mode
+        ),
+    )
+
+
+def offline_store(state: Path) -> OfflineStore:
+    """The store of a state directory, to be read without a gate."""
+    return EmbeddedFiles(state)
+
+
+def verified_backup(
+    directory: Path,
+    secrets: Path | None,
+    audit: Callable[[AuditedView, bytes, bytes], str | None],
+) -> Backup:
+    """A backup once everything in it was recomputed, with secrets of its own or of a directory.
+
+    `audit` says what is wrong with the log first, or None, by the backup's signed checkpoint and
+    the log's signing key.
+
+    Raises:
+        NoSecrets: It has none, and no directory was given.
+        BadBackup: Anything in it contradicts.
+        StoreUnavailable: It cannot be read.
+    """
+    return verified(directory, secrets, audit)

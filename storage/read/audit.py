@@ -1,0 +1,74 @@
+"""Implements `AuditReader` on the embedded store: heads, leaves and proofs of the last commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.audit import inclusion_proof, open_checkpoint
+from storage.errors import StoreCorrupt, UnknownLeaf
+from storage.tables.change import Nodes
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import LEAVES
+from storage.values import AuditHead, AuditProof
+
+if TYPE_CHECKING:
+    from storage.audit import Checkpoint, VerifierKey
+    from storage.tables.lmdb_store import LmdbStore, View
+
+
+class EmbeddedAudit:
+    """Every call takes one view of its own, so head and proof are of the same generation."""
+
+    def __init__(self, store: LmdbStore, verifier: VerifierKey) -> None:
+        self._store = store
+        self._verifier = verifier
+
+    def head(self) -> AuditHead:
+        """The signed head."""
+        with self._store.reading() as view:
+            return self._head(view)[0]
+
+    def leaves(self, offset: int, limit: int) -> tuple[bytes, ...]:
+        """Leaves as they are hashed, oldest first; () past the end."""
+        with self._store.reading() as view:
+            stop = min(self._head(view)[1].size, offset + limit)
+            return tuple(stored_leaf(view, index) for index in range(offset, stop))
+
+    def prove(self, index: int) -> AuditProof:
+        """The proof for one leaf."""
+        with self._store.reading() as view:
+            head, checkpoint = self._head(view)
+            if not 0 <= index < checkpoint.size:
+                raise UnknownLeaf("the log has no leaf of that index yet")
+            hashes = inclusion_proof(
+                index, checkpoint.size, lambda at: stored_leaf(view, at), Nodes(view)
+            )
+            return AuditProof(
+                leaf_index=index,
+                leaf=stored_leaf(view, index),
+                root=checkpoint.root,
+                hashes=hashes,
+                head=head,
+            )
+
+    def _head(self, view: View) -> tuple[AuditHead, Checkpoint]:
+        note = view.checkpoint()
+        if note is None:
+            raise StoreCorrupt("the audit log has no checkpoint")
+        checkpoint = open_checkpoint(note, self._verifier)
+        head = AuditHead(
+            size=checkpoint.size, note=note.decode(), verifier_key=self._verifier.text()
+        )
+        return head, checkpoint
+
+
+def stored_leaf(view: View, index: int) -> bytes:
+    """One leaf as it is hashed.
+
+    Raises:
+        StoreCorrupt: It is not there, or damaged.
+    """
+    leaf = view.get(LEAVES, ordinal_key(index))
+    if leaf is None:
+        raise StoreCorrupt(f"leaf {index} is missing")
+    return leaf

@@ -1,0 +1,65 @@
+"""Which memories observe mode let in over an objection: what an enforcing gate would not have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.model import MemoryStatus
+from storage.audit import VerdictLeaf, decode_leaf
+from storage.errors import StoreCorrupt
+from storage.tables.codec import decode_id, ordinal_key
+from storage.tables.lmdb_store import IDS, LEAVES
+from storage.tables.rows import chain, memory_of, read_row
+from storage.values import Objection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policy.model import Tenant
+    from storage.tables.lmdb_store import LmdbStore, View
+    from storage.values import Row
+
+
+class EmbeddedObjections:
+    """Implements `Objections`.
+
+    One objected step marks the memory for good: a later change that left the text or the metadata
+    alone was judged without them.
+    """
+
+    def __init__(self, store: LmdbStore) -> None:
+        self._store = store
+
+    def find(self, tenant: Tenant) -> tuple[Objection, ...]:
+        """Memories of a tenant that stand over an objection, oldest first."""
+        with self._store.reading() as view:
+            found = list(self._found(view, tenant))
+        return tuple(sorted(found, key=lambda objection: objection.leaf_index))
+
+    def _found(self, view: View, tenant: Tenant) -> Iterator[Objection]:
+        for _, payload in view.scan(IDS):
+            known = decode_id(payload)
+            if known.status is MemoryStatus.DELETED:
+                continue
+            newest = read_row(view, known.ordinal)
+            if newest.tenant != tenant or newest.erased:
+                continue
+            for row in chain(view, known.ordinal):
+                leaf = _verdict(view, row)
+                if leaf.objection is not None:
+                    yield Objection(
+                        memory=memory_of(newest, known.status),
+                        decision=leaf.objection,
+                        reason=leaf.reason,
+                        step=leaf.step,
+                        leaf_index=row.leaf_index,
+                    )
+                    break
+
+
+def _verdict(view: View, row: Row) -> VerdictLeaf:
+    data = view.get(LEAVES, ordinal_key(row.leaf_index))
+    leaf = None if data is None else decode_leaf(data)
+    if not isinstance(leaf, VerdictLeaf):
+        raise StoreCorrupt(f"leaf {row.leaf_index} is not the verdict of its row")
+    return leaf

@@ -1,0 +1,381 @@
+"""Reads of the last committed generation, every hit joined against the store before it leaves."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from policy.canonical import decode_canonical
+from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
+from policy.query import matches
+from policy.trust.ladder import NEWCOMER, TrustState
+from storage.read.check import check_store
+from storage.tables.codec import decode_anchor, decode_held, decode_key, decode_trust
+from storage.tables.lmdb_store import ANCHORS, HELD, KEYS, TRUST
+from storage.tables.rows import (
+    chain,
+    held_key,
+    history_of,
+    is_expired,
+    memory_of,
+    read_id,
+    read_row,
+    trust_of,
+)
+from storage.values import EntityPage, HeldCandidate, Page, StoreStatus, TenantUsage
+from storage.write.wellness import notice, writable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from policy.model import HistoryEntry, PrincipalId, Tenant
+    from policy.query import Filter
+    from storage.tables.codec import HeldRow
+    from storage.tables.lmdb_store import View
+    from storage.values import Anchor, CheckReport, KeyRecord
+    from storage.write.engine import Engine
+
+Selected = TypeVar("Selected")
+
+HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
+_HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+# What an id takes in an answer beside its name: two moments, a count, the names of the fields.
+_ENTITY_BYTES: Final = 256
+"""Of text, metadata and names in one answer; what is beyond is for the next page."""
+_MEMORY_BYTES: Final = 512  # what an answer says of a memory besides
+_LATEST_MS: Final = 2**63
+_OVERFETCH: Final = 4
+_PATIENCE: Final = 100
+_PAUSE_S: Final = 0.000_5
+
+
+class _Room:
+    """How much of an answer is left. The first memory is always taken: it fits by itself."""
+
+    __slots__ = ("_left", "full")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._left = bytes_max
+        self.full = False
+
+    def taken(self, memories: Iterable[Memory]) -> Iterator[Memory]:
+        """As many of these as fit, in their order."""
+        for memory in memories:
+            size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
+            self.full = self._left < size and self._left != ANSWER_BYTES_MAX
+            if self.full:
+                return
+            self._left -= size
+            yield memory
+
+
+class EmbeddedReader:
+    """Implements `MemoryReader`. Any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.parts.store
+        self._names = engine.parts.names
+        self._derived = engine.parts.derived
+        self._catalogue = engine.parts.derived.catalogue
+        self._clock = engine.parts.clock
+        # The count of changes they were read under, and the anchors of every tenant.
+        self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
+
+    # ---- memories ------------------------------------------------------------------------------
+
+    def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
+        """One live memory of a tenant."""
+        with self._store.reading() as view:
+            known = read_id(view, self._names.memory(tenant, memory_id))
+            if known is None or known.status is not MemoryStatus.LIVE:
+                return None
+            return self._shown(view, known.ordinal, tenant)
+
+    def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
+        """The memory of a row, if that row is the live state of an unexpired memory of the tenant.
+
+        The catalogue and the index may be a moment ahead of or behind this view; what leaves is
+        decided here.
+        """
+        row = read_row(view, ordinal)
+        if row.tenant != tenant or row.erased:
+            return None
+        known = read_id(view, self._names.memory(tenant, row.memory_id))
+        if known is None or known.ordinal != ordinal or known.status is not MemoryStatus.LIVE:
+            return None
+        if is_expired(row, self._clock()):
+            return None
+        return memory_of(row, known.status)
+
+    def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
+        """Live memories that match, newest first."""
+        with self._moment(tenant, where, self._catalogue.candidates) as (view, found, exact):
+            newest_first = found[::-1]
+            if exact:
+                wanted = newest_first[offset : offset + limit].tolist()
+                room = _Room(ANSWER_BYTES_MAX)
+                memories = tuple(room.taken(self._joined(view, tenant, wanted)))
+                return Page(total=len(found), memories=memories, cut=room.full)
+            total, kept, room = 0, list[Memory](), _Room(ANSWER_BYTES_MAX)
+            for memory in self._joined(view, tenant, newest_first.tolist()):
+                if not matches(where, memory):
+                    continue
+                # Counted to the end, and kept only as far as it will be shown.
+                if offset <= total < offset + limit and not room.full:
+                    kept.extend(room.taken((memory,)))
+                total += 1
+        return Page(total=total, memories=tuple(kept), cut=room.full)
+
+    def ids(self, tenant: Tenant, where: Filter, limit: int) -> tuple[MemoryId, ...]:
+        """The ids of live memories that match, newest first."""
+        with self._moment(tenant, where, self._catalogue.candidates) as (view, found, _):
+            matching = (
+                memory.memory_id
+                for memory in self._joined(view, tenant, found[::-1].tolist())
+                if matches(where, memory)
+            )
+            return tuple(itertools.islice(matching, limit))
+
+    @contextmanager
+    def _moment(
+        self,
+        tenant: Tenant,
+        where: Filter,
+        select: Callable[[Tenant, Filter, int], tuple[Selected, bool]],
+    ) -> Generator[tuple[View, Selected, bool]]:
+        """A view of the store with the candidates of the same generation.
+
+        Between a commit and the catalogue's update the two disagree, and an updated memory would be
+        in neither: wait for that moment to pass. Should the writer be stuck in it, what the store
+        confirms is shown.
+        """
+        self._derived.wait()
+        for patience in reversed(range(_PATIENCE)):
+            stamp = self._catalogue.stamp
+            found, exact = select(tenant, where, self._clock())
+            with self._store.reading() as view:
+                header = view.header()
+                agreed = header is None or header.leaf_count == stamp == self._catalogue.stamp
+                if agreed or not patience:
+                    yield view, found, exact
+                    return
+            time.sleep(_PAUSE_S)
+
+    def _joined(self, view: View, tenant: Tenant, ordinals: Iterable[int]) -> Iterator[Memory]:
+        for ordinal in ordinals:
+            memory = self._shown_if_known(view, ordinal, tenant)
+            if memory is not None:
+                yield memory
+
+    def _shown_if_known(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
+        header = view.header()
+        if header is None or ordinal >= header.next_ordinal:
+            return None  # committed after this view was taken
+        return self._shown(view, ordinal, tenant)
+
+    def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:
+        """The committed steps of one memory, oldest first; () if it never existed here.
+
+        Of a history longer than `HISTORY_BYTES_MAX` the newest steps, and of the first of these no
+        old text.
+        """
+        with self._store.reading() as view:
+            known = read_id(view, self._names.memory(tenant, memory_id))
+            if known is None or known.status in _HIDDEN:
+                return ()
+            return history_of(chain(view, known.ordinal, HISTORY_BYTES_MAX))
+
+    def search(
+        self,
+        tenant: Tenant,
+        vector: bytes,
+        where: Filter,
+        limit: int,
+        threshold: float,
+        *,
+        exact: bool = False,
+    ) -> tuple[Hit, ...]:
+        """The `limit` nearest live memories that match, best first; see `MemoryReader`.
+
+        Raises:
+            BadVector: The vector is not a finite unit vector of the index's dimension.
+        """
+        with self._moment(tenant, where, self._catalogue.allowed) as (view, mask, decided):
+            wanted = limit if decided else limit * _OVERFETCH
+            while True:
+                found = self._derived.index.search(vector, wanted, mask, exact=exact)
+                hits = list(self._hits(view, tenant, where, found, threshold))
+                # Fewer than asked for: everything allowed was scored. A score below the threshold:
+                # nothing further down can reach it.
+                exhausted = len(found) < wanted or found[-1][1] < threshold
+                if len(hits) >= limit or exhausted:
+                    best = [hit.memory for hit in hits[:limit]]
+                    return tuple(hits[: len(list(_Room(ANSWER_BYTES_MAX).taken(best)))])
+                wanted *= _OVERFETCH
+
+    def _hits(
+        self,
+        view: View,
+        tenant: Tenant,
+        where: Filter,
+        found: list[tuple[int, float]],
+        threshold: float,
+    ) -> Iterator[Hit]:
+        for ordinal, score in found:
+            if score < threshold:
+                return
+            memory = self._shown_if_known(view, ordinal, tenant)
+            if memory is not None and matches(where, memory):
+                yield Hit(memory=memory, score=score)
+
+    def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
+        """The ids that live memories of a tenant are filed under, by kind and name."""
+        self._derived.wait()
+        entities: list[Entity] = []
+        # Listed before the view is taken: every row that is listed is in the view.
+        listed = sorted(
+            self._catalogue.entities(tenant, self._clock()), key=lambda one: (one[0], one[1])
+        )
+        left = ANSWER_BYTES_MAX
+        with self._store.reading() as view:
+            for kind, name, found in listed[offset:]:
+                left -= _ENTITY_BYTES + len(kind) + len(name)
+                if entities and left < 0:
+                    break
+                # One row at a time: an id may have every memory of the tenant under it.
+                first_at_ms, last_at_ms = _LATEST_MS, 0
+                for ordinal in found.tolist():
+                    row = read_row(view, ordinal)
+                    first_at_ms = min(first_at_ms, row.created_at_ms)
+                    last_at_ms = max(last_at_ms, row.at_ms)
+                entities.append(
+                    Entity(
+                        kind=kind,
+                        name=name,
+                        count=len(found),
+                        first_at_ms=first_at_ms,
+                        last_at_ms=last_at_ms,
+                    )
+                )
+        cut = offset + len(entities) < len(listed)
+        return EntityPage(total=len(listed), entities=tuple(entities), cut=cut)
+
+    # ---- what waits for a person ---------------------------------------------------------------
+
+    def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:
+        """Held candidates, oldest first, without their content."""
+        with self._store.reading() as view:
+            found = [_held_candidate(key, decode_held(payload)) for key, payload in view.scan(HELD)]
+        mine = [item for item in found if tenant is None or item.tenant == tenant]
+        return tuple(sorted(mine, key=lambda item: (item.held_at_ms, item.candidate_id)))
+
+    def held_candidate(self, candidate_id: CandidateId) -> HeldCandidate | None:
+        """One held candidate with its content, for a person to read."""
+        key = held_key(candidate_id)
+        if key is None:
+            return None
+        with self._store.reading() as view:
+            payload = view.get(HELD, key)
+        if payload is None:
+            return None
+        (canonical,) = self._engine.parts.staging.read([candidate_id])
+        candidate = None if canonical is None else decode_canonical(canonical)
+        return msgspec.structs.replace(
+            _held_candidate(key, decode_held(payload)), candidate=candidate
+        )
+
+    # ---- operator's tables ---------------------------------------------------------------------
+
+    def keys(self) -> tuple[KeyRecord, ...]:
+        """Every key record, revoked ones too, oldest first."""
+        with self._store.reading() as view:
+            found = [decode_key(payload) for _, payload in view.scan(KEYS)]
+        return tuple(sorted(found, key=lambda record: (record.created_at_ms, record.key_id)))
+
+    def anchors(self, tenant: Tenant) -> tuple[Anchor, ...]:
+        """The anchors of a tenant, oldest first.
+
+        Every write asks, and they change by an operator's hand: read once per change.
+        """
+        # Counted before they are read: a change in between makes this reading an old one.
+        changes = self._engine.anchor_changes
+        known, by_tenant = self._anchors
+        if known != changes:
+            by_tenant = self._anchors_by_tenant()
+            self._anchors = (changes, by_tenant)
+        return by_tenant.get(tenant, ())
+
+    def _anchors_by_tenant(self) -> dict[Tenant, tuple[Anchor, ...]]:
+        with self._store.reading() as view:
+            found = [decode_anchor(payload) for _, payload in view.scan(ANCHORS)]
+        by_tenant: dict[Tenant, tuple[Anchor, ...]] = {}
+        for anchor in sorted(found, key=lambda one: (one.created_at_ms, one.anchor_id)):
+            by_tenant[anchor.tenant] = (*by_tenant.get(anchor.tenant, ()), anchor)
+        return by_tenant
+
+    def trust(self, principal_id: PrincipalId) -> TrustState:
+        """The trust of one principal; that of a newcomer where it never wrote."""
+        with self._store.reading() as view:
+            payload = view.get(TRUST, self._names.principal(principal_id))
+        return NEWCOMER if payload is None else trust_of(decode_trust(payload))
+
+    def all_trust(self) -> tuple[tuple[PrincipalId, TrustState], ...]:
+        """Every principal with a recorded trust."""
+        with self._store.reading() as view:
+            found = [decode_trust(payload) for _, payload in view.scan(TRUST)]
+        return tuple(sorted((record.principal_id, trust_of(record)) for record in found))
+
+    # ---- the store itself ----------------------------------------------------------------------
+
+    def usage(self) -> tuple[TenantUsage, ...]:
+        """What each tenant takes of the store, the largest first."""
+        usage = self._engine.parts.judge.usage
+        limit = self._store.quota_bytes if usage.limit_bytes is None else usage.limit_bytes
+        found = sorted(usage.by_tenant().items(), key=lambda one: (-one[1], one[0]))
+        return tuple(
+            TenantUsage(tenant=tenant, bytes_used=used, bytes_quota=limit) for tenant, used in found
+        )
+
+    def status(self) -> StoreStatus:
+        """A cheap summary."""
+        engine = self._engine
+        header = engine.generation.header
+        return StoreStatus(
+            incarnation=header.incarnation_name,
+            version=header.version,
+            epoch=header.epoch,
+            ruleset_digest=header.ruleset_digest,
+            live_count=header.live_count,
+            held_count=header.held_count,
+            leaf_count=header.leaf_count,
+            bytes_used=engine.bytes_used,
+            bytes_quota=self._store.quota_bytes,
+            writable=writable(engine),
+            retrying=engine.broken is None and engine.refused is not None,
+            observing=engine.observing,
+            reason=notice(engine),
+        )
+
+    def check(self) -> CheckReport:
+        """Walk everything and report each contradiction. Seconds on a large store."""
+        return check_store(self._engine)
+
+
+def _held_candidate(key: bytes, row: HeldRow) -> HeldCandidate:
+    return HeldCandidate(
+        candidate_id=CandidateId(key.hex()),
+        principal_id=row.principal_id,
+        tenant=row.tenant,
+        reason=row.reason,
+        step=row.step,
+        memory_class=row.memory_class,
+        source=row.source,
+        basis=row.basis,
+        held_at_ms=row.held_at_ms,
+    )

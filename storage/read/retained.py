@@ -1,0 +1,63 @@
+"""The stored memories as a pass of retention sees them: in slices, each a short read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.after.retention import Item
+from policy.model import MemoryStatus
+from storage.tables.codec import decode_row, ordinal_key
+from storage.tables.expiry import expiry_ms
+from storage.tables.lmdb_store import ROWS
+from storage.tables.rows import read_id
+
+if TYPE_CHECKING:
+    from policy.model import MemoryId, Tenant
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import LmdbStore, View
+    from storage.values import Row
+
+
+class EmbeddedRetained:
+    """Implements `Retained`."""
+
+    def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
+        self._store = store
+        self._names = names
+
+    def slice(self, start: int, length: int) -> tuple[tuple[Item, ...], int | None]:
+        """Memories whose newest row is among `length` rows, and where the next slice starts."""
+        items: list[Item] = []
+        seen = 0
+        with self._store.reading() as view:
+            for key, payload in view.scan(ROWS, ordinal_key(start)):
+                ordinal = int.from_bytes(key, "big")
+                if seen == length:
+                    return tuple(items), ordinal
+                seen += 1
+                row = decode_row(payload)
+                if not row.erased and self._is_newest(view, row.tenant, row.memory_id, ordinal):
+                    items.append(_item(ordinal, row))
+        return tuple(items), None
+
+    def stands(self, item: Item) -> bool:
+        """Whether the memory is still as it was seen: nobody changed or deleted it since."""
+        with self._store.reading() as view:
+            return self._is_newest(view, item.tenant, item.memory_id, item.ordinal)
+
+    def _is_newest(self, view: View, tenant: Tenant, memory_id: MemoryId, ordinal: int) -> bool:
+        known = read_id(view, self._names.memory(tenant, memory_id))
+        return known is not None and known.ordinal == ordinal and known.status is MemoryStatus.LIVE
+
+
+def _item(ordinal: int, row: Row) -> Item:
+    return Item(
+        ordinal=ordinal,
+        tenant=row.tenant,
+        memory_id=row.memory_id,
+        principal_id=row.principal_id,
+        scope=row.scope,
+        memory_class=row.memory_class,
+        at_ms=row.at_ms,
+        expires_at_ms=None if row.expires_at is None else expiry_ms(row.expires_at),
+    )

@@ -1,0 +1,239 @@
+"""The session ledger's own file: appended to, encrypted, and honest about what it lost.
+
+What is lost is never guessed: `whole` is False, and the ledger then knows less than it should
+(`storage.session_log.frames` has the bytes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from storage.errors import StoreUnavailable
+from storage.session_log.frames import (
+    NAME,
+    UNFINISHED,
+    Contents,
+    FrameKeys,
+    derived,
+    make,
+    portions,
+    read_contents,
+    write_all,
+)
+from storage.state_directory import DIRECTORY_MODE, fsync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+DIRECTORY: Final = "sessions"
+RECORD_LEN_MAX: Final = 16 * 1024 * 1024
+QUEUE_LEN_MAX: Final = 256 * 1024 * 1024
+
+
+class Opened(NamedTuple):
+    """What a log had in it. `whole` is False where anything that was promised is not there."""
+
+    log: SealedLog
+    records: tuple[bytes, ...]
+    whole: bool
+
+
+class _Batch:
+    """Records that go to the disk together, and whoever waits for that."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.records: list[bytes] = []
+        self.bytes = 0
+        self.done: asyncio.Future[None] = loop.create_future()
+
+
+class SealedLog:
+    """Implements `SessionLog` on a file; a thread waits for the disk."""
+
+    def __init__(self, directory: Path, keys: FrameKeys, contents: Contents) -> None:
+        self._directory = directory
+        self._keys = keys
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemogate-sessions")
+        self._file_id = contents.file_id
+        self._frame_count = contents.frame_count
+        self._length = contents.length
+        self._handle = os.open(directory / NAME, os.O_RDWR | os.O_CLOEXEC)
+        self._failed: str | None = None
+        self._open: _Batch | None = None
+        self._writing: _Batch | None = None
+
+    @property
+    def length(self) -> int:
+        """Bytes in the file."""
+        return self._length
+
+    def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
+        """Have records written soon; the future is done when they are durable."""
+        self._require_usable()
+        batch = self._open
+        if batch is None:
+            batch = self._open = _Batch(asyncio.get_running_loop())
+        for record in records:
+            if len(record) > RECORD_LEN_MAX:
+                raise StoreUnavailable("a record of the session ledger is too long")
+            batch.records.append(record)
+            batch.bytes += len(record)
+        if batch.bytes > QUEUE_LEN_MAX:
+            raise StoreUnavailable("the session ledger cannot keep up")
+        if self._writing is None:
+            self._start()
+        return batch.done
+
+    async def append(self, records: Iterable[bytes] = ()) -> None:
+        """Make records durable, and all that were added before them."""
+        # Whoever waits may be cancelled; what is written is written for all.
+        await asyncio.shield(self.add(records))
+
+    def _start(self) -> None:
+        batch = self._writing = self._open
+        self._open = None
+        if batch is None:
+            return
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(self._pool, self._write, batch.records).add_done_callback(self._settle)
+
+    def _settle(self, written: asyncio.Future[None]) -> None:
+        batch, self._writing = self._writing, None
+        if batch is None:
+            return
+        error = written.exception()
+        if error is None:
+            batch.done.set_result(None)
+            if self._open is not None:
+                self._start()
+            return
+        batch.done.set_exception(error)
+        batch.done.exception()  # nobody has to wait for it
+        # What is known must not be durable without what was known before.
+        waiting = self._open
+        if waiting is None:
+            waiting = self._open = _Batch(asyncio.get_running_loop())
+        waiting.records[:0] = batch.records
+        waiting.bytes += batch.bytes
+
+    async def rewrite(self, records: Iterable[bytes]) -> None:
+        """Put these records in the place of all that were added before.
+
+        Records that wait for the disk at this moment may be in the file a second time.
+        """
+        self._require_usable()
+        loop = asyncio.get_running_loop()
+        await asyncio.shield(loop.run_in_executor(self._pool, self._replace, list(records)))
+
+    async def check(self) -> str | None:
+        """What is wrong with the file by now, or None."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._check)
+
+    def _check(self) -> str | None:
+        """On the thread that writes: nobody writes meanwhile."""
+        try:
+            contents = read_contents(self._directory / NAME, self._keys)
+        except OSError as error:
+            return f"{DIRECTORY}/{NAME} cannot be read: {error.strerror}"
+        if contents is None:
+            return f"{DIRECTORY}/{NAME} is missing"
+        same = (contents.whole, contents.file_id) == (True, self._file_id)
+        if not same or contents.frame_count != self._frame_count:
+            return f"{DIRECTORY}/{NAME} is not what was written"
+        return None
+
+    async def close(self) -> None:
+        """Write what waits and give the file back."""
+        if self._handle < 0:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            while self._writing is not None:
+                await asyncio.wait([self._writing.done])
+            if self._open is not None:
+                batch, self._open = self._open, None
+                await loop.run_in_executor(self._pool, self._write, batch.records)
+        finally:
+            self._pool.shutdown(wait=True)
+            os.close(self._handle)
+            self._handle = -1
+
+    def _require_usable(self) -> None:
+        if self._failed is not None or self._handle < 0:
+            raise StoreUnavailable(f"the session ledger cannot be written: {self._failed}")
+
+    def _write(self, batch: list[bytes]) -> None:
+        """One or more frames, then the header, then the disk. Worker thread only."""
+        self._require_usable()
+        count, length = self._frame_count, self._length
+        try:
+            for records in portions(batch):
+                frame = self._keys.seal(self._file_id, count, records)
+                write_all(self._handle, frame, length)
+                count, length = count + 1, length + len(frame)
+            write_all(self._handle, self._keys.header(self._file_id, count), 0)
+            os.fdatasync(self._handle)
+        except OSError as error:
+            self._take_back(error)
+            raise StoreUnavailable(f"the session ledger cannot be written: {error}") from error
+        self._frame_count, self._length = count, length
+
+    def _take_back(self, error: OSError) -> None:
+        """After a failed write: as before it, or unusable."""
+        try:
+            os.ftruncate(self._handle, self._length)
+            write_all(self._handle, self._keys.header(self._file_id, self._frame_count), 0)
+            os.fdatasync(self._handle)
+        except OSError:
+            self._failed = str(error)
+
+    def _replace(self, records: list[bytes]) -> None:
+        """A new file beside, durable, then renamed over the old one. Worker thread only."""
+        self._require_usable()
+        try:
+            made = make(self._directory, self._keys, records)
+            handle = os.open(self._directory / NAME, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise StoreUnavailable(f"the session ledger cannot be rewritten: {error}") from error
+        os.close(self._handle)
+        self._handle = handle
+        self._file_id, self._frame_count, self._length = made
+
+
+def prints_key(store_key: bytes) -> bytes:
+    """The key that the ledger's fingerprints are made with."""
+    return derived(store_key, b"session log, prints")
+
+
+def open_session_log(state: Path, keys: FrameKeys, scar: bytes, *, is_new: bool = False) -> Opened:
+    """Open the ledger's file below a state directory that is locked, or make it. Blocks.
+
+    Where anything is lost, a new file is begun with what could be read and with `scar`, a record
+    that says so: the next start must not take that file for a whole one. `is_new`: the store was
+    made just now, so that no file means no history.
+
+    Raises:
+        StoreUnavailable: It cannot be opened or made.
+    """
+    directory = state / DIRECTORY
+    try:
+        directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        directory.chmod(DIRECTORY_MODE)
+        (directory / UNFINISHED).unlink(missing_ok=True)
+        contents = read_contents(directory / NAME, keys)
+        if contents is None or not contents.whole:
+            records = () if contents is None else contents.records
+            whole = contents is None and is_new
+            records = records if whole else (*records, scar)
+            file_id, frame_count, length = make(directory, keys, list(records))
+            contents = Contents(file_id, keys.belongs_to, records, frame_count, length, whole)
+        fsync_directory(state)
+        log = SealedLog(directory, keys, contents)
+    except OSError as error:
+        raise StoreUnavailable(f"the session ledger cannot be opened: {error}") from error
+    return Opened(log, contents.records, contents.whole)

@@ -1,0 +1,1 @@
+"""Candidates before a verdict, each sealed under a key of its own."""

@@ -1,0 +1,1 @@
+"""The tables of LMDB: rows, keys, codecs, and the one change that a transaction makes."""

@@ -1,0 +1,180 @@
+"""Everything one write transaction would change; none of it counts before its commit returned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.verdict import InvariantBroken
+from storage.audit import Tree, decode_leaf, encode_leaf, sign_checkpoint
+from storage.errors import StoreCorrupt
+from storage.tables.codec import ordinal_key
+from storage.tables.lmdb_store import LEAVES, NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from policy.model import CandidateId, PrincipalId, Tenant
+    from storage.audit import Leaf
+    from storage.tables.codec import StoreHeader
+    from storage.tables.lmdb_store import Draft, View
+    from storage.values import Row
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """The last committed state: header, audit tree, and the checkpoint signed over it."""
+
+    header: StoreHeader
+    tree: Tree
+    note: bytes = b""
+
+
+class Nodes:
+    """Complete subtrees of the audit log, in the caller's transaction."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def get(self, level: int, index: int) -> bytes | None:
+        """The stored hash of one subtree."""
+        return self._view.get(NODES, _node_key(level, index))
+
+    def put(self, level: int, index: int, node: bytes) -> None:
+        """Not here.
+
+        Raises:
+            InvariantBroken: Always: a view cannot write.
+        """
+        raise InvariantBroken(f"a view cannot write node {index} of level {level}: {node.hex()}")
+
+
+class _DraftNodes(Nodes):
+    __slots__ = ("_draft",)
+
+    def __init__(self, draft: Draft) -> None:
+        super().__init__(draft)
+        self._draft = draft
+
+    def put(self, level: int, index: int, node: bytes) -> None:
+        """Store the hash of one subtree that became complete."""
+        self._draft.put(NODES, _node_key(level, index), node)
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """A row that becomes the state of its memory. `vector` is b"" where it has none.
+
+    `shown` False: its vector is indexed, and no read may find it before it is readmitted.
+    """
+
+    ordinal: int
+    row: Row
+    vector: bytes
+    shown: bool = True
+
+
+class Change:
+    """One write transaction under way. Writer thread only; made anew for every attempt."""
+
+    def __init__(self, draft: Draft, generation: Generation, now_ms: int) -> None:
+        self.draft = draft
+        self.now_ms = now_ms
+        self.before = generation.header
+        self.version = generation.header.version
+        self.next_ordinal = generation.header.next_ordinal
+        self.live_count = generation.header.live_count
+        self.held_count = generation.header.held_count
+        self.epoch = generation.header.epoch
+        self.ruleset_digest = generation.header.ruleset_digest
+        self.format = generation.header.format
+        self.observing = generation.header.observing
+        # What the derived structures must learn after the commit.
+        self.added: list[Added] = []
+        self.superseded: list[tuple[int, Row]] = []
+        self.readmitted: list[tuple[int, Row]] = []
+        self.erased: list[int] = []
+        # Staged candidates that are done with, and evidence of those to be kept for a person.
+        self.finished: list[CandidateId] = []
+        self.kept: dict[CandidateId, bytes] = {}
+        # Bytes that each tenant takes more, or less.
+        self.charges: Counter[Tenant] = Counter()
+        # How many held candidates of each principal come or go.
+        self.held_moves: Counter[PrincipalId] = Counter()
+        self._tree = generation.tree.copy()
+        self._nodes = _DraftNodes(draft)
+
+    @property
+    def leaf_count(self) -> int:
+        """Leaves in the log, this transaction's included."""
+        return self._tree.size
+
+    def log(self, leaf: Leaf) -> int:
+        """Append one leaf to the audit log; its index."""
+        data = encode_leaf(leaf)
+        index = self._tree.append(data, self._nodes)
+        self.draft.append(LEAVES, ordinal_key(index), data)
+        return index
+
+    def finish(self, origin: str, signer: Ed25519PrivateKey) -> Generation:
+        """Write header and signed checkpoint; what the store will be once this commits."""
+        header = msgspec.structs.replace(
+            self.before,
+            version=self.version,
+            epoch=self.epoch,
+            ruleset_digest=self.ruleset_digest,
+            next_ordinal=self.next_ordinal,
+            leaf_count=self._tree.size,
+            live_count=self.live_count,
+            held_count=self.held_count,
+            format=self.format,
+            observing=self.observing,
+            time_ms=max(self.before.time_ms, self.now_ms),
+        )
+        self.draft.put_header(header)
+        if self.erased:
+            # Until the pages that held it are rewritten, what was purged is hidden, not gone.
+            self.draft.mark_unerased()
+        root = self._tree.root()
+        note = sign_checkpoint(origin, self._tree.size, root, signer)
+        self.draft.put_checkpoint(note)
+        return Generation(header=header, tree=self._tree, note=note)
+
+
+def leaf_source(view: View) -> Callable[[int], bytes]:
+    """Reads leaves of the log by index, for proofs and for loading the tree."""
+
+    def leaf_at(index: int) -> bytes:
+        data = view.get(LEAVES, ordinal_key(index))
+        if data is None:
+            raise StoreCorrupt(f"leaf {index} of the audit log is missing")
+        return data
+
+    return leaf_at
+
+
+def read_leaf(view: View, index: int) -> Leaf:
+    """One leaf of the log.
+
+    Raises:
+        StoreCorrupt: It is missing or damaged.
+    """
+    return decode_leaf(leaf_source(view)(index))
+
+
+def load_generation(view: View, header: StoreHeader) -> Generation:
+    """The committed generation, its tree rebuilt from stored leaves and nodes.
+
+    Raises:
+        StoreCorrupt: A leaf or node is missing or damaged.
+    """
+    tree = Tree.load(header.leaf_count, leaf_source(view), Nodes(view))
+    return Generation(header=header, tree=tree, note=view.checkpoint() or b"")
+
+
+def _node_key(level: int, index: int) -> bytes:
+    return bytes((level,)) + index.to_bytes(8, "big")

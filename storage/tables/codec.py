@@ -1,0 +1,240 @@
+# ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
+"""Bytes on disk: every value is `format byte | 16-byte digest | payload`, checked on read.
+
+LMDB has no page checksums: a flipped bit comes back as another value. The digest covers the table,
+the key and the payload, so that a value moved to another key is noticed as well. Payloads are
+msgpack arrays; a field is only ever appended, with a default.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from policy.facts import AnchorProbe, BudgetState, TokenState
+from policy.model import (
+    Basis,
+    CandidateId,
+    Digest,
+    MemoryClass,
+    MemoryStatus,
+    PrincipalId,
+    Provenance,
+    Scope,
+    SourceKind,
+    Tenant,
+)
+from policy.trust.ladder import TrustLevel
+from policy.verdict import Reason
+from storage.errors import StoreCorrupt
+from storage.values import Anchor, Decision, KeyRecord, Pinned, Row
+
+FORMAT: Final = b"\x01"
+STORE_FORMAT: Final = 3
+"""Format of the store as a whole: of its tables, their keys and what their values mean."""
+_DIGEST_LEN: Final = 16
+_PAYLOAD_AT: Final = 1 + _DIGEST_LEN
+KEY_LEN_MAX: Final = 16
+NO_ORDINAL: Final = -1
+_ORDINAL: Final = struct.Struct(">Q").pack
+
+
+def frame(table: bytes, key: bytes, payload: bytes) -> bytes:
+    """The value to store for a payload. Keys of one table have one length, at most 16 bytes."""
+    digest = blake2b(payload, digest_size=_DIGEST_LEN, person=table, salt=key).digest()
+    return b"".join((FORMAT, digest, payload))
+
+
+def unframe(table: bytes, key: bytes, value: bytes) -> bytes:
+    """The payload of a stored value.
+
+    Raises:
+        StoreCorrupt: Unknown format, or the digest does not fit table, key and payload.
+    """
+    payload = value[_PAYLOAD_AT:]
+    if value[:1] != FORMAT:
+        raise StoreCorrupt(f"value of unknown format in table {table.decode()}")
+    if value[1:_PAYLOAD_AT] != blake2b(payload, digest_size=16, person=table, salt=key).digest():
+        raise StoreCorrupt(f"value in table {table.decode()} does not match its digest")
+    return payload
+
+
+def ordinal_key(ordinal: int) -> bytes:
+    """Big-endian, so that LMDB's byte order is the numeric one."""
+    return _ORDINAL(ordinal)
+
+
+class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
+    """The generation of the whole store; rewritten by every transaction.
+
+    Its frame and the order of its fields never change: by it, any version tells any store's format.
+    """
+
+    incarnation: str  # 16 hex digits, random
+    restores: int
+    version: int
+    epoch: int
+    ruleset_digest: str
+    embedder_id: str
+    dimension: int
+    next_ordinal: int
+    leaf_count: int
+    live_count: int
+    held_count: int
+    created_at_ms: int
+    format: int = 0  # a header that ends before it names none, and is refused
+    observing: bool = False  # whether the last gate that ran here refused nothing (decision 010)
+    time_ms: int = 0  # the latest time at which a transaction was made
+
+    @property
+    def incarnation_name(self) -> str:
+        """Random part and restore counter: what nonces are bound to."""
+        return f"{self.incarnation}-{self.restores}"
+
+
+class RowBrief(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The fields of a `Row` that listings and the index are derived from; the rest is skipped.
+
+    A start reads every row: leaving the others undecoded takes a third of the time.
+    """
+
+    change: msgspec.Raw
+    tenant: Tenant
+    principal_id: msgspec.Raw
+    memory_id: msgspec.Raw
+    candidate_id: msgspec.Raw
+    memory_class: msgspec.Raw
+    source: msgspec.Raw
+    basis: msgspec.Raw
+    version: msgspec.Raw
+    at_ms: msgspec.Raw
+    created_at_ms: msgspec.Raw
+    prev_ordinal: msgspec.Raw
+    leaf_index: msgspec.Raw
+    salt: msgspec.Raw
+    embedder_id: str
+    scope: msgspec.Raw
+    expires_at: str | None
+
+
+class IdRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Where a memory's newest row is, and whether reads may show it."""
+
+    ordinal: int
+    status: MemoryStatus
+
+
+class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
+    """The first verdict given for a nonce, without content; what a retry is answered with."""
+
+    candidate_id: CandidateId
+    decision: Decision
+    reason: Reason | None
+    step: int | None
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    passed: tuple[int, ...]
+    structural: bool
+    version: int
+    leaf_index: int
+    ordinal: int  # of the row, or NO_ORDINAL
+
+
+class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What spent a nonce: a keyed binding of digest, principal and target, and the outcome."""
+
+    binding: bytes
+    outcome: FirstOutcome
+
+
+class TrustRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Trust of one channel principal."""
+
+    principal_id: PrincipalId
+    level: TrustLevel
+    violations_count: int
+    good: float
+    bad: float
+
+
+class HeldRow(msgspec.Struct, frozen=True, array_like=True):
+    """One candidate that waits for a person.
+
+    `sealed` is the intercept record and the salt, encrypted under the candidate's own key: what a
+    client put into the target, and the digest, must be gone with the key when it is denied.
+    """
+
+    principal_id: PrincipalId
+    tenant: Tenant
+    reason: Reason
+    step: int
+    memory_class: MemoryClass
+    source: SourceKind
+    basis: Basis
+    held_at_ms: int
+    nonce_key: bytes
+    intercepted_index: int
+    sealed: bytes
+
+
+class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
+    """Plain text of `HeldRow.sealed`."""
+
+    digest: Digest
+    target: str
+    salt: bytes
+
+
+class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
+    """What was known about a candidate when it was held; lives encrypted in staging."""
+
+    provenance: Provenance
+    intercepted_at_ms: int
+    token: TokenState
+    token_key: bytes | None
+    shadow: tuple[AnchorProbe, ...] | None
+    budget: BudgetState | None
+    vector: bytes
+    embedder_id: str
+    trace_id: str
+    # Of the memory to change as it stood then; 0 where there was none.
+    target_version: int = 0
+    guarded_key: str | None = None
+
+
+class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
+    """An admitted change that the server behind does not have for sure.
+
+    `sent` False: a person released it, and nobody sent it yet. `unknown`: it was sent, the answer
+    was lost, and that is in the log.
+    """
+
+    tenant: Tenant
+    target: str
+    name: bytes  # of the memory, in the table of ids
+    ordinal: int
+    leaf_index: int
+    sent: bool
+    unknown: bool = False
+
+
+encode = msgspec.msgpack.Encoder().encode
+
+decode_header = msgspec.msgpack.Decoder(StoreHeader).decode
+decode_row = msgspec.msgpack.Decoder(Row).decode
+decode_brief = msgspec.msgpack.Decoder(RowBrief).decode
+decode_scope = msgspec.msgpack.Decoder(Scope).decode
+decode_id = msgspec.msgpack.Decoder(IdRecord).decode
+decode_nonce = msgspec.msgpack.Decoder(NonceRecord).decode
+decode_trust = msgspec.msgpack.Decoder(TrustRecord).decode
+decode_held = msgspec.msgpack.Decoder(HeldRow).decode
+decode_intercept = msgspec.msgpack.Decoder(SealedIntercept).decode
+decode_evidence = msgspec.msgpack.Decoder(HeldEvidence).decode
+decode_key = msgspec.msgpack.Decoder(KeyRecord).decode
+decode_anchor = msgspec.msgpack.Decoder(Anchor).decode
+decode_forward = msgspec.msgpack.Decoder(ForwardRecord).decode
+decode_pins = msgspec.msgpack.Decoder(Pinned).decode

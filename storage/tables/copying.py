@@ -1,0 +1,46 @@
+"""A compacted copy of an LMDB environment, durable when it is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Final
+
+import lmdb
+
+from storage.errors import StoreUnavailable
+from storage.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DATA: Final = "data.mdb"
+
+
+def copy_compactly(env: lmdb.Environment, directory: Path) -> None:
+    """Write one generation of `env`, without its free pages, to `directory`, made anew.
+
+    Readers and the writer go on meanwhile: the copy is taken through a read transaction.
+
+    Raises:
+        StoreUnavailable: No room, or the disk refused; nothing of it is left behind.
+    """
+    try:
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(mode=DIRECTORY_MODE)
+        env.copy(str(directory), compact=True)
+        (directory / DATA).chmod(FILE_MODE)
+        fsync_file(directory / DATA)
+        fsync_directory(directory)
+    except (lmdb.Error, OSError) as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise StoreUnavailable(f"no copy can be written: {error}") from error
+
+
+def fsync_file(path: Path) -> None:
+    """Make a file's bytes durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,29 @@
+"""When a memory that has an end is not shown any more."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def expiry_ms(expires_at: str) -> int:
+    """The first moment at which a memory is not shown any more.
+
+    A date lasts until its end, in UTC. What cannot be read has expired already: a dialect lets no
+    such value through, and a memory that nobody can date must not stay for ever.
+    """
+    try:
+        moment = datetime.fromisoformat(expires_at)
+    except ValueError:
+        return 0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    day = timedelta(days=1 if _DATE.fullmatch(expires_at) else 0)
+    # Computed on integers: the last day of the calendar has no day after it, and this runs behind
+    # a durable commit, where nothing may raise.
+    return ((moment - _EPOCH) // _MILLISECOND) + day // _MILLISECOND

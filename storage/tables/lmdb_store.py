@@ -1,0 +1,384 @@
+"""The production environment: named tables of framed values, one writer, many readers.
+
+`writemap=False`, `sync=True` and `metasync=True` are security settings, not tuning: with a
+writable map an aborted write leaves its text in the file, and a full disk kills the process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import lmdb
+
+from storage.errors import (
+    OutcomeUnknown,
+    StorageError,
+    StoreCorrupt,
+    StoreLocked,
+    StoreUnavailable,
+)
+from storage.ground.lease import Lease
+from storage.state_directory import FILE_MODE, fsync_directory
+from storage.tables.codec import decode_header, encode, frame, unframe
+from storage.tables.copying import copy_compactly
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+    from storage.tables.codec import StoreHeader
+
+META: Final = b"meta"
+ROWS: Final = b"rows"
+VECTORS: Final = b"vectors"
+IDS: Final = b"ids"
+NONCES: Final = b"nonces"
+TRUST: Final = b"trust"
+CHARGES: Final = b"charges"
+TOKENS: Final = b"tokens"
+HELD: Final = b"held"
+LEAVES: Final = b"leaves"
+NODES: Final = b"nodes"
+KEYS: Final = b"keys"
+ANCHORS: Final = b"anchors"
+FORWARDS: Final = b"forwards"
+KEYED: Final = b"keyed"
+PINS: Final = b"pins"
+TABLES: Final = (
+    META,
+    ROWS,
+    VECTORS,
+    IDS,
+    NONCES,
+    TRUST,
+    CHARGES,
+    TOKENS,
+    HELD,
+    LEAVES,
+    NODES,
+    KEYS,
+    ANCHORS,
+    FORWARDS,
+    KEYED,
+    PINS,
+)
+
+KEPT_BEFORE: Final = "store.before-format-"
+_HEADER_KEY: Final = b"header"
+_CHECKPOINT_KEY: Final = b"checkpoint"
+_UNERASED_KEY: Final = b"unerased"
+_MAP_PER_QUOTA: Final = 1.25
+_READERS_MAX: Final = 512
+_LOCK_ATTEMPTS: Final = 8
+
+
+class View:
+    """One consistent read of the store. Values come back unframed, their digest checked."""
+
+    __slots__ = ("_tables", "_txn")
+
+    def __init__(self, txn: lmdb.Transaction, tables: dict[bytes, lmdb._Database]) -> None:
+        self._txn = txn
+        self._tables = tables
+
+    def get(self, table: bytes, key: bytes) -> bytes | None:
+        """The payload under a key.
+
+        Raises:
+            StoreCorrupt: The stored value does not match its digest.
+        """
+        value = self._txn.get(key, db=self._tables[table])
+        return None if value is None else unframe(table, key, bytes(value))
+
+    def has(self, table: bytes, key: bytes) -> bool:
+        """Whether a key is there; its value is not looked at."""
+        return self._txn.get(key, db=self._tables[table]) is not None
+
+    def scan(self, table: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Every key from `start` on, in byte order, with its payload."""
+        cursor = self._txn.cursor(db=self._tables[table])
+        try:
+            if cursor.set_range(start):
+                for key, value in cursor:
+                    yield bytes(key), unframe(table, bytes(key), bytes(value))
+        finally:
+            cursor.close()
+
+    def keys(self, table: bytes) -> Iterator[bytes]:
+        """Every key in byte order; values are not looked at."""
+        cursor = self._txn.cursor(db=self._tables[table])
+        try:
+            if cursor.first():
+                yield from map(bytes, cursor.iternext(keys=True, values=False))
+        finally:
+            cursor.close()
+
+    def count(self, table: bytes) -> int:
+        """Number of keys."""
+        return self._txn.stat(self._tables[table])["entries"]
+
+    def header(self) -> StoreHeader | None:
+        """The store's generation; None before the first commit."""
+        payload = self.get(META, _HEADER_KEY)
+        return None if payload is None else decode_header(payload)
+
+    def checkpoint(self) -> bytes | None:
+        """The signed checkpoint of the audit log, in the same generation."""
+        return self.get(META, _CHECKPOINT_KEY)
+
+    def unerased(self) -> bool:
+        """Whether purged bytes are still in pages that were not rewritten since."""
+        return self.has(META, _UNERASED_KEY)
+
+    def bytes_used(self) -> int:
+        """Bytes in pages that hold something; free pages do not count."""
+        used = 0
+        for table in self._tables.values():
+            stat = self._txn.stat(table)
+            pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+            used += pages * stat["psize"]
+        return used
+
+
+class Draft(View):
+    """The one write transaction. Nothing is visible or durable before `commit` returns."""
+
+    __slots__ = ()
+
+    def put(self, table: bytes, key: bytes, payload: bytes) -> None:
+        """Frame and store a payload, replacing what was there."""
+        self._txn.put(key, frame(table, key, payload), db=self._tables[table])
+
+    def append(self, table: bytes, key: bytes, payload: bytes) -> None:
+        """Like `put`, for a key above all others; cheaper."""
+        self._txn.put(key, frame(table, key, payload), db=self._tables[table], append=True)
+
+    def delete(self, table: bytes, key: bytes) -> bool:
+        """Remove a key; whether it was there."""
+        return self._txn.delete(key, db=self._tables[table])
+
+    def put_header(self, header: StoreHeader) -> None:
+        """Replace the store's generation."""
+        self.put(META, _HEADER_KEY, encode(header))
+
+    def put_checkpoint(self, note: bytes) -> None:
+        """Replace the signed checkpoint."""
+        self.put(META, _CHECKPOINT_KEY, note)
+
+    def mark_unerased(self, *, unerased: bool = True) -> None:
+        """Record that purged bytes await the rewriting of the file, or that they are gone."""
+        if unerased:
+            self.put(META, _UNERASED_KEY, b"")
+        else:
+            self.delete(META, _UNERASED_KEY)
+
+    def commit(self) -> None:
+        """Make everything durable and visible, or raise `lmdb.Error` with the outcome unknown."""
+        self._txn.commit()
+
+    def abort(self) -> None:
+        """Drop everything. Safe to call in any state."""
+        self._txn.abort()
+
+
+class LmdbStore:
+    """The environment and its handles.
+
+    `reading` may be used from any thread; everything else belongs to the writer thread.
+    """
+
+    def __init__(self, directory: Path, quota_bytes: int) -> None:
+        self.directory = directory
+        self.quota_bytes = quota_bytes
+        self._map_bytes = int(quota_bytes * _MAP_PER_QUOTA)
+        self._pid = os.getpid()
+        self._lease = Lease()
+        self._env: lmdb.Environment | None = None
+        self._tables: dict[bytes, lmdb._Database] = {}
+
+    def open(self, *, bootstrapped: bool) -> None:
+        """Open or create the environment, and make its directory entries durable.
+
+        A crash while LMDB wrote its very first pages leaves a file it refuses to open. Before the
+        first commit was durable there is nothing to lose, so it is made anew; afterwards that is
+        damage, and the store stays shut.
+
+        Raises:
+            StoreCorrupt: The file is damaged, or gone from a store that was in use.
+            StoreUnavailable: The disk refused.
+        """
+        if bootstrapped and not (self.directory / "data.mdb").exists():
+            raise StoreCorrupt("store/data.mdb is gone from a store in use; restore a backup")
+        try:
+            self._open_environment()
+        except lmdb.InvalidError as error:
+            if bootstrapped:
+                raise StoreCorrupt("store/data.mdb is damaged; restore a backup") from error
+            self._recreate()
+        except (lmdb.Error, OSError) as error:
+            raise StoreUnavailable(f"the store cannot be opened: {error}") from error
+
+    def _recreate(self) -> None:
+        shutil.rmtree(self.directory)
+        self.directory.mkdir(mode=0o700)
+        fsync_directory(self.directory.parent)
+        try:
+            self._open_environment()
+        except (lmdb.Error, OSError) as error:
+            raise StoreUnavailable(f"the store cannot be created: {error}") from error
+
+    def _open_environment(self) -> None:
+        env = self._agreeing_environment()
+        try:
+            self._tables = {name: env.open_db(name) for name in TABLES}
+            env.reader_check()
+        except lmdb.Error:
+            env.close()
+            raise
+        # Before the sync: where that fails, nothing may be written, but reads go on.
+        self._env = env
+        fsync_directory(self.directory)
+
+    def _agreeing_environment(self) -> lmdb.Environment:
+        """The environment, once its lock file and its data file mean the same generation.
+
+        The lock file holds the number of the last transaction, and outlives a replaced data file
+        for as long as any other process (an `audit verify`, a backup) has it open. A writer that
+        believes it then takes the wrong one of the two meta pages, which in a compacted copy is
+        an empty store. Nobody but that old reader needs the old lock file: it reads the old file.
+        """
+        for _ in range(_LOCK_ATTEMPTS):
+            env = lmdb.open(
+                str(self.directory),
+                map_size=self._map_bytes,
+                max_dbs=len(TABLES),
+                max_readers=_READERS_MAX,
+                mode=FILE_MODE,
+                sync=True,
+                metasync=True,
+                writemap=False,
+            )
+            with env.begin() as txn:
+                believed = txn.id()
+            if believed == env.info()["last_txnid"]:
+                return env
+            env.close()
+            (self.directory / "lock.mdb").unlink(missing_ok=True)
+        raise lmdb.LockError("the lock file is of another data file")
+
+    def _environment(self) -> lmdb.Environment:
+        if os.getpid() != self._pid:
+            # LMDB happily writes from a forked child, and two writers then share one map.
+            raise StoreLocked("the store was opened by another process; open it after the fork")
+        if self._env is None:
+            raise StoreUnavailable("the store is closed")
+        return self._env
+
+    @contextmanager
+    def reading(self) -> Generator[View]:
+        """A view of the last committed generation; keep it short. Not reentrant per thread.
+
+        Raises:
+            StoreUnavailable: The environment is closed, or was poisoned by a failed commit.
+            StoreLocked: The caller forked.
+        """
+        with self._lease.shared():
+            try:
+                txn = self._environment().begin()
+            except lmdb.Error as error:
+                raise StoreUnavailable(f"the store cannot be read: {error}") from error
+            with txn:
+                yield View(txn, self._tables)
+
+    def bytes_free(self) -> int:
+        """What the disk has left for this user, in bytes.
+
+        Raises:
+            OSError: The disk does not say.
+        """
+        found = os.statvfs(self.directory)
+        return found.f_bavail * found.f_frsize
+
+    def begin(self) -> Draft:
+        """Start the write transaction.
+
+        Raises:
+            lmdb.Error: The environment needs reopening.
+        """
+        return Draft(self._environment().begin(write=True), self._tables)
+
+    def reader_check(self) -> int:
+        """Free the slots of dead readers, which otherwise pin old pages for ever; how many."""
+        return self._environment().reader_check()
+
+    def reopen(self) -> None:
+        """Close and open again, readers excluded meanwhile.
+
+        Raises:
+            StoreUnavailable: It cannot be opened; it stays closed.
+            StoreCorrupt: The file is damaged.
+        """
+        with self._lease.exclusive():
+            self.close()
+            self.open(bootstrapped=True)
+
+    def compact(self) -> int:
+        """Rewrite the file without its free pages, and put the copy in its place.
+
+        Returns:
+            Bytes saved.
+
+        Raises:
+            StoreUnavailable: No space for the copy; the store goes on with the old file.
+            OutcomeUnknown: The copy is in place, but its name may not be durable, or it cannot be
+                opened. Nothing more may be written: after a power cut the old file could be back,
+                without what was committed since.
+            OSError: A file beside the store could not be removed.
+        """
+        beside = self.directory.with_name("store.compacting")
+        data = self.directory / "data.mdb"
+        before = data.stat().st_size
+        copy_compactly(self._environment(), beside)
+        # What was kept of the file before a change of format holds what is to be erased as well.
+        for kept in self.directory.parent.glob(f"{KEPT_BEFORE}*"):
+            shutil.rmtree(kept)
+        with self._lease.exclusive():
+            self.close()
+            failure: OSError | None = None
+            try:
+                (beside / "data.mdb").replace(data)
+            except OSError as error:
+                failure = error
+            try:
+                self.open(bootstrapped=True)  # and syncs the directory
+            except StorageError as error:
+                raise OutcomeUnknown(f"the compacted store: {error}") from error
+        shutil.rmtree(beside, ignore_errors=True)
+        if failure is not None:
+            raise StoreUnavailable(f"no compacted copy: {failure}") from failure
+        fsync_directory(self.directory.parent)
+        return max(0, before - data.stat().st_size)
+
+    def keep_before(self, format_number: int) -> None:
+        """Keep a copy of the file as it is, until the next compaction.
+
+        Raises:
+            StoreUnavailable: No room for it.
+        """
+        beside = self.directory.with_name(f"{KEPT_BEFORE}{format_number}")
+        copy_compactly(self._environment(), beside)
+        fsync_directory(self.directory.parent)
+
+    def close(self) -> None:
+        """Close the environment. Readers must be gone; `reopen` and `compact` see to that."""
+        if self._env is not None and os.getpid() == self._pid:
+            self._env.close()
+        self._env = None
+
+    def shut(self) -> None:
+        """Close for good, waiting for readers."""
+        with self._lease.exclusive():
+            self.close()

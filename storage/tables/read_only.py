@@ -1,0 +1,106 @@
+"""The production environment opened for reading alone, by a process that is not the gate's."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import lmdb
+
+from storage.errors import StoreUnavailable
+from storage.tables.lmdb_store import META, TABLES, View
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from storage.tables.codec import StoreHeader
+
+
+@contextmanager
+def read_only(directory: Path) -> Generator[View]:
+    """One consistent view of the last committed generation, also while a gate is running.
+
+    Never use it inside the gate's own process: LMDB's locks do not survive a second open there.
+
+    Raises:
+        StoreUnavailable: There is no store, it cannot be read, or it is no LMDB environment.
+    """
+    if not (directory / "data.mdb").exists():
+        raise StoreUnavailable(f"no store in {directory}")
+    try:
+        env = _opened(directory)
+    except (lmdb.Error, OSError) as error:
+        raise StoreUnavailable(f"the store cannot be opened for reading: {error}") from error
+    try:
+        tables = {name: env.open_db(name, create=False) for name in TABLES}
+        with env.begin() as txn:
+            yield View(txn, tables)
+    except lmdb.NotFoundError as error:
+        raise StoreUnavailable(
+            f"{directory} lacks a table of this version's stores: another version wrote it, or its "
+            "first start did not end"
+        ) from error
+    except lmdb.Error as error:
+        raise StoreUnavailable(f"the store cannot be read: {error}") from error
+    finally:
+        env.close()
+
+
+@contextmanager
+def hot(directory: Path) -> Generator[lmdb.Environment]:
+    """The environment for a copy, in a reader's slot that a running gate respects.
+
+    Without the slot the gate would reuse pages under the copy's feet, so there is no way around
+    it. Never in the gate's own process.
+
+    Raises:
+        StoreUnavailable: There is no store, or this user may not take a reader's slot.
+    """
+    if not (directory / "data.mdb").exists():
+        raise StoreUnavailable(f"no store in {directory}")
+    try:
+        env = _open(directory, lock=(directory / "lock.mdb").exists())
+    except (lmdb.Error, OSError) as error:
+        raise StoreUnavailable(
+            f"{directory} cannot be copied: {error}; run as the sidecar's user or root"
+        ) from error
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+def header_of(env: lmdb.Environment) -> StoreHeader | None:
+    """What an environment that is open for a copy says of itself; None where it says nothing."""
+    try:
+        tables = {META: env.open_db(META, create=False)}
+    except lmdb.NotFoundError:
+        return None
+    with env.begin() as txn:
+        return View(txn, tables).header()
+
+
+def _opened(directory: Path) -> lmdb.Environment:
+    if not (directory / "lock.mdb").exists():
+        # No gate ever ran here. LMDB would create the file, as whoever runs this: if that is root,
+        # the gate could not open its own store afterwards.
+        return _open(directory, lock=False)
+    try:
+        return _open(directory, lock=True)
+    except (lmdb.ReadonlyError, lmdb.LockError, PermissionError):
+        # A backup on read-only media has no place for a reader's slot, and no writer either.
+        return _open(directory, lock=False)
+
+
+def _open(directory: Path, *, lock: bool) -> lmdb.Environment:
+    # Map size 0: the one that the writer recorded, so that a store that grows meanwhile stays
+    # readable.
+    return lmdb.open(
+        str(directory),
+        map_size=0,
+        max_dbs=len(TABLES),
+        readonly=True,
+        create=False,
+        lock=lock,
+    )

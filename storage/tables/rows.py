@@ -1,0 +1,218 @@
+"""From stored rows to what a read may show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.canonical import decode_canonical
+from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus
+from policy.trust.ladder import TrustState
+from storage.errors import StoreCorrupt
+from storage.tables.codec import NO_ORDINAL, decode_id, decode_row, ordinal_key
+from storage.tables.expiry import expiry_ms
+from storage.tables.lmdb_store import IDS, KEYED, ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policy.model import Candidate, CandidateId, Tenant
+    from storage.tables.codec import IdRecord, TrustRecord
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.values import Row
+
+_CANDIDATE_ID_LEN: Final = 16
+
+
+def read_id(view: View, name: bytes) -> IdRecord | None:
+    """Where a memory's newest row is; None if it never existed."""
+    payload = view.get(IDS, name)
+    return None if payload is None else decode_id(payload)
+
+
+def read_row(view: View, ordinal: int) -> Row:
+    """One row.
+
+    Raises:
+        StoreCorrupt: It is missing or damaged.
+    """
+    payload = view.get(ROWS, ordinal_key(ordinal))
+    if payload is None:
+        raise StoreCorrupt(f"row {ordinal} is missing")
+    return decode_row(payload)
+
+
+def text_of(row: Row, known: Candidate | None = None) -> tuple[str | None, str | None, Candidate]:
+    """Text and metadata as they read after this row, and the candidate it stores.
+
+    Raises:
+        StoreCorrupt: The row was erased, or its canonical bytes are not a candidate's.
+    """
+    candidate = known or candidate_of(row)
+    kept = row.kept
+    text, metadata_json = candidate.text, candidate.metadata_json
+    if kept is not None:
+        text = kept.text if text is None else text
+        metadata_json = kept.metadata_json if metadata_json is None else metadata_json
+    return text, metadata_json, candidate
+
+
+def candidate_of(row: Row) -> Candidate:
+    """The judged candidate of a row.
+
+    Raises:
+        StoreCorrupt: The row was erased, or its canonical bytes are not a candidate's.
+    """
+    try:
+        return decode_canonical(row.canonical)
+    except msgspec.MsgspecError as error:
+        raise StoreCorrupt("a row does not hold a candidate") from error
+
+
+def memory_of(row: Row, status: MemoryStatus, known: Candidate | None = None) -> Memory:
+    """What a read shows of a memory whose newest row this is.
+
+    `known` is the row's candidate, for a caller that has it already.
+    """
+    text, metadata_json, candidate = text_of(row, known)
+    kept = row.kept
+    return Memory(
+        memory_id=row.memory_id,
+        tenant=row.tenant,
+        principal_id=row.principal_id,
+        text=text or "",
+        metadata_json=metadata_json,
+        scope=row.scope,
+        target=kept.target if kept else candidate.target,
+        memory_class=row.memory_class,
+        source=row.source,
+        basis=row.basis,
+        status=status,
+        version=row.version,
+        created_at_ms=row.created_at_ms,
+        updated_at_ms=row.at_ms,
+        candidate_id=row.candidate_id,
+        role=candidate.role or (kept.role if kept else None),
+        actor=candidate.actor or (kept.actor if kept else None),
+        expires_at=row.expires_at,
+        derived_from=candidate.derived_from or (kept.derived_from if kept else ()),
+    )
+
+
+class GuardedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a thing behind another server, and how its memory stands now.
+
+    `row` is the memory's newest, which somebody may have changed here; `sent` is what was sent.
+    """
+
+    name: bytes
+    ordinal: int
+    sent: Row
+    row: Row
+    status: MemoryStatus
+
+
+def guarded_rows(
+    view: View, names: KeyedNames, tenant: Tenant, target: str, key: str
+) -> Iterator[GuardedRow]:
+    """Every row under a key of a server, oldest first, those that failed or are gone too."""
+    prefix = names.guarded(tenant, target, key)
+    for found, _ in view.scan(KEYED, prefix):
+        if not found.startswith(prefix):
+            return
+        one = guarded_row(view, names, int.from_bytes(found[len(prefix) :], "big"))
+        if one.sent.tenant == tenant and candidate_of(one.sent).target == target:
+            yield one
+
+
+def guarded_row(view: View, names: KeyedNames, ordinal: int) -> GuardedRow:
+    """The row of one ordinal that the table of keys names.
+
+    Raises:
+        StoreCorrupt: There is none, or its memory has no id.
+    """
+    sent = read_row(view, ordinal)
+    name = names.memory(sent.tenant, sent.memory_id)
+    known = read_id(view, name)
+    if known is None:
+        raise StoreCorrupt(f"row {ordinal} has lost its id")
+    row = sent if known.ordinal == ordinal else read_row(view, known.ordinal)
+    return GuardedRow(name=name, ordinal=ordinal, sent=sent, row=row, status=known.status)
+
+
+def is_expired(row: Row, now_ms: int) -> bool:
+    """Whether a memory whose newest row this is has reached the end of its own time."""
+    return row.expires_at is not None and expiry_ms(row.expires_at) <= now_ms
+
+
+def trust_of(record: TrustRecord) -> TrustState:
+    """The trust that a record stands for."""
+    return TrustState(
+        level=record.level,
+        violations_count=record.violations_count,
+        good=record.good,
+        bad=record.bad,
+    )
+
+
+def held_key(candidate_id: CandidateId) -> bytes | None:
+    """Where a held candidate is; None for what cannot be a candidate's id."""
+    try:
+        key = bytes.fromhex(candidate_id)
+    except ValueError:
+        return None
+    return key if len(key) == _CANDIDATE_ID_LEN else None
+
+
+def chain(view: View, ordinal: int, bytes_max: int | None = None) -> list[Row]:
+    """Every row of one memory, oldest first; with a limit, the newest that fit, and one at least.
+
+    Whoever may update a memory makes its history as long as he likes.
+    """
+    rows: list[Row] = []
+    size = 0
+    while ordinal != NO_ORDINAL:
+        row = read_row(view, ordinal)
+        size += len(row.canonical) + _inherited_len(row)
+        if rows and bytes_max is not None and size > bytes_max:
+            break
+        rows.append(row)
+        ordinal = row.prev_ordinal
+    rows.reverse()
+    return rows
+
+
+def _inherited_len(row: Row) -> int:
+    return 0 if row.kept is None else len(row.kept.text or "") + len(row.kept.metadata_json or "")
+
+
+def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
+    """The steps that a chain of rows records; a purge shows as a step without text."""
+    entries: list[HistoryEntry] = []
+    old_text: str | None = None
+    for row in rows:
+        text, metadata_json, role, actor = None, None, None, None
+        if not row.erased:
+            text, metadata_json, candidate = text_of(row)
+            role, actor = candidate.role, candidate.actor
+        if row.change is ChangeKind.DELETE:
+            text = None
+        entries.append(
+            HistoryEntry(
+                change=row.change,
+                version=row.version,
+                at_ms=row.at_ms,
+                candidate_id=row.candidate_id,
+                source=row.source,
+                memory_class=row.memory_class,
+                old_text=old_text,
+                new_text=text,
+                metadata_json=metadata_json,
+                role=role,
+                actor=actor,
+            )
+        )
+        old_text = text
+    return tuple(entries)

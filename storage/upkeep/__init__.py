@@ -1,0 +1,1 @@
+"""Backup and restore of a state directory, and a store that is read without a gate."""

@@ -1,0 +1,322 @@
+"""A backup: one generation of a store, copied while it is in use, with a signed list of its files.
+
+    DIR/manifest.json       what this is, and the SHA-256 of every other file
+    DIR/manifest.sig        Ed25519 over it, by the key that signs the audit log
+    DIR/store/data.mdb      memories (readable!), nonces, trust, keys' hashes, audit log
+    DIR/checkpoint.txt      the signed head of the log in that copy
+    DIR/secrets/*.key       only where asked for
+    DIR/staging/...         held candidates with their keys, only where asked for
+
+The manifest is written last: a directory without one is a backup that never ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Annotated, Final
+
+import lmdb
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import Meta
+
+from storage.audit import BadCheckpoint, VerifierKey, open_checkpoint
+from storage.errors import BadBackup, StoreUnavailable
+from storage.state_directory import (
+    DIRECTORY_MODE,
+    SECRET_LEN,
+    Secrets,
+    fsync_directory,
+    write_durably,
+)
+from storage.tables.copying import DATA, copy_compactly
+from storage.tables.formats import refuse_unknown
+from storage.tables.read_only import header_of, hot, read_only
+from storage.values import BackupSummary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BACKUP_FORMAT: Final = 1
+MANIFEST: Final = "manifest.json"
+SIGNATURE: Final = "manifest.sig"
+CHECKPOINT: Final = "checkpoint.txt"
+STORE: Final = f"store/{DATA}"
+HELD: Final = f"staging/held/{DATA}"
+SECRET_NAMES: Final = ("store.key", "log.key", "token.key")
+_LISTED: Final = re.compile(
+    r"checkpoint\.txt|(store|staging/held)/data\.mdb|secrets/(store|log|token)\.key"
+    r"|staging/keys/[0-9a-f]{32}\.key"
+)
+_SIGNED_AS: Final = b"mnemogate backup manifest v1\n"
+_MANIFEST_LEN_MAX: Final = 64 * 1024 * 1024
+_CHUNK_LEN: Final = 1024 * 1024
+
+_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class BackedUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file."""
+
+    name: str
+    bytes: _Count
+    sha256: _Hash
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a backup is of, and what is in it."""
+
+    format: int
+    taken_at_ms: _Count
+    origin: str
+    incarnation: str
+    store_format: int
+    version: _Count
+    epoch: _Count
+    ruleset_digest: str
+    embedder_id: str
+    dimension: _Count
+    leaf_count: _Count
+    held_count: _Count
+    verifier_key: str
+    # Tells whether secrets from elsewhere are this store's: 32 random bytes cannot be guessed.
+    store_key_sha256: _Hash
+    files: tuple[BackedUp, ...]
+
+    @property
+    def with_secrets(self) -> bool:
+        """Whether the backup can be restored by itself."""
+        return any(file.name.startswith("secrets/") for file in self.files)
+
+    @property
+    def with_held(self) -> bool:
+        """Whether held candidates came along."""
+        return any(file.name == HELD for file in self.files)
+
+    def summary(self, directory: Path) -> BackupSummary:
+        """What is told of the backup in a directory."""
+        return BackupSummary(
+            directory=str(directory),
+            incarnation=self.incarnation,
+            version=self.version,
+            leaf_count=self.leaf_count,
+            held_count=self.held_count,
+            with_secrets=self.with_secrets,
+            with_held=self.with_held,
+            bytes=sum(file.bytes for file in self.files),
+        )
+
+
+def load_secrets(directory: Path) -> Secrets:
+    """The three secrets in a directory.
+
+    Raises:
+        BadBackup: One is missing, or is none.
+    """
+    found: list[bytes] = []
+    for name in SECRET_NAMES:
+        _refuse_odd(directory / name)
+        try:
+            value = (directory / name).read_bytes()
+        except OSError as error:
+            raise BadBackup(f"{directory / name} cannot be read: {error.strerror}") from error
+        if len(value) != SECRET_LEN:
+            raise BadBackup(f"{directory / name} is not {SECRET_LEN} bytes long")
+        found.append(value)
+    return Secrets(store_key=found[0], log_key=found[1], token_key=found[2])
+
+
+def take(
+    state: Path, target: Path, now_ms: int, *, with_secrets: bool = False, with_held: bool = False
+) -> Manifest:
+    """Back up the store of a state directory; see `OfflineStore.back_up`.
+
+    Memories, nonces, trust and the log are of one generation. Held candidates are copied after it:
+    what was decided in between is refused when the backup is restored.
+    """
+    _refuse_place(state, target)
+    secrets = load_secrets(state / "secrets")
+    try:
+        with hot(state / "store") as env:
+            refuse_unknown(header_of(env))  # before anything of it is written elsewhere
+            target.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            target.chmod(DIRECTORY_MODE)
+            copy_compactly(env, target / "store")
+        _take_checkpoint(target)
+        if with_secrets:
+            _copy_each(state / "secrets", target / "secrets", SECRET_NAMES)
+        if with_held:
+            _take_held(state / "staging", target / "staging")
+        manifest = _described(target, secrets, now_ms)
+        data = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+        signature = secrets.log_signer().sign(_SIGNED_AS + data)
+        write_durably(target / SIGNATURE, signature)
+        write_durably(target / MANIFEST, data)
+        fsync_directory(target.resolve().parent)
+    except OSError as error:
+        raise StoreUnavailable(f"{target} cannot be written: {error.strerror}") from error
+    return manifest
+
+
+def _refuse_place(state: Path, target: Path) -> None:
+    if target.resolve().is_relative_to(state.resolve()):
+        raise BadBackup("a backup inside the state directory is lost with it; choose another place")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise BadBackup(f"{target} is not empty; each backup takes a directory of its own")
+
+
+def _take_checkpoint(target: Path) -> None:
+    with read_only(target / "store") as view:
+        note = view.checkpoint()
+    if note is None:
+        raise StoreUnavailable("the store has no signed checkpoint: nothing was ever committed")
+    write_durably(target / CHECKPOINT, note)
+
+
+def _take_held(staging: Path, target: Path) -> None:
+    target.mkdir(mode=DIRECTORY_MODE)
+    with hot(staging / "held") as env:
+        copy_compactly(env, target / "held")
+    names = sorted(path.name for path in (staging / "keys").glob("*.key"))
+    _copy_each(staging / "keys", target / "keys", tuple(names))
+    fsync_directory(target)
+
+
+def _copy_each(source: Path, target: Path, names: tuple[str, ...]) -> None:
+    target.mkdir(mode=DIRECTORY_MODE)
+    for name in names:
+        try:
+            data = (source / name).read_bytes()
+        except FileNotFoundError:
+            continue  # a held candidate that was decided meanwhile
+        write_durably(target / name, data)
+    fsync_directory(target)
+
+
+def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
+    with read_only(target / "store") as view:
+        header = view.header()
+    if header is None:
+        raise StoreUnavailable("the store has no header: nothing was ever committed")
+    origin = (target / CHECKPOINT).read_bytes().split(b"\n", 1)[0].decode("utf-8", "replace")
+    return Manifest(
+        format=BACKUP_FORMAT,
+        taken_at_ms=now_ms,
+        origin=origin,
+        incarnation=header.incarnation_name,
+        store_format=header.format,
+        version=header.version,
+        epoch=header.epoch,
+        ruleset_digest=header.ruleset_digest,
+        embedder_id=header.embedder_id,
+        dimension=header.dimension,
+        leaf_count=header.leaf_count,
+        held_count=header.held_count,
+        verifier_key=VerifierKey.of(origin, secrets.log_signer()).text(),
+        store_key_sha256=hashlib.sha256(secrets.store_key).hexdigest(),
+        files=tuple(_listed(target, path) for path in _files(target)),
+    )
+
+
+def _refuse_odd(path: Path) -> None:
+    """Refuse what is there and no file, before it is opened: a pipe is opened for ever.
+
+    Raises:
+        BadBackup: It is something else.
+    """
+    if path.exists() and not path.is_file():
+        raise BadBackup(f"{path} is no file")
+
+
+def _files(directory: Path) -> list[Path]:
+    """Every file of a backup but its manifest.
+
+    Raises:
+        BadBackup: Something in it is no plain file.
+    """
+    own = {directory / MANIFEST, directory / SIGNATURE}
+    found = [path for path in sorted(directory.rglob("*")) if path not in own]
+    odd = [path for path in found if path.is_symlink() or not (path.is_file() or path.is_dir())]
+    if odd:
+        raise BadBackup(f"{odd[0]} is neither a file nor a directory")
+    return [path for path in found if path.is_file()]
+
+
+def _listed(directory: Path, path: Path) -> BackedUp:
+    digest, length = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_LEN):
+            digest.update(chunk)
+            length += len(chunk)
+    return BackedUp(
+        name=path.relative_to(directory).as_posix(), bytes=length, sha256=digest.hexdigest()
+    )
+
+
+def read_manifest(directory: Path) -> tuple[Manifest, bytes]:
+    """A backup's manifest and its bytes, not yet believed.
+
+    Raises:
+        BadBackup: There is none, or it is not one of this version's.
+    """
+    _refuse_odd(directory / MANIFEST)
+    try:
+        with (directory / MANIFEST).open("rb") as file:
+            data = file.read(_MANIFEST_LEN_MAX)
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except FileNotFoundError as error:
+        raise BadBackup(
+            f"{directory} has no manifest: no backup, or one that never ended"
+        ) from error
+    except OSError as error:
+        raise BadBackup(f"{directory / MANIFEST} cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadBackup(f"{directory / MANIFEST} does not decode: {error}") from error
+    if manifest.format != BACKUP_FORMAT:
+        raise BadBackup(f"the backup has format {manifest.format}; this version knows 1")
+    return manifest, data
+
+
+def verify(directory: Path, secrets: Secrets) -> Manifest:
+    """The manifest of a backup, once signature, secrets and every file agree with it.
+
+    Raises:
+        BadBackup: Anything was changed, is missing or is too much.
+    """
+    manifest, data = read_manifest(directory)
+    key = Ed25519PrivateKey.from_private_bytes(secrets.log_key).public_key()
+    _refuse_odd(directory / SIGNATURE)
+    try:
+        key.verify((directory / SIGNATURE).read_bytes(), _SIGNED_AS + data)
+    except InvalidSignature as error:
+        raise BadBackup("the manifest was not signed by this store's log key") from error
+    except OSError as error:
+        raise BadBackup(f"{SIGNATURE} cannot be read: {error.strerror}") from error
+    if hashlib.sha256(secrets.store_key).hexdigest() != manifest.store_key_sha256:
+        raise BadBackup("secrets/store.key is another store's: no nonce and no id would be found")
+    strange = [file.name for file in manifest.files if _LISTED.fullmatch(file.name) is None]
+    if strange:
+        raise BadBackup(f"the manifest lists {strange[0]}, which no backup has")
+    found = {one.name: one for one in (_listed(directory, path) for path in _files(directory))}
+    listed = {file.name: file for file in manifest.files}
+    for name in sorted(found.keys() | listed.keys()):
+        if found.get(name) != listed.get(name):
+            raise BadBackup(f"{name} is not the file that was backed up")
+    _verify_head(directory, manifest, secrets)
+    return manifest
+
+
+def _verify_head(directory: Path, manifest: Manifest, secrets: Secrets) -> None:
+    verifier = VerifierKey.of(manifest.origin, secrets.log_signer())
+    try:
+        head = open_checkpoint((directory / CHECKPOINT).read_bytes(), verifier)
+        with read_only(directory / "store") as view:
+            header = view.header()
+    except (BadCheckpoint, OSError, lmdb.Error) as error:
+        raise BadBackup(f"its checkpoint cannot be believed: {error}") from error
+    refuse_unknown(header)
+    if header is None or not header.leaf_count == head.size == manifest.leaf_count:
+        raise BadBackup("store, checkpoint and manifest name different lengths of the log")

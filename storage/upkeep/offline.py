@@ -1,0 +1,98 @@
+"""Implements `OfflineStore` and `AuditedView` on the embedded store's files."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from storage.audit import InterceptedLeaf, VerdictLeaf, decode_leaf
+from storage.errors import StoreCorrupt
+from storage.read.audit import stored_leaf
+from storage.tables.change import Nodes
+from storage.tables.codec import decode_row, ordinal_key
+from storage.tables.formats import refuse_unknown
+from storage.tables.lmdb_store import LEAVES, ROWS
+from storage.tables.read_only import read_only
+from storage.upkeep.backup import take
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+    from storage.audit import Leaf
+    from storage.tables.lmdb_store import View
+    from storage.values import BackupSummary, Row
+
+
+class EmbeddedFiles:
+    """The store of one state directory; every call takes one view of its own."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+
+    @contextmanager
+    def viewed(self) -> Generator[EmbeddedView]:
+        """One consistent view for an auditor."""
+        with read_only(self._state / "store") as view:
+            yield EmbeddedView(view)
+
+    def leaves(self, since: int, limit: int) -> list[tuple[Leaf, InterceptedLeaf | None]]:
+        """Committed leaves, each with the interception it decides."""
+        with read_only(self._state / "store") as view:
+            header = view.header()
+            refuse_unknown(header)
+            size = 0 if header is None else header.leaf_count
+            return [_told(view, index) for index in range(since, min(size, since + limit))]
+
+    def back_up(
+        self, target: Path, now_ms: int, *, with_secrets: bool, with_held: bool
+    ) -> BackupSummary:
+        """Copy one generation, with a signed list of the files."""
+        manifest = take(self._state, target, now_ms, with_secrets=with_secrets, with_held=with_held)
+        return manifest.summary(target)
+
+
+class EmbeddedView:
+    """One view of the tables, as an auditor asks for them."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.leaf_count = view.count(LEAVES)
+        self.row_count = view.count(ROWS)
+        self.checkpoint = view.checkpoint
+        self.node = Nodes(view).get
+
+    def head(self) -> tuple[int, int] | None:
+        """What the header says."""
+        try:
+            header = self._view.header()
+        except msgspec.DecodeError as error:
+            raise StoreCorrupt(str(error)) from error
+        refuse_unknown(header)
+        return None if header is None else (header.leaf_count, header.version)
+
+    def leaf(self, index: int) -> bytes | None:
+        """One leaf as it is hashed."""
+        return self._view.get(LEAVES, ordinal_key(index))
+
+    def rows(self) -> Iterator[Row | StoreCorrupt | None]:
+        """Every row in its order; one that cannot be read must not hide the others."""
+        for key in self._view.keys(ROWS):
+            yield self._row(key)
+
+    def _row(self, key: bytes) -> Row | StoreCorrupt | None:
+        try:
+            payload = self._view.get(ROWS, key)
+            return None if payload is None else decode_row(payload)
+        except (StoreCorrupt, msgspec.DecodeError) as error:
+            return StoreCorrupt(str(error))
+
+
+def _told(view: View, index: int) -> tuple[Leaf, InterceptedLeaf | None]:
+    leaf = decode_leaf(stored_leaf(view, index))
+    if not isinstance(leaf, VerdictLeaf):
+        return leaf, None
+    told = decode_leaf(stored_leaf(view, leaf.intercepted_index))
+    return leaf, told if isinstance(told, InterceptedLeaf) else None

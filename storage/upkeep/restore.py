@@ -1,0 +1,191 @@
+"""From a verified backup to a state directory that begins a new life."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Final
+
+from policy.gate import GATE
+from storage.audit import BadCheckpoint, Tree, VerifierKey, open_checkpoint
+from storage.embedded import EmbeddedOptions, open_embedded
+from storage.errors import BadBackup, NoSecrets, StoreRolledBack, StoreUnavailable
+from storage.session_log.log import DIRECTORY
+from storage.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory, write_durably
+from storage.tables.change import Nodes, leaf_source
+from storage.tables.copying import fsync_file
+from storage.tables.read_only import read_only
+from storage.upkeep.backup import (
+    CHECKPOINT,
+    SECRET_NAMES,
+    load_secrets,
+    read_manifest,
+    verify,
+)
+from storage.upkeep.offline import EmbeddedFiles
+from storage.write.checkpoint_copy import CheckpointCopy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from policy.model import PrincipalId
+    from policy.ruleset import Ruleset
+    from storage.interfaces import AuditedView
+    from storage.state_directory import Secrets
+    from storage.upkeep.backup import Manifest
+    from storage.values import StoreStatus
+
+_WORKING: Final = ".restoring"
+
+
+def verified(
+    directory: Path,
+    elsewhere: Path | None,
+    audit: Callable[[AuditedView, bytes, bytes], str | None],
+) -> EmbeddedBackup:
+    """A backup whose files, signatures and whole log were recomputed; see `storage.opening`."""
+    manifest, _ = read_manifest(directory)
+    if elsewhere is None and not manifest.with_secrets:
+        raise NoSecrets("this backup has no secrets in it")
+    secrets = load_secrets(elsewhere or directory / "secrets")
+    verify(directory, secrets)
+    copy = (directory / CHECKPOINT).read_bytes()
+    with EmbeddedFiles(directory).viewed() as view:
+        bad = audit(view, copy, secrets.log_key)
+    if bad is not None:
+        raise BadBackup(f"its log is not sound: {bad}")
+    return EmbeddedBackup(directory, manifest, secrets)
+
+
+class EmbeddedBackup:
+    """A verified backup, and the way to a state directory that begins a new life of it."""
+
+    def __init__(self, directory: Path, manifest: Manifest, secrets: Secrets) -> None:
+        self._directory = directory
+        self._manifest = manifest
+        self._secrets = secrets
+        self._verifier = VerifierKey.of(manifest.origin, secrets.log_signer())
+        self.summary = manifest.summary(directory)
+        self.taken_at_ms = manifest.taken_at_ms
+
+    def restore(
+        self,
+        *,
+        state: Path,
+        checkpoint: Path,
+        ruleset: Ruleset,
+        quota_bytes: int,
+        by: PrincipalId,
+        clock: Callable[[], int],
+        accept_rollback: bool = False,
+    ) -> StoreStatus:
+        """Make the state directory, in a new incarnation, with a leaf that says from what.
+
+        All or nothing: it is put together beside its place, checked, and renamed.
+        """
+        if state.exists() and (not state.is_dir() or any(state.iterdir())):
+            raise BadBackup(f"{state} is not empty; restore into a new place")
+        options = EmbeddedOptions(
+            quota_bytes=quota_bytes,
+            origin=self._manifest.origin,
+            restored=True,
+            restore_detail=self._against_the_copy(checkpoint, accept_rollback=accept_rollback),
+            restored_by=by,
+            adopts_mode=False,
+        )
+        working = state.with_name(f".{state.name}{_WORKING}")
+        try:
+            state.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            shutil.rmtree(working, ignore_errors=True)
+            self._install(working)
+            status, note = self._revived(working, ruleset, clock, options)
+            # The copy first: from here on an older store in the old place is the one rolled back.
+            CheckpointCopy(checkpoint, self._verifier).write(note)
+            if state.exists():
+                state.rmdir()
+            (working / "state").rename(state)
+            fsync_directory(state.parent)
+        except OSError as error:
+            raise StoreUnavailable(f"{state} cannot be made: {error.strerror}") from error
+        finally:
+            shutil.rmtree(working, ignore_errors=True)
+        return status
+
+    def _against_the_copy(self, checkpoint: Path, *, accept_rollback: bool) -> str:
+        """What the leaf says of the checkpoint outside.
+
+        Raises:
+            StoreRolledBack: It is not of the backup's past, and that was not accepted.
+        """
+        leaf_count = self._manifest.leaf_count
+        taken = f"backup of {self._manifest.incarnation} with {leaf_count} leaves"
+        try:
+            note = checkpoint.read_bytes()
+        except FileNotFoundError:
+            return f"{taken}; no checkpoint outside"
+        except OSError as error:
+            raise StoreUnavailable(f"{checkpoint} cannot be read: {error.strerror}") from error
+        try:
+            kept = open_checkpoint(note, self._verifier)
+        except BadCheckpoint as error:
+            raise StoreRolledBack(
+                f"{checkpoint} is another store's; name another place with --checkpoint"
+            ) from error
+        past = kept.size <= leaf_count
+        if past:
+            with read_only(self._directory / "store") as view:
+                past = Tree.load(kept.size, leaf_source(view), Nodes(view)).root() == kept.root
+        said = f"{taken}; checkpoint outside: {kept.size} leaves"
+        if past:
+            return said
+        if not accept_rollback:
+            raise StoreRolledBack(
+                f"{checkpoint} vouches for {kept.size} leaves that are not all in this backup: "
+                f"it has {leaf_count}. What was written, refused, revoked or purged since is "
+                "forgotten by it."
+            )
+        return f"{said}; rollback accepted"
+
+    def _install(self, working: Path) -> None:
+        """Put the files in their places below `working`, durably."""
+        state = working / "state"
+        # Sessions are in no backup: a directory without its file says that there was a history.
+        below = ("store", "staging", "staging/held", "staging/keys", "secrets", DIRECTORY)
+        for directory in (working, state, *(state / name for name in below)):
+            directory.mkdir(mode=DIRECTORY_MODE)
+        secrets = self._secrets
+        values = (secrets.store_key, secrets.log_key, secrets.token_key)
+        for name, value in zip(SECRET_NAMES, values, strict=True):
+            write_durably(state / "secrets" / name, value)
+        for file in self._manifest.files:
+            if file.name == CHECKPOINT or file.name.startswith("secrets/"):
+                continue
+            # `verify` lets no other name through: there is no way out of `state` in any of them.
+            target = state / file.name
+            shutil.copyfile(self._directory / file.name, target)
+            target.chmod(FILE_MODE)
+            fsync_file(target)
+            fsync_directory(target.parent)
+
+    def _revived(
+        self, working: Path, ruleset: Ruleset, clock: Callable[[], int], options: EmbeddedOptions
+    ) -> tuple[StoreStatus, bytes]:
+        """Open the store once as restored; its status, and the checkpoint of its new head."""
+        store = open_embedded(
+            state=working / "state",
+            checkpoint=working / "checkpoint.txt",
+            gate=GATE,
+            ruleset=ruleset,
+            embedder_id=self._manifest.embedder_id,
+            dimension=self._manifest.dimension,
+            clock=clock,
+            options=options,
+        )
+        try:
+            problems = store.reader.check().problems
+            if problems:
+                raise BadBackup(f"the restored store contradicts itself: {problems[0]}")
+            status = store.reader.status()
+        finally:
+            store.close()
+        return status, (working / "checkpoint.txt").read_bytes()

@@ -1,0 +1,1 @@
+"""The only code that makes anything visible in the store: stage, judge, commit."""

@@ -1,0 +1,87 @@
+"""The last signed checkpoint, kept outside the store, so that a rolled-back store is noticed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.audit import BadCheckpoint, Tree, VerifierKey, open_checkpoint
+from storage.errors import StoreRolledBack, StoreUnavailable
+from storage.state_directory import DIRECTORY_MODE, write_durably
+from storage.tables.change import Nodes, leaf_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.audit import Checkpoint
+    from storage.tables.codec import StoreHeader
+    from storage.tables.lmdb_store import View
+
+
+class CheckpointCopy:
+    """One file beside the store. Writer thread only."""
+
+    def __init__(self, path: Path, verifier: VerifierKey) -> None:
+        self.path = path
+        self._verifier = verifier
+        self._written: bytes | None = None
+
+    def write(self, note: bytes) -> bool:
+        """Put the note in place, durably; False where there is nothing new to write.
+
+        Raises:
+            OSError: It could not be written; the one before is still there.
+        """
+        if not note or note == self._written:
+            return False
+        self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        write_durably(self.path, note)
+        self._written = note
+        return True
+
+    def read(self) -> Checkpoint | None:
+        """The tree head that was written last; None where there is no file.
+
+        Raises:
+            StoreRolledBack: The file is not a checkpoint that this store's key signed.
+        """
+        try:
+            note = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreUnavailable(f"{self.path} cannot be read: {error.strerror}") from error
+        try:
+            return open_checkpoint(note, self._verifier)
+        except BadCheckpoint as error:
+            raise StoreRolledBack(
+                f"{self.path} was not signed by this store's log key: the store, or the file, was "
+                "replaced. Put the right store back; or, if it was replaced on purpose, move that "
+                "file away, so that the history it vouches for is not mistaken for this one's."
+            ) from error
+
+    def compare(self, view: View, header: StoreHeader | None) -> str | None:
+        """Hold the store against the copy; a remark where a store in use has no copy.
+
+        Raises:
+            StoreRolledBack: The copy knows more leaves than the store, or other ones.
+        """
+        kept = self.read()
+        size = 0 if header is None else header.leaf_count
+        if kept is None:
+            return None if size == 0 else f"no checkpoint copy was found at {self.path}"
+        advice = (
+            " Put the newest store back. To go on with this one on purpose, `mnemogate backup` "
+            "it and `mnemogate restore --accept-rollback` that: it begins a new incarnation, so "
+            "that nonces spent since cannot be used again."
+        )
+        if kept.size > size:
+            raise StoreRolledBack(
+                f"the audit log has {size} leaves, but its last checkpoint names {kept.size}: an "
+                f"older copy of the store was put in place.{advice}"
+            )
+        if Tree.load(kept.size, leaf_source(view), Nodes(view)).root() != kept.root:
+            raise StoreRolledBack(
+                f"the first {kept.size} leaves of the audit log are not those that were signed: "
+                f"another copy of the store was put in place.{advice}"
+            )
+        return None

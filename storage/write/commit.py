@@ -1,0 +1,356 @@
+"""The only code that makes anything store-visible. It takes a permit, and checks it once more."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, Scope, meet
+from policy.verdict import Hold, InvariantBroken, Reject
+from storage.audit import OBSERVED_HOLD, OBSERVED_REJECT, VerdictLeaf
+from storage.errors import StalePermit
+from storage.ground.randomness import random_bytes
+from storage.tables.change import Added
+from storage.tables.codec import NO_ORDINAL, ForwardRecord, IdRecord, encode, ordinal_key
+from storage.tables.lmdb_store import FORWARDS, IDS, KEYED, ROWS, VECTORS
+from storage.tables.rows import read_id, read_row, text_of
+from storage.values import Decision, Kept, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import Basis, PrincipalId, SourceKind
+    from policy.verdict import Permit
+    from storage.audit import Culprit
+    from storage.tables.change import Change
+    from storage.tables.keys import KeyedNames
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """An admitted candidate with what its row and its leaf will say."""
+
+    candidate: Candidate
+    canonical: bytes
+    salt: bytes
+    basis: Basis
+    intercepted_index: int
+    trust_level: str
+    vector: bytes
+    embedder_id: str
+    approved_by: PrincipalId | None = None
+    # What an enforcing gate would have answered, where an observing one admitted over it.
+    objection: Hold | Reject | None = None
+    # Guard mode (design section 4): the row is an intent until the server behind has answered.
+    guarded_key: str | None = None
+    sent: bool = True
+    culprit: Culprit | None = None
+    session: str | None = None
+
+
+class Landed(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an admitted candidate went."""
+
+    ordinal: int
+    leaf_index: int
+    row: Row
+    status: MemoryStatus
+
+
+class Committer:
+    """Applies admitted candidates to a change. Writer thread only.
+
+    `required` and `epoch` are those of the gate and the ruleset in force.
+    """
+
+    def __init__(
+        self, names: KeyedNames, required: frozenset[int], failpoint: Callable[[str], None]
+    ) -> None:
+        self._names = names
+        self._required = required
+        self._failpoint = failpoint
+
+    def commit(self, change: Change, permit: Permit, judged: Judged, epoch: int) -> Landed:
+        """Put one admitted candidate into the transaction: leaf, row, vector, id, version.
+
+        Visible and durable when, and only when, the transaction's own commit returns.
+
+        Raises:
+            StalePermit: The permit is of another epoch, candidate or content, or does not name
+                every required step; nothing was put.
+            InvariantBroken: The permit was spent before.
+        """
+        self._verify(permit, judged, epoch)
+        candidate = judged.candidate
+        minted = candidate.memory_id is None
+        memory_id = candidate.memory_id or _minted()
+        name = self._names.memory(candidate.tenant, memory_id)
+        # Nothing is stored under 122 random bits that were drawn a moment ago.
+        known = None if minted else read_id(change.draft, name)
+        stored = None if known is None else read_row(change.draft, known.ordinal)
+        key = judged.guarded_key
+        # What another server holds is named by its key, and the gate was told of the rows under it.
+        if key is None and not _reachable(candidate.change, known, stored):
+            raise StalePermit("the memory to change is gone")
+        permit.spend()
+        change.version += 1
+        landing = _Landing(
+            change=change,
+            permit=permit,
+            judged=judged,
+            memory_id=memory_id,
+            known=known,
+            stored=stored,
+            keyed=b""
+            if key is None
+            else self._names.guarded(candidate.tenant, candidate.target, key),
+        )
+        leaf_index = landing.log()
+        vector, embedder_id = landing.vector()
+        row = landing.row(leaf_index, embedder_id)
+        self._failpoint("before_put")
+        landed = landing.put(name, row, vector)
+        self._failpoint("after_put")
+        return landed
+
+    def _verify(self, permit: Permit, judged: Judged, epoch: int) -> None:
+        # (4) Hash the very bytes that are about to be stored: whatever happened to them since the
+        #     gate saw them would show here (MWP 3.2, attack A5).
+        if hashlib.sha256(judged.canonical).digest() != permit.digest:
+            raise StalePermit("the bytes to store are not those that were judged")
+        if permit.epoch != epoch:
+            raise StalePermit("the ruleset changed since the verdict")
+        if not permit.passed >= self._required:
+            raise StalePermit("the permit does not name every required step")
+
+
+class _Landing(msgspec.Struct, frozen=True, kw_only=True):
+    """One admitted candidate on its way into a change that is already counted as a version."""
+
+    change: Change
+    permit: Permit
+    judged: Judged
+    memory_id: MemoryId
+    known: IdRecord | None
+    stored: Row | None
+    keyed: bytes
+
+    @property
+    def source(self) -> SourceKind:
+        """An updated memory keeps the lower of both labels (design section 6)."""
+        if self.stored is None or self.judged.candidate.change is not ChangeKind.UPDATE:
+            return self.permit.source
+        return meet(self.permit.source, self.stored.source)
+
+    def log(self) -> int:
+        """Append the verdict leaf."""
+        judged = self.judged
+        # A client's own id could be any text, and a leaf outlives a purge.
+        plain = _UUID.fullmatch(self.memory_id) is not None
+        return self.change.log(
+            VerdictLeaf(
+                candidate_id=self.permit.candidate_id,
+                at_ms=self.change.now_ms,
+                intercepted_index=judged.intercepted_index,
+                decision=Decision.ADMIT,
+                reason=None if judged.objection is None else judged.objection.reason,
+                step=None if judged.objection is None else judged.objection.step,
+                memory_class=self.permit.memory_class,
+                source=self.source,
+                basis=judged.basis,
+                version=self.change.version,
+                memory_id=self.memory_id if plain else None,
+                approved_by=_approver(judged),
+                ruleset_epoch=self.permit.epoch,
+                structural=isinstance(judged.objection, Reject) and judged.objection.structural,
+                trust_level=judged.trust_level,
+                culprit=judged.culprit,
+                session=judged.session,
+            )
+        )
+
+    def row(self, leaf_index: int, embedder_id: str) -> Row:
+        """The row of this candidate; contentless for a purge."""
+        candidate, change = self.judged.candidate, self.change
+        purge = candidate.change is ChangeKind.PURGE
+        update = candidate.change is ChangeKind.UPDATE and self.stored is not None
+        created_at_ms = self.stored.created_at_ms if update and self.stored else change.now_ms
+        kept = _kept(self.stored) if update and self.stored else None
+        inherits = kept is not None and candidate.scope == Scope()
+        return Row(
+            change=candidate.change,
+            tenant=candidate.tenant,
+            principal_id=candidate.principal_id,
+            memory_id=MemoryId("") if purge else self.memory_id,
+            candidate_id=self.permit.candidate_id,
+            memory_class=self.permit.memory_class,
+            source=self.source,
+            basis=self.judged.basis,
+            version=change.version,
+            at_ms=change.now_ms,
+            created_at_ms=created_at_ms,
+            prev_ordinal=NO_ORDINAL if purge or self.known is None else self.known.ordinal,
+            leaf_index=leaf_index,
+            salt=b"" if purge else self.judged.salt,
+            embedder_id=embedder_id,
+            scope=Scope() if purge else (kept.scope if kept and inherits else candidate.scope),
+            expires_at=candidate.expires_at or (kept.expires_at if kept else None),
+            kept=_still_kept(kept, candidate),
+            canonical=b"" if purge else self.judged.canonical,
+            erased=purge,
+            keyed=self.keyed,
+        )
+
+    def put(self, name: bytes, row: Row, vector: bytes) -> Landed:
+        """Store row, vector and id, and note what the derived structures must learn."""
+        change, kind = self.change, self.judged.candidate.change
+        ordinal = change.next_ordinal
+        change.next_ordinal += 1
+        known, stored = self.known, self.stored
+        if known is not None and stored is not None and known.status is MemoryStatus.LIVE:
+            change.superseded.append((known.ordinal, stored))
+            change.live_count -= 1
+        if kind is ChangeKind.PURGE:
+            self._erase()
+        status = self._status(kind)
+        if vector:
+            change.draft.append(VECTORS, ordinal_key(ordinal), vector)
+        stored_row = encode(row)
+        change.draft.append(ROWS, ordinal_key(ordinal), stored_row)
+        change.charges[row.tenant] += len(stored_row) + len(vector)
+        change.draft.put(IDS, name, encode(IdRecord(ordinal, status)))
+        live = status is MemoryStatus.LIVE
+        if live or status is MemoryStatus.FORWARDING:
+            change.live_count += live
+            change.added.append(Added(ordinal=ordinal, row=row, vector=vector, shown=live))
+        if self.keyed:
+            self._intend(name, ordinal, row)
+        return Landed(ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status)
+
+    def _intend(self, name: bytes, ordinal: int, row: Row) -> None:
+        """Note that the server behind is to be asked, in the transaction that says it may be."""
+        draft, candidate = self.change.draft, self.judged.candidate
+        record = ForwardRecord(
+            tenant=candidate.tenant,
+            target=candidate.target,
+            name=name,
+            ordinal=ordinal,
+            leaf_index=row.leaf_index,
+            sent=self.judged.sent,
+        )
+        draft.put(FORWARDS, bytes.fromhex(row.candidate_id), encode(record))
+        draft.put(KEYED, self.keyed + ordinal_key(ordinal), b"")
+
+    def _status(self, kind: ChangeKind) -> MemoryStatus:
+        if self.keyed:
+            return MemoryStatus.FORWARDING
+        if kind in {ChangeKind.DELETE, ChangeKind.PURGE}:
+            return MemoryStatus.DELETED
+        # A change, or a second creation under the same id, does not lift a quarantine.
+        if self.known is not None and self.known.status is MemoryStatus.QUARANTINED:
+            return MemoryStatus.QUARANTINED
+        return MemoryStatus.LIVE
+
+    def vector(self) -> tuple[bytes, str]:
+        """The vector of the text as it will read, and its embedder; an update may leave both."""
+        judged = self.judged
+        if judged.candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
+            return b"", ""
+        if judged.vector:
+            return judged.vector, judged.embedder_id
+        unchanged = judged.candidate.change is ChangeKind.UPDATE and judged.candidate.text is None
+        if not unchanged or self.known is None or self.stored is None:
+            return b"", ""
+        vector = self.change.draft.get(VECTORS, ordinal_key(self.known.ordinal))
+        return (b"", "") if vector is None else (vector, self.stored.embedder_id)
+
+    def _erase(self) -> None:
+        """Replace every row of the memory by one without content, and drop its vectors."""
+        if self.known is None:
+            raise InvariantBroken("a purge of nothing was admitted")
+        draft, ordinal = self.change.draft, self.known.ordinal
+        while ordinal != NO_ORDINAL:
+            row = read_row(draft, ordinal)
+            freed = len(draft.get(VECTORS, ordinal_key(ordinal)) or b"")
+            if row.keyed:
+                draft.delete(KEYED, row.keyed + ordinal_key(ordinal))
+                draft.delete(FORWARDS, bytes.fromhex(row.candidate_id))
+            if not row.erased:
+                left = encode(_contentless(row))
+                freed += len(encode(row)) - len(left)
+                draft.put(ROWS, ordinal_key(ordinal), left)
+            self.change.charges[row.tenant] -= freed
+            draft.delete(VECTORS, ordinal_key(ordinal))
+            self.change.erased.append(ordinal)
+            ordinal = row.prev_ordinal
+
+
+def _approver(judged: Judged) -> PrincipalId | None:
+    objection = judged.objection
+    if objection is None:
+        return judged.approved_by
+    return OBSERVED_HOLD if isinstance(objection, Hold) else OBSERVED_REJECT
+
+
+def _minted() -> MemoryId:
+    """A random UUID (RFC 9562, version 4)."""
+    raw = bytearray(random_bytes(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    digits = raw.hex()
+    return MemoryId(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
+
+
+def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:
+    """Whether there is still something to change; the gate saw the same a moment ago."""
+    if kind is ChangeKind.CREATE:
+        return True
+    if known is None or stored is None or stored.erased:
+        return False
+    return known.status is not MemoryStatus.DELETED or kind is ChangeKind.PURGE
+
+
+def _kept(stored: Row) -> Kept:
+    text, metadata_json, candidate = text_of(stored)
+    kept = stored.kept
+    return Kept(
+        text=text,
+        metadata_json=metadata_json,
+        scope=stored.scope,
+        target=kept.target if kept else candidate.target,
+        role=candidate.role or (kept.role if kept else None),
+        actor=candidate.actor or (kept.actor if kept else None),
+        expires_at=stored.expires_at,
+        derived_from=candidate.derived_from or (kept.derived_from if kept else ()),
+    )
+
+
+def _still_kept(kept: Kept | None, candidate: Candidate) -> Kept | None:
+    """Only what the update left alone: the text it replaced lives in the row before it."""
+    if kept is None:
+        return None
+    return msgspec.structs.replace(
+        kept,
+        text=kept.text if candidate.text is None else None,
+        metadata_json=kept.metadata_json if candidate.metadata_json is None else None,
+    )
+
+
+def _contentless(row: Row) -> Row:
+    return msgspec.structs.replace(
+        row,
+        memory_id=MemoryId(""),
+        salt=b"",
+        embedder_id="",
+        scope=Scope(),
+        expires_at=None,
+        kept=None,
+        canonical=b"",
+        erased=True,
+        keyed=b"",
+        prev_ordinal=NO_ORDINAL,
+    )

@@ -1,0 +1,377 @@
+"""The embedded store's transactions: stage, judge, commit, and find out what a disk error meant.
+
+Everything here runs on the writer thread. The order is the promise (design section 4): staged, then
+judged inside the transaction that would commit it, held ones durable in staging first, one commit,
+then the keys of what is decided destroyed, then the index, then the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import lmdb
+import msgspec
+
+from storage.derived.keeper import Step
+from storage.errors import (
+    OutcomeUnknown,
+    QuotaReached,
+    StorageError,
+    StoreCorrupt,
+    StoreUnavailable,
+)
+from storage.tables.change import Change
+from storage.write.case import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from policy.facts import InterceptRecord
+    from policy.model import CandidateId
+    from policy.ruleset import Ruleset
+    from storage.derived.keeper import DerivedState
+    from storage.interfaces import Failpoint
+    from storage.staging.staging import Staging
+    from storage.tables.change import Generation
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import LmdbStore, View
+    from storage.values import Outcome, Submission
+    from storage.write.judging import Judge
+
+Result = TypeVar("Result")
+
+_STAGING_RESERVE_BYTES: Final = 16 * 1024 * 1024
+_TIME_MARKED_EVERY_MS: Final = 60_000
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine is made of."""
+
+    store: LmdbStore
+    staging: Staging
+    names: KeyedNames
+    judge: Judge
+    derived: DerivedState
+    signer: Ed25519PrivateKey
+    origin: str
+    clock: Callable[[], int]
+    failpoint: Failpoint
+
+
+class Engine:
+    """Transactions of one open store. Writer thread only, except for the attributes it publishes.
+
+    `generation`, `ruleset`, `broken` and `bytes_used` are replaced whole, and may be read anywhere.
+    """
+
+    def __init__(self, parts: Parts, generation: Generation, ruleset: Ruleset) -> None:
+        self.parts = parts
+        self.generation = generation
+        self.ruleset = ruleset
+        self.bytes_used = 0
+        # Why nothing may be written any more; None while all is well.
+        self.broken: str | None = None
+        # What the disk said to the last write, where it refused it; None once it takes one again.
+        # Apart from the quota: another program may have taken the room.
+        self.refused: str | None = None
+        # When the writer began what it is doing (monotonic); 0 while it waits for work.
+        self.busy_since_ns = 0
+        # For how long it may do so before nobody else is let in to wait for it.
+        self.patience_s = 10.0
+        # Findings that do not stop the store, by subject.
+        self.remarks = parts.derived.remarks
+        # Whether purged bytes wait for the file to be rewritten.
+        self.unerased = False
+        # Moves before a change of anchors is answered: what was read under another count is old.
+        self.anchor_changes = 0
+        # What the interceptor wrote down, kept apart from staging (MWP 3.2, check 7).
+        self.register: dict[CandidateId, InterceptRecord] = {}
+        # Purged ordinals whose vectors may still be in the index and in its files.
+        self._erased: list[int] = []
+
+    # ---- submissions ---------------------------------------------------------------------------
+
+    def run(self, batch: Sequence[Submission]) -> list[Outcome | StorageError]:
+        """The outcome of each submission, in order; durable when this returns.
+
+        A failure that hit the whole batch is given for each of its submissions.
+        """
+        self.parts.failpoint("intercepted")
+        mine = self._stageable(batch)
+        try:
+            self._refuse_if_broken()
+            if self.parts.staging.bytes_free() < _STAGING_RESERVE_BYTES:
+                raise StoreUnavailable("too many held candidates wait for a person")
+            self.parts.staging.put((item.candidate_id, item.canonical) for item in mine.values())
+            self.parts.failpoint("staged")
+            outcomes = self._judge_batch(batch, mine)
+            self.refused = None
+        except StoreCorrupt as error:
+            self._forget(mine)
+            # One damaged row must not refuse everybody who waits beside it.
+            return [error] if len(batch) == 1 else [self.run([item])[0] for item in batch]
+        except StorageError as error:
+            self._forget(mine)
+            return [error] * len(batch)
+        self.erase_if_due()
+        return outcomes
+
+    def erase_if_due(self) -> None:
+        """Erase what was purged, before its purge is answered."""
+        if not self.unerased:
+            return
+        with contextlib.suppress(StorageError):
+            # The purge itself is durable, and its answer stands; `status` tells what is left to
+            # do, and the next start or `compact` does it.
+            self.erase()
+
+    def _stageable(self, batch: Sequence[Submission]) -> dict[CandidateId, Submission]:
+        """Submissions to stage. One that is held already must keep the key it has."""
+        held = self.parts.staging.held_ids()
+        return {item.candidate_id: item for item in batch if item.candidate_id not in held}
+
+    def _judge_batch(
+        self, batch: Sequence[Submission], mine: dict[CandidateId, Submission]
+    ) -> list[Outcome | StorageError]:
+        staged = self.parts.staging.read([item.candidate_id for item in batch])
+        self.parts.failpoint("before_transaction")
+        outcomes: list[Outcome | StorageError] = []
+
+        def work(change: Change) -> list[Outcome | StorageError]:
+            outcomes.clear()  # the work is done again when dead readers had filled the map
+            room = self.parts.store.quota_bytes - self.bytes_used
+            for item, data in zip(batch, staged, strict=True):
+                refusal = self.parts.judge.usage.no_room(item.candidate, room, change)
+                if refusal is not None:
+                    outcomes.append(refusal)
+                    change.finished.append(item.candidate_id)
+                    continue
+                case = Case(
+                    submission=item,
+                    intercept=self.register.get(item.candidate_id),
+                    staged=data if item.candidate_id in mine else None,
+                )
+                outcomes.append(self.parts.judge.judge(change, case, self.ruleset))
+            # A retry in the same batch is done with; what it retries may have become a held one.
+            done = [one for one in change.finished if one in mine and one not in change.kept]
+            change.finished = done
+            return outcomes
+
+        def confirmed(view: View) -> bool:
+            return all(
+                self._recorded(view, item, outcome)
+                for item, outcome in zip(batch, outcomes, strict=True)
+            )
+
+        return self.transact(work, confirmed)
+
+    def _recorded(self, view: View, item: Submission, outcome: Outcome | StorageError) -> bool:
+        """Whether the store's own record of the nonce tells the same as the outcome."""
+        if isinstance(outcome, StorageError):
+            return True
+        found = self.parts.judge.first_outcomes.recorded(view, item)
+        # A nonce that another request spent keeps that request's record.
+        return found is None or found.leaf_index == outcome.leaf_index
+
+    def _forget(self, mine: dict[CandidateId, Submission]) -> None:
+        """Destroy what was staged for nothing; after an unknown outcome, what is held may count."""
+        held = self.parts.staging.held_ids()
+        self.destroy([one for one in mine if self.broken is None or one not in held])
+
+    # ---- the transaction -----------------------------------------------------------------------
+
+    def transact(
+        self,
+        work: Callable[[Change], Result],
+        confirmed: Callable[[View], bool] | None = None,
+    ) -> Result:
+        """Do `work` in one write transaction and make it durable and visible.
+
+        Raises:
+            StoreUnavailable: Nothing was written.
+            OutcomeUnknown: It may be durable, and the store could not be reopened to find out.
+        """
+        self._refuse_if_broken()
+        try:
+            return self._transacted(work, confirmed)
+        except QuotaReached:
+            raise
+        except StoreUnavailable as error:
+            self.refused = str(error)
+            raise
+
+    def _transacted(
+        self, work: Callable[[Change], Result], confirmed: Callable[[View], bool] | None
+    ) -> Result:
+        try:
+            return self._attempt(work, confirmed)
+        except lmdb.MapFullError:
+            # Dead readers pin pages that are free otherwise: only without them is it really full.
+            if not self.parts.store.reader_check():
+                raise StoreUnavailable("the store's map is full") from None
+        except lmdb.Error as error:
+            self._reopen_after(error)
+            raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
+        try:
+            return self._attempt(work, confirmed)
+        except lmdb.Error as error:
+            self._reopen_after(error)
+            raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
+
+    def _attempt(
+        self, work: Callable[[Change], Result], confirmed: Callable[[View], bool] | None
+    ) -> Result:
+        parts = self.parts
+        draft = parts.store.begin()
+        ready = False
+        try:
+            change = Change(draft, self.generation, parts.clock())
+            result = work(change)
+            if change.kept:
+                # Durable in staging first: a hold that outlives a crash needs what it holds.
+                parts.staging.hold(change.kept)
+            parts.judge.usage.record(change)
+            after = change.finish(parts.origin, parts.signer)
+            used = draft.bytes_used()
+            ready = True
+        finally:
+            if not ready:
+                draft.abort()
+        try:
+            parts.failpoint("before_commit")
+            draft.commit()
+            parts.failpoint("after_commit")
+        except lmdb.Error as error:
+            draft.abort()
+            self._find_out(after, confirmed, error)
+        self.bytes_used = used
+        self._adopt(change, after)
+        return result
+
+    def _find_out(
+        self, after: Generation, confirmed: Callable[[View], bool] | None, error: lmdb.Error
+    ) -> None:
+        """A commit that failed may be durable all the same: reopen, look, and say the truth.
+
+        Returns when the transaction is durable.
+
+        Raises:
+            StoreUnavailable: It is not; nothing was written.
+            OutcomeUnknown: The store could not be reopened, or contradicts itself.
+        """
+        self._reopen_after(error)
+        with contextlib.suppress(StoreCorrupt), self.parts.store.reading() as view:
+            header = view.header()
+            if header == after.header:
+                if confirmed is None or confirmed(view):
+                    return
+            elif header == self.generation.header:
+                raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
+        self.broken = "after a failed commit the store is neither as before nor as after it"
+        raise OutcomeUnknown(self.broken) from error
+
+    def _reopen_after(self, error: lmdb.Error) -> None:
+        try:
+            self.parts.store.reopen()
+        except StorageError as failure:
+            self.broken = f"the disk failed ({error}) and the store could not be reopened"
+            raise OutcomeUnknown(self.broken) from failure
+
+    def _adopt(self, change: Change, after: Generation) -> None:
+        """Everything that follows a durable commit, before anyone is answered."""
+        parts = self.parts
+        self.generation = after
+        if change.held_moves:
+            parts.judge.held_by.update(change.held_moves)
+        parts.judge.usage.adopt(change)
+        self.destroy(change.finished)
+        parts.failpoint("key_destroyed")
+        self._erased.extend(change.erased)
+        self.unerased = self.unerased or bool(change.erased)
+        parts.derived.follow(
+            Step(
+                header=after.header,
+                added=change.added,
+                superseded=change.superseded,
+                readmitted=change.readmitted,
+            )
+        )
+        parts.failpoint("index_swapped")
+
+    def destroy(self, candidate_ids: Sequence[CandidateId]) -> None:
+        """Destroy staging keys; a key file that stays behind stops the writing."""
+        try:
+            self.parts.staging.destroy(candidate_ids)
+        except OSError as error:
+            self.broken = f"a held candidate's key could not be destroyed: {error.strerror}"
+
+    @property
+    def observing(self) -> bool:
+        """Whether the gate admits what it objects to."""
+        return self.parts.judge.observing
+
+    def busy_s(self) -> float:
+        """For how long the writer has been at its work; 0 while it waits for any."""
+        since = self.busy_since_ns
+        return (time.monotonic_ns() - since) / 1e9 if since else 0.0
+
+    def hanging(self) -> bool:
+        """Whether the writer has been doing the same for longer than anybody waits."""
+        return self.busy_s() > self.patience_s
+
+    def _refuse_if_broken(self) -> None:
+        if self.broken is not None:
+            raise StoreUnavailable(self.broken)
+
+    # ---- housekeeping --------------------------------------------------------------------------
+
+    def tidy(self) -> None:
+        """Free the slots of dead readers, and try again what could not be erased."""
+        try:
+            self.parts.store.reader_check()
+        except lmdb.Error as error:
+            self.remarks["readers"] = f"dead readers cannot be cleared: {error}"
+        if self.broken is None:
+            self.erase_if_due()
+
+    def mark_time(self) -> None:
+        """Make it durable how late it is, where no write did so for a minute."""
+        since_ms = self.parts.clock() - self.generation.header.time_ms
+        if self.broken is None and since_ms >= _TIME_MARKED_EVERY_MS:
+            with contextlib.suppress(StorageError):
+                self.transact(lambda _change: None)
+
+    # ---- erasing -------------------------------------------------------------------------------
+
+    def erase(self) -> int:
+        """Rewrite the store without free pages, and the index without purged vectors.
+
+        Returns:
+            Bytes saved in the store's file.
+
+        Raises:
+            StoreUnavailable: The disk refused; what was purged is hidden, but not yet erased.
+            OutcomeUnknown: The same, and nothing more may be written until the next start.
+        """
+        # The rows are read through a view, and the file cannot be replaced under it.
+        self.parts.derived.wait()
+        try:
+            saved = self.parts.store.compact()
+            self.parts.derived.drop(self._erased)
+        except OutcomeUnknown as error:
+            self.broken = str(error)
+            raise
+        except OSError as error:
+            raise StoreUnavailable(f"the index's files cannot be rewritten: {error}") from error
+        self._erased.clear()
+
+        def work(change: Change) -> None:
+            change.draft.mark_unerased(unerased=False)
+
+        self.transact(work)
+        self.unerased = False
+        return saved

@@ -1,0 +1,58 @@
+"""What a request was answered the first time, for its retries and after a failed commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.model import ChangeKind, MemoryStatus
+from storage.tables.codec import NO_ORDINAL, decode_nonce
+from storage.tables.lmdb_store import NONCES
+from storage.tables.rows import is_expired, memory_of, read_id, read_row
+from storage.write.case import outcome_of
+
+if TYPE_CHECKING:
+    from policy.model import PrincipalId
+    from storage.tables.codec import FirstOutcome
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.values import Outcome, Submission
+    from storage.write.gathering import Gatherer
+
+
+class FirstOutcomes:
+    """Reads the records that nonces left. Any thread."""
+
+    def __init__(self, names: KeyedNames, gatherer: Gatherer) -> None:
+        self._names = names
+        self._gatherer = gatherer
+
+    def replayed(
+        self, view: View, first: FirstOutcome, principal_id: PrincipalId, now_ms: int = 0
+    ) -> Outcome:
+        """The first verdict of an equal request, given again, with the memory as it was then."""
+        outcome = outcome_of(first, self._gatherer.trust(view, principal_id), replayed=True)
+        if first.ordinal == NO_ORDINAL:
+            return outcome
+        row = read_row(view, first.ordinal)
+        if row.erased or row.change is ChangeKind.DELETE:
+            return outcome
+        known = read_id(view, self._names.memory(row.tenant, row.memory_id))
+        if known is None or known.status is not MemoryStatus.LIVE or is_expired(row, now_ms):
+            # Deleted, quarantined or expired since: it does not exist for the agent any more.
+            return outcome
+        return msgspec.structs.replace(outcome, memory=memory_of(row, known.status))
+
+    def recorded(self, view: View, submission: Submission) -> Outcome | None:
+        """What the store recorded for this very submission; None if it never committed."""
+        candidate = submission.candidate
+        payload = view.get(NONCES, self._names.nonce(candidate.principal_id, candidate.nonce))
+        if payload is None:
+            return None
+        record = decode_nonce(payload)
+        if record.binding != self._names.binding(candidate, submission.digest):
+            return None
+        outcome = self.replayed(view, record.outcome, candidate.principal_id)
+        mine = record.outcome.candidate_id == submission.candidate_id
+        return msgspec.structs.replace(outcome, replayed=not mine)

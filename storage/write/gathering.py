@@ -1,0 +1,270 @@
+"""The facts for one decision, read inside the write transaction that would commit it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.canonical import digest_of
+from policy.facts import Facts, NonceState, TargetState, TokenState
+from policy.labels.derive import Attested, read_beside, read_text, standing_label
+from policy.labels.editing import text_after
+from policy.labels.forwarded_call import call_of
+from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
+from policy.trust.ladder import NEWCOMER, TrustState, after_violation
+from storage.tables.codec import TrustRecord, decode_nonce, decode_trust, encode
+from storage.tables.keys import named_incarnation
+from storage.tables.lmdb_store import CHARGES, NONCES, TOKENS, TRUST
+from storage.tables.rows import is_expired, read_id, read_row, text_of, trust_of
+from storage.write.text_behind import NOTHING_THERE, read_thing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from policy.labels.derive import Reading
+    from policy.labels.editing import TextStanding
+    from policy.labels.taint import LabelRule
+    from policy.model import Candidate, MemoryClass, PrincipalId
+    from storage.tables.change import Change
+    from storage.tables.codec import FirstOutcome
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.values import Row, Submission
+    from storage.write.case import Case
+    from storage.write.text_behind import Thing
+    from storage.write.usage import Usage
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store knew of the principal and the nonce before this candidate."""
+
+    nonce_state: NonceState
+    trust: TrustState
+
+
+class _Target(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored memory that a change is aimed at, and what the gate is told of it."""
+
+    row: Row
+    state: TargetState
+
+
+class Gatherer:
+    """Reads what the gate must be told. Writer thread only, except `trust`."""
+
+    def __init__(self, names: KeyedNames, usage: Usage) -> None:
+        self._names = names
+        self._usage = usage
+
+    def nonce_state(
+        self, change: Change, case: Case, nonce_key: bytes
+    ) -> tuple[NonceState, FirstOutcome | None]:
+        """(5) What the store knows of the nonce, and the first outcome for an equal request."""
+        if case.held is not None:
+            return NonceState.OWN, None
+        candidate = case.submission.candidate
+        incarnation = named_incarnation(candidate.nonce)
+        if incarnation is None and change.before.restores > 0:
+            # The nonces spent since the backup are not in it: an unbound one may be a replay.
+            return NonceState.FOREIGN_INCARNATION, None
+        if incarnation is not None and incarnation != change.before.incarnation_name:
+            return NonceState.FOREIGN_INCARNATION, None
+        payload = change.draft.get(NONCES, nonce_key)
+        if payload is None:
+            return NonceState.FRESH, None
+        record = decode_nonce(payload)
+        if record.binding == self._names.binding(candidate, case.submission.digest):
+            return NonceState.SPENT, record.outcome
+        return NonceState.SPENT, None
+
+    def facts(
+        self,
+        change: Change,
+        case: Case,
+        candidate: Candidate,
+        known: Known,
+        rules: Mapping[MemoryClass, LabelRule],
+    ) -> Facts:
+        """Everything the gate must be told about one candidate, as of this transaction."""
+        submission = case.submission
+        guarded_key = submission.guarded_key
+        thing = NOTHING_THERE
+        if guarded_key is None:
+            target = self._target(change, candidate)
+        else:
+            thing = self._thing(change, candidate, guarded_key)
+            target = _guarded_target(candidate, thing)
+        reading = _with_inherited(submission.reading, candidate, target)
+        reading = _with_the_rest(reading, submission, candidate, thing.standing)
+        provenance = standing_label(
+            Attested(submission.provenance, submission.tainted, submission.edit),
+            thing.standing,
+            candidate,
+            reading,
+            None if target is None else target.state.memory_class,
+            rules,
+        )
+        # What an update leaves out is read from what is stored, and was read a moment ago.
+        unmoved = candidate.change is not ChangeKind.UPDATE or _is_seen(submission, target)
+        return Facts(
+            candidate_id=submission.candidate_id,
+            now_ms=change.now_ms,
+            staged_digest=None if case.staged is None else digest_of(case.staged),
+            intercept=case.intercept,
+            provenance=provenance,
+            reading=reading,
+            trust=known.trust,
+            nonce=known.nonce_state,
+            token=self._token_state(change, submission, target),
+            shadow=submission.shadow if not submission.shadow or unmoved else None,
+            budget=self._usage.measured(submission.budget, candidate, change),
+            drift_alarms=(),
+            stored=None if target is None else target.state,
+            lineage=self._lineage(change, candidate),
+            approval=case.held.approval if case.held else None,
+            guarded=guarded_key is not None,
+            overdue=submission.due is not None and not submission.due.begin(),
+        )
+
+    def _token_state(
+        self, change: Change, submission: Submission, target: _Target | None
+    ) -> TokenState:
+        # (6) A token is single-use: its spending is in this very store, in the same transaction as
+        #     the commit that used it.
+        if submission.token is TokenState.VALID and (
+            submission.token_key is None
+            or change.draft.has(TOKENS, self._names.token(submission.token_key))
+        ):
+            return TokenState.SPENT
+        # And it is for the memory as the operator saw it: the rest of it lands in the class too.
+        if submission.token is TokenState.VALID and not _is_seen(submission, target):
+            return TokenState.EXPIRED
+        return submission.token
+
+    def _target(self, change: Change, candidate: Candidate) -> _Target | None:
+        if candidate.memory_id is None:
+            return None
+        known = read_id(change.draft, self._names.memory(candidate.tenant, candidate.memory_id))
+        if known is None or known.status is MemoryStatus.DELETED:
+            # A deleted memory can still be purged: its text is in the history until then.
+            if known is None or candidate.change is not ChangeKind.PURGE:
+                return None
+            if read_row(change.draft, known.ordinal).erased:
+                return None
+        row = read_row(change.draft, known.ordinal)
+        state = TargetState(
+            source=row.source,
+            memory_class=row.memory_class,
+            status=known.status,
+            version=row.version,
+            expired=is_expired(row, change.now_ms),
+        )
+        return _Target(row=row, state=state)
+
+    def _thing(self, change: Change, candidate: Candidate, key: str) -> Thing:
+        """What is known of the thing that the server behind files under this key."""
+        call = call_of(candidate) if candidate.change is ChangeKind.CREATE else None
+        made_new = candidate.change is ChangeKind.CREATE and (call is None or call.effect is None)
+        # Whatever was stored without a key is not what a change without one is aimed at.
+        if not key or made_new:
+            return NOTHING_THERE
+        return read_thing(
+            change.draft,
+            self._names,
+            candidate.tenant,
+            candidate.target,
+            key,
+            candidate.principal_id,
+        )
+
+    def _lineage(self, change: Change, candidate: Candidate) -> SourceKind | None:
+        lowest: SourceKind | None = None
+        for memory_id in candidate.derived_from:
+            known = read_id(change.draft, self._names.memory(candidate.tenant, memory_id))
+            # What cannot be looked up was perhaps purged: nobody knows how far it was trusted.
+            source = SourceKind.UNKNOWN
+            if known is not None and known.status is MemoryStatus.LIVE:
+                row = read_row(change.draft, known.ordinal)
+                source = source if is_expired(row, change.now_ms) else row.source
+            lowest = source if lowest is None else meet(lowest, source)
+        return lowest
+
+    def trust(self, view: View, principal_id: PrincipalId) -> TrustState:
+        """The trust of one principal."""
+        payload = view.get(TRUST, self._names.principal(principal_id))
+        return NEWCOMER if payload is None else trust_of(decode_trust(payload))
+
+    def put_trust(self, change: Change, principal_id: PrincipalId, trust: TrustState) -> None:
+        """Replace the trust of one principal."""
+        record = TrustRecord(
+            principal_id, trust.level, trust.violations_count, trust.good, trust.bad
+        )
+        change.draft.put(TRUST, self._names.principal(principal_id), encode(record))
+
+    def charge(self, change: Change, submission: Submission, trust: TrustState) -> TrustState:
+        """Count a structural violation; one (nonce, digest) counts once."""
+        key = self._names.charge(submission.candidate, submission.digest)
+        if change.draft.has(CHARGES, key):
+            return trust
+        change.draft.put(CHARGES, key, b"")
+        lowered = after_violation(trust)
+        self.put_trust(change, submission.candidate.principal_id, lowered)
+        return lowered
+
+
+def _is_seen(submission: Submission, target: _Target | None) -> bool:
+    """Whether the memory to change is still the one that the evidence is about."""
+    # Behind a server in guard mode the memory is the server's: its version is not ours to know.
+    if submission.candidate.change is ChangeKind.CREATE or submission.guarded_key is not None:
+        return True
+    return (0 if target is None else target.row.version) == submission.seen_version
+
+
+def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
+    """What a change of a thing is judged against."""
+    state, row = thing.state, thing.row
+    if state is None or row is None:
+        return None
+    # A file that is written anew is a new one, unless what it was could do more.
+    raised = state.memory_class.power > candidate.memory_class.power
+    if candidate.change is ChangeKind.CREATE and not raised:
+        return None
+    return _Target(row=row, state=state)
+
+
+def _with_the_rest(
+    reading: Reading, submission: Submission, candidate: Candidate, standing: TextStanding
+) -> Reading:
+    """The reading of a text behind a server as it would be, where our own verdicts say what it is.
+
+    Else an order could be put together of pieces none of which is one.
+    """
+    call = None if standing.text is None else call_of(candidate)
+    after = None if call is None else text_after(standing.text, call.pieces, call.effect)
+    if after is None or (submission.edit is not None and submission.edit.after == after):
+        return reading  # nobody knows, or it was read a moment ago
+    return read_beside(reading, after)
+
+
+def _with_inherited(reading: Reading, candidate: Candidate, target: _Target | None) -> Reading:
+    """The reading of a memory as it would be: what an update leaves out stays, and speaks too.
+
+    Else a directive that was stored as policy could be put under everyday memories by a change
+    that names a class and nothing more.
+    """
+    if target is None or candidate.change is not ChangeKind.UPDATE:
+        return reading
+    if target.row.keyed:
+        return reading  # what is sent to another server says everything itself
+    text, metadata_json, _ = text_of(target.row)
+    left_text = text if candidate.text is None else None
+    left_metadata = metadata_json if candidate.metadata_json is None else None
+    if left_text is None and left_metadata is None:
+        return reading
+    left = read_text(left_text, left_metadata)
+    return msgspec.structs.replace(
+        reading,
+        directive=reading.directive or left.directive,
+        injection=reading.injection or left.injection,
+    )

@@ -1,0 +1,208 @@
+"""What waits for the writer: one command, its future, and who may still take it back.
+
+A caller does not wait for ever: the writer may be blocked by a disk that hangs, or by a process
+that holds LMDB's lock and was stopped. A job that the writer has not begun is then taken back, and
+nothing of it will be written. One that it has begun is never cancelled: its caller is told that the
+outcome is unknown, and learns it by asking again with the same nonce.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
+
+if TYPE_CHECKING:
+    import asyncio
+    import queue
+    from collections.abc import Callable
+
+    from storage.values import Submission
+
+
+class Job:
+    """One submission or task. Made in the event loop that waits for it."""
+
+    __slots__ = ("_claim", "future", "loop", "queued_ns", "submission", "task")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        submission: Submission | None = None,
+        task: Callable[[], Any] | None = None,
+    ) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.submission = submission
+        self.task = task
+        self.queued_ns = time.perf_counter_ns()
+        # Taken by the writer that begins, or by the caller that gives up; `pop` is atomic.
+        self._claim = [None]
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it adds to a batch."""
+        submission = self.submission
+        return 0 if submission is None else len(submission.canonical) + len(submission.vector)
+
+    def claim(self) -> bool:
+        """Whether the one who asks is the first: then it is his."""
+        try:
+            self._claim.pop()
+        except IndexError:
+            return False
+        return True
+
+    async def answer(self, patience: Patience) -> Any:  # noqa: ANN401 - as the command answers
+        """What the writer answers.
+
+        Raises:
+            StoreUnavailable: The writer did not get to it in time; nothing was written.
+            OutcomeUnknown: It began in time, and did not end; it may be durable, or become so.
+            StorageError: As the writer says.
+        """
+        line = patience.watch(self)
+        try:
+            return await self.future
+        finally:
+            # Nothing of a candidate is kept that nobody waits for.
+            line.settle()
+
+    def expire(self) -> None:
+        """Nobody waits for it any longer; called in its loop."""
+        if self.future.done():
+            return
+        if self.claim():
+            self.future.set_exception(StoreUnavailable("the writer is busy; nothing was written"))
+        else:
+            self.future.set_exception(
+                OutcomeUnknown("the writer does not end; ask again with the same nonce")
+            )
+
+
+class Patience:
+    """How long callers wait. Each loop has one timer for all its jobs, not one for each job.
+
+    They wait equally long, so they expire in the order in which they came. Any number of loops.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._of: dict[asyncio.AbstractEventLoop, _Line] = {}
+
+    def watch(self, job: Job) -> _Line:
+        """From now on the job has so long; called in its loop."""
+        line = self._of.get(job.loop)
+        if line is None:
+            open_ones = {loop: line for loop, line in self._of.items() if not loop.is_closed()}
+            line = open_ones[job.loop] = _Line()
+            # Replaced whole: another loop may be looking itself up.
+            self._of = open_ones
+        line.add(job, job.loop.time() + self._timeout_s)
+        return line
+
+
+class _Line:
+    """The jobs of one loop that wait, the oldest first."""
+
+    __slots__ = ("_set", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[float, Job]] = deque()
+        self._set = False
+
+    def add(self, job: Job, until: float) -> None:
+        self._waiting.append((until, job))
+        if not self._set:
+            self._set = True
+            job.loop.call_at(until, self._look)
+
+    def settle(self) -> None:
+        """Let go of those that are answered."""
+        waiting = self._waiting
+        while waiting and waiting[0][1].future.done():
+            waiting.popleft()
+
+    def _look(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            until, job = waiting[0]
+            if not job.future.done():
+                if until > job.loop.time():
+                    job.loop.call_at(until, self._look)
+                    return
+                job.expire()
+            waiting.popleft()
+        self._set = False
+
+
+class Gathering:
+    """The jobs of one turn of a loop, which go to the writer together at its end.
+
+    Handed over one by one they would wake the writer for the first, and it would fight the loop for
+    the interpreter while the rest of its batch is being made. Any number of loops.
+    """
+
+    def __init__(self, queued: queue.SimpleQueue[Job | None], is_open: Callable[[], bool]) -> None:
+        self._queued = queued
+        self._is_open = is_open
+        self._of: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(map(len, self._of.values()))
+
+    def add(self, job: Job) -> None:
+        """Queue a job at the end of this turn; called in its loop."""
+        with self._lock:
+            mine = self._of.get(job.loop)
+            if mine is not None:
+                mine.append(job)
+                return
+            self._of[job.loop] = [job]
+        job.loop.call_soon(self._hand_over, job.loop)
+
+    def hurry(self) -> None:
+        """Queue what there is now. Any thread."""
+        with self._lock:
+            gathered, self._of = self._of, {}
+            for jobs in gathered.values():
+                for job in jobs:
+                    self._queued.put(job)
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            jobs = self._of.pop(loop, [])
+        if not self._is_open():
+            closing = StoreUnavailable("the store is closing")
+            deliver([(job, closing) for job in jobs])
+            return
+        for job in jobs:
+            self._queued.put(job)
+
+
+Answer = tuple[Job, Any]
+
+
+def deliver(answers: list[Answer]) -> None:
+    """Resolve futures, with one call into each loop. Any thread."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
+    for answer in answers:
+        by_loop.setdefault(answer[0].loop, []).append(answer)
+    for loop, mine in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, mine)
+
+
+def _resolve(answers: list[Answer]) -> None:
+    for job, answer in answers:
+        if job.future.done():
+            continue  # its caller was cancelled, or waited long enough; the commit was not
+        if isinstance(answer, StorageError):
+            job.future.set_exception(answer)
+        else:
+            job.future.set_result(answer)

@@ -1,0 +1,396 @@
+"""Asks the gate inside the write transaction, and puts what it answers into that transaction."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.facts import NonceState, TokenState
+from policy.model import Basis, ChangeKind
+from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject
+from storage.audit import (
+    SALT_LEN,
+    InterceptedLeaf,
+    VerdictLeaf,
+    commitment,
+    culprit_of,
+    veiled_target,
+)
+from storage.errors import StalePermit
+from storage.ground.randomness import random_bytes
+from storage.tables.codec import (
+    NO_ORDINAL,
+    FirstOutcome,
+    HeldRow,
+    NonceRecord,
+    SealedIntercept,
+    decode_nonce,
+    encode,
+)
+from storage.tables.lmdb_store import HELD, NONCES, TOKENS
+from storage.tables.rows import memory_of
+from storage.values import Decision, Outcome
+from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of, staged_candidate
+from storage.write.commit import Committer, Judged, Landed
+from storage.write.first_outcomes import FirstOutcomes
+from storage.write.gathering import Gatherer, Known
+from storage.write.usage import VERDICT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.gate import Gate
+    from policy.model import Candidate, CandidateId, PrincipalId
+    from policy.ruleset import Ruleset
+    from policy.trust.ladder import TrustState
+    from policy.verdict import Verdict
+    from storage.staging.staging import Staging
+    from storage.tables.change import Change
+    from storage.tables.keys import KeyedNames
+    from storage.write.usage import Usage
+
+HELD_PER_PRINCIPAL_MAX: Final = 256
+"""More than that nobody reads; and staging is one for all, which one principal could fill."""
+_PLAIN_TARGET: Final = "memories"
+_RULESET_DIGEST_LEN: Final = 16
+
+
+class _Docket(msgspec.Struct, kw_only=True):
+    """One case while it is being decided."""
+
+    case: Case
+    candidate: Candidate
+    salt: bytes
+    intercepted_index: int
+    nonce_key: bytes
+    nonce_state: NonceState
+    trust: TrustState
+    # Version of the memory to change; 0 where there is none.
+    target_version: int = 0
+    gate_us: int = 0
+
+    @property
+    def by(self) -> PrincipalId | None:
+        return self.case.held.approval.by if self.case.held else None
+
+
+class Judge:
+    """Decides cases inside a change. Writer thread only."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        names: KeyedNames,
+        staging: Staging,
+        failpoint: Callable[[str], None],
+        usage: Usage,
+    ) -> None:
+        self.usage = usage
+        self._gate = gate
+        self.observing = gate.observing
+        self._names = names
+        self._staging = staging
+        self._failpoint = failpoint
+        # How many candidates of each principal wait for a person, as of the last commit.
+        self.held_by: Counter[PrincipalId] = Counter()
+        self._committer = Committer(names, gate.required, failpoint)
+        self.gatherer = Gatherer(names, usage)
+        self.first_outcomes = FirstOutcomes(names, self.gatherer)
+
+    def judge(self, change: Change, case: Case, ruleset: Ruleset) -> Outcome:
+        """The outcome of one case, with everything it changes put into the transaction.
+
+        Raises:
+            lmdb.Error: The transaction is lost.
+            StoreCorrupt: A value it needs is damaged.
+        """
+        submission = case.submission
+        intercepted = submission.candidate
+        nonce_key = self._names.nonce(intercepted.principal_id, intercepted.nonce)
+        state, first = self.gatherer.nonce_state(change, case, nonce_key)
+        if first is not None:
+            change.finished.append(submission.candidate_id)
+            return self.first_outcomes.replayed(
+                change.draft, first, intercepted.principal_id, change.now_ms
+            )
+        docket = _Docket(
+            case=case,
+            candidate=staged_candidate(case),
+            salt=case.held.salt if case.held else random_bytes(SALT_LEN),
+            intercepted_index=case.held.row.intercepted_index if case.held else NO_ORDINAL,
+            nonce_key=nonce_key,
+            nonce_state=state,
+            trust=self.gatherer.trust(change.draft, intercepted.principal_id),
+        )
+        if case.held is None:
+            docket.intercepted_index = self._log_intercepted(change, docket, ruleset)
+        verdict = self._decide(change, docket, ruleset)
+        self._failpoint("decided")
+        return self._apply(change, docket, verdict, ruleset)
+
+    def _decide(self, change: Change, docket: _Docket, ruleset: Ruleset) -> Verdict:
+        started = time.perf_counter_ns()
+        known = Known(nonce_state=docket.nonce_state, trust=docket.trust)
+        facts = self.gatherer.facts(change, docket.case, docket.candidate, known, ruleset.labels)
+        docket.case = labelled(docket.case, facts.provenance)
+        docket.target_version = 0 if facts.stored is None else facts.stored.version
+        verdict = self._gate.decide(docket.candidate, facts, ruleset)
+        docket.gate_us = (time.perf_counter_ns() - started) // 1_000
+        return verdict
+
+    def _apply(
+        self, change: Change, docket: _Docket, verdict: Verdict, ruleset: Ruleset
+    ) -> Outcome:
+        match verdict:
+            case Admit():
+                try:
+                    return self._admit(change, docket, verdict, ruleset)
+                except StalePermit:
+                    # Nothing was put: a permit that does not fit is a gate that could not decide.
+                    refusal = Reject(
+                        reason=Reason.GATE_UNAVAILABLE,
+                        step=0,
+                        memory_class=docket.candidate.memory_class,
+                    )
+                    return self._reject(change, docket, refusal, ruleset)
+            case Hold():
+                if docket.case.held is not None:
+                    raise InvariantBroken("the gate held a candidate that a person had approved")
+                if self._waiting(change, docket.candidate.principal_id) >= HELD_PER_PRINCIPAL_MAX:
+                    return self._reject(change, docket, not_held(verdict), ruleset)
+                return self._hold(change, docket, verdict, ruleset)
+            case Reject():
+                return self._reject(change, docket, verdict, ruleset)
+
+    def _waiting(self, change: Change, principal_id: PrincipalId) -> int:
+        return self.held_by[principal_id] + change.held_moves[principal_id]
+
+    # ---- applying ------------------------------------------------------------------------------
+
+    def _log_intercepted(self, change: Change, docket: _Docket, ruleset: Ruleset) -> int:
+        submission = docket.case.submission
+        candidate = submission.candidate
+        plain = candidate.target == _PLAIN_TARGET
+        return change.log(
+            InterceptedLeaf(
+                candidate_id=submission.candidate_id,
+                at_ms=submission.intercepted_at_ms,
+                principal_id=candidate.principal_id,
+                tenant=candidate.tenant,
+                target=_PLAIN_TARGET if plain else veiled_target(candidate.target, docket.salt),
+                change=candidate.change,
+                commitment=commitment(docket.salt, submission.digest),
+                nonce_key=docket.nonce_key,
+                claimed_source=candidate.claimed_source,
+                claimed_class=candidate.memory_class,
+                class_named=candidate.class_named,
+                ruleset_digest=ruleset.digest[:_RULESET_DIGEST_LEN],
+                trace_id=submission.trace_id,
+            )
+        )
+
+    def _admit(self, change: Change, docket: _Docket, verdict: Admit, ruleset: Ruleset) -> Outcome:
+        permit = verdict.permit
+        submission = docket.case.submission
+        if docket.case.staged is None or permit.candidate_id != submission.candidate_id:
+            raise StalePermit("the permit is another candidate's")
+        provenance = submission.provenance
+        lowered = permit.source.trust < provenance.source.trust
+        judged = Judged(
+            candidate=docket.candidate,
+            canonical=docket.case.staged,
+            salt=docket.salt,
+            basis=Basis.LINEAGE if lowered else provenance.basis,
+            intercepted_index=docket.intercepted_index,
+            trust_level=docket.trust.level.value,
+            vector=submission.vector,
+            embedder_id=submission.embedder_id,
+            approved_by=docket.by,
+            objection=verdict.objection,
+            guarded_key=submission.guarded_key,
+            # Whoever waits for this verdict sends it; what a person releases waits to be sent.
+            sent=docket.case.held is None,
+            culprit=culprit_of(provenance.culprits, submission.candidate),
+            session=provenance.session,
+        )
+        landed = self._committer.commit(change, permit, judged, ruleset.epoch)
+        if submission.token is TokenState.VALID and submission.token_key is not None:
+            change.draft.put(TOKENS, self._names.token(submission.token_key), b"")
+        first = FirstOutcome(
+            candidate_id=submission.candidate_id,
+            decision=Decision.ADMIT,
+            reason=None,
+            step=None,
+            memory_class=landed.row.memory_class,
+            source=landed.row.source,
+            basis=landed.row.basis,
+            passed=tuple(sorted(permit.passed)),
+            structural=False,
+            version=change.version,
+            leaf_index=landed.leaf_index,
+            ordinal=landed.ordinal,
+        )
+        outcome = self._close(change, docket, first, landed)
+        if verdict.objection is None:
+            return outcome
+        return msgspec.structs.replace(outcome, objection=verdict.objection)
+
+    def _reject(
+        self, change: Change, docket: _Docket, verdict: Reject, ruleset: Ruleset
+    ) -> Outcome:
+        if verdict.structural:
+            docket.trust = self.gatherer.charge(change, docket.case.submission, docket.trust)
+        first = self._refusal(change, docket, verdict, ruleset, Decision.REJECT)
+        return self._close(change, docket, first, None)
+
+    def _hold(self, change: Change, docket: _Docket, verdict: Hold, ruleset: Ruleset) -> Outcome:
+        first = self._refusal(change, docket, verdict, ruleset, Decision.HOLD)
+        submission = docket.case.submission
+        candidate_id, candidate = submission.candidate_id, docket.candidate
+        intercept = SealedIntercept(submission.digest, candidate.target, docket.salt)
+        row = HeldRow(
+            principal_id=candidate.principal_id,
+            tenant=candidate.tenant,
+            reason=verdict.reason,
+            step=verdict.step,
+            memory_class=verdict.memory_class,
+            source=submission.provenance.source,
+            basis=submission.provenance.basis,
+            held_at_ms=change.now_ms,
+            nonce_key=docket.nonce_key,
+            intercepted_index=docket.intercepted_index,
+            sealed=self._staging.seal(candidate_id, encode(intercept)),
+        )
+        change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
+        change.held_count += 1
+        change.held_moves[candidate.principal_id] += 1
+        change.kept[candidate_id] = encode(evidence_of(submission, docket.target_version))
+        return self._close(change, docket, first, None)
+
+    def _refusal(
+        self,
+        change: Change,
+        docket: _Docket,
+        verdict: Hold | Reject,
+        ruleset: Ruleset,
+        decision: Decision,
+    ) -> FirstOutcome:
+        """Log a verdict that admits nothing; the outcome it stands for."""
+        submission = docket.case.submission
+        structural = isinstance(verdict, Reject) and verdict.structural
+        leaf_index = change.log(
+            VerdictLeaf(
+                candidate_id=submission.candidate_id,
+                at_ms=change.now_ms,
+                intercepted_index=docket.intercepted_index,
+                decision=decision,
+                reason=verdict.reason,
+                step=verdict.step,
+                memory_class=verdict.memory_class,
+                source=submission.provenance.source,
+                basis=submission.provenance.basis,
+                version=change.version,
+                # The client's own words, of a candidate that is not a memory.
+                memory_id=None,
+                approved_by=docket.by,
+                ruleset_epoch=ruleset.epoch,
+                structural=structural,
+                trust_level=docket.trust.level.value,
+                culprit=culprit_of(submission.provenance.culprits, submission.candidate),
+                session=submission.provenance.session,
+            )
+        )
+        return FirstOutcome(
+            candidate_id=submission.candidate_id,
+            decision=decision,
+            reason=verdict.reason,
+            step=verdict.step,
+            memory_class=verdict.memory_class,
+            source=submission.provenance.source,
+            basis=submission.provenance.basis,
+            passed=verdict.passed,
+            structural=structural,
+            version=change.version,
+            leaf_index=leaf_index,
+            ordinal=NO_ORDINAL,
+        )
+
+    def _close(
+        self, change: Change, docket: _Docket, first: FirstOutcome, landed: Landed | None
+    ) -> Outcome:
+        """Spend the nonce, end the wait of a held candidate, and say what became of it."""
+        submission = docket.case.submission
+        change.charges[submission.candidate.tenant] += VERDICT_BYTES
+        if docket.nonce_state in {NonceState.FRESH, NonceState.OWN}:
+            binding = self._names.binding(submission.candidate, submission.digest)
+            record = NonceRecord(binding, first)
+            change.draft.put(NONCES, docket.nonce_key, encode(record))
+        if docket.case.held is not None:
+            self._unhold(change, submission.candidate_id, docket.case.held.row)
+        if first.decision is not Decision.HOLD:
+            change.finished.append(submission.candidate_id)
+        gone = landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
+        memory = None
+        if landed is not None and not gone:
+            memory = memory_of(landed.row, landed.status, docket.candidate)
+        return outcome_of(first, docket.trust, memory=memory, gate_us=docket.gate_us)
+
+    def deny(
+        self,
+        change: Change,
+        candidate_id: CandidateId,
+        row: HeldRow,
+        ruleset: Ruleset,
+        by: PrincipalId,
+    ) -> Outcome:
+        """Refuse a held candidate without looking at it: a person said no, or it is lost."""
+        trust = self.gatherer.trust(change.draft, row.principal_id)
+        leaf_index = change.log(
+            VerdictLeaf(
+                candidate_id=candidate_id,
+                at_ms=change.now_ms,
+                intercepted_index=row.intercepted_index,
+                decision=Decision.REJECT,
+                reason=Reason.DENIED_BY_PERSON,
+                step=row.step,
+                memory_class=row.memory_class,
+                source=row.source,
+                basis=row.basis,
+                version=change.version,
+                memory_id=None,
+                approved_by=by,
+                ruleset_epoch=ruleset.epoch,
+                structural=False,
+                trust_level=trust.level.value,
+            )
+        )
+        first = FirstOutcome(
+            candidate_id=candidate_id,
+            decision=Decision.REJECT,
+            reason=Reason.DENIED_BY_PERSON,
+            step=row.step,
+            memory_class=row.memory_class,
+            source=row.source,
+            basis=row.basis,
+            passed=(),
+            structural=False,
+            version=change.version,
+            leaf_index=leaf_index,
+            ordinal=NO_ORDINAL,
+        )
+        spent = change.draft.get(NONCES, row.nonce_key)
+        if spent is not None:
+            record = NonceRecord(decode_nonce(spent).binding, first)
+            change.draft.put(NONCES, row.nonce_key, encode(record))
+        self._unhold(change, candidate_id, row)
+        change.finished.append(candidate_id)
+        return outcome_of(first, trust)
+
+    def _unhold(self, change: Change, candidate_id: CandidateId, row: HeldRow) -> None:
+        if not change.draft.delete(HELD, bytes.fromhex(candidate_id)):
+            raise InvariantBroken("a candidate was decided that is not held")
+        change.held_count -= 1
+        change.held_moves[row.principal_id] -= 1

@@ -1,0 +1,266 @@
+"""What a person decides about the store: held candidates, trust, keys, anchors, rules, erasure.
+
+Writer thread only. Each leaves a leaf of its own; none moves the version, except a release that
+ends admitted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policy.canonical import decode_canonical
+from policy.facts import Approval, InterceptRecord
+from policy.labels.derive import read_candidate
+from policy.model import CandidateId
+from policy.trust.ladder import after_outcome, restored
+from storage.audit import OperatorLeaf
+from storage.errors import StoreCorrupt, UnknownCandidate
+from storage.tables.codec import decode_evidence, decode_held, decode_intercept, encode
+from storage.tables.lmdb_store import ANCHORS, HELD, KEYS
+from storage.tables.rows import held_key
+from storage.values import MODE_ENFORCE, MODE_OBSERVE, THE_STORE, Submission
+from storage.write.case import Case, HeldCase
+from storage.write.quarantine import Quarantine
+
+if TYPE_CHECKING:
+    from policy.model import PrincipalId
+    from policy.ruleset import Ruleset
+    from policy.trust.ladder import TrustState
+    from storage.tables.change import Change
+    from storage.tables.codec import HeldRow
+    from storage.values import Anchor, KeyRecord, Outcome
+    from storage.write.engine import Engine
+
+
+class Operating:
+    """Commands of one engine. Writer thread only. Each raises as `Engine.transact` does."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.quarantine = Quarantine(engine)
+
+    # ---- held candidates -----------------------------------------------------------------------
+
+    def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Judge a held candidate again with a person's approval.
+
+        Raises:
+            UnknownCandidate: Nothing of that id is held.
+        """
+        engine = self._engine
+        row = self._held(candidate_id)
+        case = self._reopened(candidate_id, row, by)
+        if case is None:
+            return self._deny(candidate_id, row, THE_STORE)
+
+        def work(change: Change) -> Outcome:
+            return engine.parts.judge.judge(change, case, engine.ruleset)
+
+        outcome = engine.transact(work)
+        engine.erase_if_due()
+        return outcome
+
+    def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Refuse a held candidate; its key is destroyed.
+
+        Raises:
+            UnknownCandidate: Nothing of that id is held.
+        """
+        return self._deny(candidate_id, self._held(candidate_id), by)
+
+    def _deny(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Outcome:
+        engine = self._engine
+
+        def work(change: Change) -> Outcome:
+            return engine.parts.judge.deny(change, candidate_id, row, engine.ruleset, by)
+
+        return engine.transact(work)
+
+    def _held(self, candidate_id: CandidateId) -> HeldRow:
+        key = held_key(candidate_id)
+        with self._engine.parts.store.reading() as view:
+            payload = None if key is None else view.get(HELD, key)
+        if payload is None:
+            raise UnknownCandidate("no held candidate of that id")
+        return decode_held(payload)
+
+    def _reopened(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Case | None:
+        """The held candidate with its evidence; None where staging has lost any part of it."""
+        staging = self._engine.parts.staging
+        (staged,) = staging.read([candidate_id])
+        evidence_bytes = staging.read_evidence(candidate_id)
+        sealed = staging.unseal(candidate_id, row.sealed)
+        if staged is None or evidence_bytes is None or sealed is None:
+            return None
+        try:
+            candidate = decode_canonical(staged)
+            evidence = decode_evidence(evidence_bytes)
+            intercept = decode_intercept(sealed)
+        except msgspec.MsgspecError as error:
+            raise StoreCorrupt("a held candidate cannot be read") from error
+        submission = Submission(
+            candidate_id=candidate_id,
+            candidate=candidate,
+            canonical=staged,
+            digest=intercept.digest,
+            provenance=evidence.provenance,
+            intercepted_at_ms=evidence.intercepted_at_ms,
+            reading=read_candidate(candidate),
+            token=evidence.token,
+            token_key=evidence.token_key,
+            shadow=evidence.shadow,
+            budget=evidence.budget,
+            vector=evidence.vector,
+            embedder_id=evidence.embedder_id,
+            trace_id=evidence.trace_id,
+            guarded_key=evidence.guarded_key,
+            seen_version=evidence.target_version,
+        )
+        record = InterceptRecord(
+            candidate_id=candidate_id,
+            digest=intercept.digest,
+            principal_id=row.principal_id,
+            tenant=row.tenant,
+            target=intercept.target,
+        )
+        approval = Approval(by=by, digest=intercept.digest, target_version=evidence.target_version)
+        held = HeldCase(row=row, salt=intercept.salt, approval=approval)
+        return Case(submission=submission, intercept=record, staged=staged, held=held)
+
+    def reconcile(self) -> tuple[str, ...]:
+        """Bring staging and the held table together again after a crash; what was found.
+
+        What is staged without being held was never decided, and is destroyed. What is held without
+        being staged is lost, and is refused with a leaf.
+        """
+        engine = self._engine
+        staging = engine.parts.staging
+        with engine.parts.store.reading() as view:
+            held = {
+                CandidateId(key.hex()): decode_held(payload) for key, payload in view.scan(HELD)
+            }
+        engine.parts.judge.held_by.update(row.principal_id for row in held.values())
+        engine.destroy(sorted((staging.staged_ids() | staging.held_ids()) - held.keys()))
+        staging.sweep()
+        lost = [
+            (candidate_id, row)
+            for candidate_id, row in held.items()
+            if self._reopened(candidate_id, row, THE_STORE) is None
+        ]
+        for candidate_id, row in lost:
+            self._deny(candidate_id, row, THE_STORE)
+        return (f"{len(lost)} held candidates were lost and are refused",) if lost else ()
+
+    # ---- trust ---------------------------------------------------------------------------------
+
+    def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
+        """The way back up the trust ladder."""
+        gatherer = self._engine.parts.judge.gatherer
+
+        def work(change: Change) -> TrustState:
+            before = gatherer.trust(change.draft, principal_id)
+            after = restored(before)
+            gatherer.put_trust(change, principal_id, after)
+            detail = f"{before.level.value} to {after.level.value}"
+            self._log(change, "trust.restore", principal_id, by, detail)
+            return after
+
+        return self._engine.transact(work)
+
+    def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
+        """Feed the soft score with what a memory of this principal turned out to be worth."""
+        gatherer, ruleset = self._engine.parts.judge.gatherer, self._engine.ruleset
+
+        def work(change: Change) -> TrustState:
+            before = gatherer.trust(change.draft, principal_id)
+            after = after_outcome(before, good, ruleset.trust.scoring)
+            gatherer.put_trust(change, principal_id, after)
+            self._log(change, "trust.outcome", principal_id, THE_STORE, "good" if good else "bad")
+            return after
+
+        return self._engine.transact(work)
+
+    # ---- what governs the store ----------------------------------------------------------------
+
+    def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
+        """Add a key or replace its record."""
+        action = "key.put" if record.revoked_at_ms is None else "key.revoke"
+
+        def work(change: Change) -> None:
+            name = self._engine.parts.names.api_key(record.key_id)
+            change.draft.put(KEYS, name, encode(record))
+            self._log(change, action, record.key_id, by, record.principal.channel.value)
+
+        self._engine.transact(work)
+
+    def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
+        """Register or replace an anchor."""
+
+        def work(change: Change) -> None:
+            name = self._engine.parts.names.anchor(anchor.tenant, anchor.anchor_id)
+            change.draft.put(ANCHORS, name, encode(anchor))
+            self._log(change, "anchor.put", anchor.anchor_id, by, anchor.tenant)
+
+        try:
+            self._engine.transact(work)
+        finally:
+            # Also when it failed: what the store holds then is for the next read to find out.
+            self._engine.anchor_changes += 1
+
+    def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
+        """Put other rules in force: another digest is another epoch. The ruleset as adopted.
+
+        Raises:
+            StorageError: The rules before stay in force.
+        """
+        engine = self._engine
+        header = engine.generation.header
+        if ruleset.digest == header.ruleset_digest:
+            engine.ruleset = msgspec.structs.replace(ruleset, epoch=header.epoch)
+            return engine.ruleset
+        adopted = msgspec.structs.replace(ruleset, epoch=header.epoch + 1)
+
+        def work(change: Change) -> None:
+            change.epoch, change.ruleset_digest = adopted.epoch, adopted.digest
+            self._log(change, "ruleset.adopt", ruleset.digest, by, f"epoch {adopted.epoch}")
+
+        engine.transact(work)
+        engine.ruleset = adopted
+        return adopted
+
+    def compact(self, by: PrincipalId) -> int:
+        """Rewrite the store without its free pages; bytes saved."""
+
+        def work(change: Change) -> None:
+            self._log(change, "store.compact", "store", by, "")
+
+        self._engine.transact(work)
+        return self._engine.erase()
+
+    def adopt_mode(self, *, observing: bool) -> None:
+        """Remember, with a leaf, whether the gate that runs from now on refuses anything."""
+        if self._engine.generation.header.observing is observing:
+            return
+        action = MODE_OBSERVE if observing else MODE_ENFORCE
+
+        def work(change: Change) -> None:
+            change.observing = observing
+            self._log(change, action, "store", THE_STORE, "")
+
+        self._engine.transact(work)
+
+    def note(self, action: str, subject: str, detail: str, by: PrincipalId = THE_STORE) -> None:
+        """Log something that was done to the store as a whole."""
+
+        def work(change: Change) -> None:
+            self._log(change, action, subject, by, detail)
+
+        self._engine.transact(work)
+
+    @staticmethod
+    def _log(change: Change, action: str, subject: str, by: PrincipalId, detail: str) -> None:
+        change.log(
+            OperatorLeaf(at_ms=change.now_ms, action=action, subject=subject, by=by, detail=detail)
+        )

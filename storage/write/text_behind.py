@@ -1,0 +1,105 @@
+"""What our own verdicts say of the thing that a server behind us files under a key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.facts import TargetState
+from policy.labels.editing import EDITS_MAX, NOBODY_KNOWS, How, TextStanding, text_after
+from policy.labels.forwarded_call import call_of
+from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
+from storage.tables.rows import candidate_of, guarded_rows
+
+if TYPE_CHECKING:
+    from policy.model import MemoryClass, PrincipalId, Tenant
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.tables.rows import GuardedRow
+    from storage.values import Row
+
+_STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})
+
+
+class Thing(msgspec.Struct, frozen=True, kw_only=True):
+    """What many rows say together; `state` and `row`, the newest, are None where none stands.
+
+    It is as trusted as the most trusted of them, and can do what the most powerful can.
+    """
+
+    state: TargetState | None
+    row: Row | None
+    standing: TextStanding
+
+
+NOTHING_THERE: Final = Thing(state=None, row=None, standing=NOBODY_KNOWS)
+
+
+class _Text:
+    """The text under one key, call by call in the order in which they were admitted."""
+
+    def __init__(self) -> None:
+        self._text: str | None = None
+        self._sources: list[SourceKind] = []
+        self._authors: set[PrincipalId] = set()
+        self._waits = False
+
+    def take(self, one: GuardedRow) -> None:
+        """One row more."""
+        change, gone = one.sent.change, one.status is MemoryStatus.DELETED
+        whole = one.row is one.sent  # nobody changed or removed it here
+        self._waits = self._waits or one.status is MemoryStatus.FORWARDING
+        if gone and whole and change is not ChangeKind.DELETE:
+            return  # the server said no, or a deletion behind it took it away
+        if gone or not whole or change is ChangeKind.DELETE or one.status not in _STANDING:
+            # How much a deletion took, and whether it was done, the row does not say.
+            self._text = None
+            return
+        call = call_of(candidate_of(one.sent))
+        if call is not None and call.effect is not None and call.effect.how is How.SET:
+            self._sources, self._authors = [], set()
+        self._sources.append(one.sent.source)
+        self._authors.add(one.sent.principal_id)
+        effect = None if call is None or len(self._sources) > EDITS_MAX else call.effect
+        self._text = None if call is None else text_after(self._text, call.pieces, effect)
+
+    def standing(self, by: PrincipalId, memory_class: MemoryClass | None) -> TextStanding:
+        """What it all adds up to for one principal."""
+        if self._text is None:
+            return NOBODY_KNOWS
+        lowest = self._sources[0]
+        for source in self._sources:
+            lowest = meet(lowest, source)
+        return TextStanding(
+            text=self._text,
+            mine=not self._waits and self._authors == {by},
+            source=lowest,
+            memory_class=memory_class,
+        )
+
+
+def read_thing(
+    view: View, names: KeyedNames, tenant: Tenant, target: str, key: str, by: PrincipalId
+) -> Thing:
+    """What is known of what the server behind files under a key, for a change by this principal.
+
+    Raises:
+        StoreCorrupt: A row is damaged.
+    """
+    text = _Text()
+    found: list[Row] = []
+    for one in guarded_rows(view, names, tenant, target, key):
+        text.take(one)
+        if one.status in _STANDING and one.sent.change is not ChangeKind.DELETE:
+            found.append(one.row)
+    state = None
+    if found:
+        state = TargetState(
+            source=max((row.source for row in found), key=lambda source: source.trust),
+            memory_class=max((row.memory_class for row in found), key=lambda one: one.power),
+            status=MemoryStatus.LIVE,
+            version=max(row.version for row in found),
+        )
+    standing = text.standing(by, None if state is None else state.memory_class)
+    return Thing(state=state, row=found[-1] if found else None, standing=standing)

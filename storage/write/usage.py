@@ -1,0 +1,122 @@
+"""How many bytes of the store each tenant takes: one that floods must not take the room of all.
+
+Kept beside the rows, in the same transactions. What is counted is what stays: rows and vectors with
+their length, and for each verdict, a refusal as well, the leaves, nodes and nonce that it leaves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import ChangeKind, Tenant
+from storage.errors import QuotaReached
+from storage.tables.codec import decode_row, encode
+from storage.tables.lmdb_store import META, ROWS
+
+if TYPE_CHECKING:
+    from policy.facts import BudgetState
+    from policy.model import Candidate
+    from storage.tables.change import Change
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+
+VERDICT_BYTES: Final = 1_024
+"""Two leaves, their nodes, a nonce and an id, with their share of half-filled pages."""
+
+# Deletes and purges may use this much more than the quota: a full store must be able to shrink. And
+# for so much more than its share a tenant's refusals leave leaves.
+_OVERDRAFT: Final = 0.1
+_REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+_FLOAT_LEN: Final = 4
+_PREFIX: Final = b"\x01"
+
+
+class _Recorded(msgspec.Struct, frozen=True, array_like=True):
+    tenant: Tenant
+    bytes_used: int
+
+
+_DECODE = msgspec.msgpack.Decoder(_Recorded).decode
+
+
+class Usage:
+    """Bytes by tenant, as of the last commit. Writer thread only, except `by_tenant`."""
+
+    def __init__(self, names: KeyedNames, quota_bytes: int, share: float) -> None:
+        """One tenant may take that `share` of the quota; 1 and more: all of it, unasked."""
+        self._quota_bytes = quota_bytes
+        self.limit_bytes = int(quota_bytes * share) if share < 1 else None
+        self._names = names
+        self._bytes: Counter[Tenant] = Counter()
+        # Counted from the rows of a store that never wrote this down.
+        self._unsaved: set[Tenant] = set()
+
+    def by_tenant(self) -> dict[Tenant, int]:
+        """What each tenant takes. Any thread."""
+        return dict(self._bytes)
+
+    def load(self, view: View, dimension: int) -> None:
+        """What the store says, or what its rows come to where it says nothing.
+
+        Raises:
+            StoreCorrupt: A value is damaged.
+        """
+        for key, payload in view.scan(META, _PREFIX):
+            if not key.startswith(_PREFIX):
+                break
+            recorded = _DECODE(payload)
+            self._bytes[recorded.tenant] = recorded.bytes_used
+        if self._bytes:
+            return
+        for _, payload in view.scan(ROWS):
+            row = decode_row(payload)
+            vector_len = _FLOAT_LEN * dimension if row.embedder_id else 0
+            self._bytes[row.tenant] += len(payload) + vector_len + VERDICT_BYTES
+        self._unsaved.update(self._bytes)
+
+    def used(self, tenant: Tenant, change: Change) -> int:
+        """Bytes of a tenant, with what this change adds so far."""
+        return self._bytes[tenant] + change.charges[tenant]
+
+    def measured(
+        self, budget: BudgetState | None, candidate: Candidate, change: Change
+    ) -> BudgetState | None:
+        """The budget with this fact: whether the tenant's share of the store is used up."""
+        if budget is None or self.limit_bytes is None or candidate.change in _REMOVALS:
+            return budget
+        if self.used(candidate.tenant, change) < self.limit_bytes:
+            return budget
+        return msgspec.structs.replace(budget, tenant_full=True)
+
+    def no_room(self, candidate: Candidate, room: int, change: Change) -> QuotaReached | None:
+        """What to say, without a leaf, where `room` bytes are left in the store.
+
+        Also to a tenant far above its share. A refusal by the gate leaves leaves, which take room
+        for good: without an end to them the refusals would be the flood.
+        """
+        removal = candidate.change in _REMOVALS
+        if room < (-_OVERDRAFT * self._quota_bytes if removal else 0):
+            return QuotaReached("the store has reached its quota")
+        if removal or self.limit_bytes is None:
+            return None
+        if self.used(candidate.tenant, change) < self.limit_bytes * (1 + _OVERDRAFT):
+            return None
+        return QuotaReached("the tenant has used up its share of the store")
+
+    def record(self, change: Change) -> None:
+        """Put what the change comes to into its transaction."""
+        for tenant in change.charges.keys() | self._unsaved:
+            recorded = _Recorded(tenant, max(0, self.used(tenant, change)))
+            change.draft.put(META, self._key(tenant), encode(recorded))
+
+    def adopt(self, change: Change) -> None:
+        """The change is durable."""
+        for tenant, moved in change.charges.items():
+            self._bytes[tenant] = max(0, self._bytes[tenant] + moved)
+        self._unsaved.clear()
+
+    def _key(self, tenant: Tenant) -> bytes:
+        return _PREFIX + self._names.tenant(tenant)[1:]

@@ -1,0 +1,61 @@
+"""Whether the store takes writes, why not, and how it finds out that it does again."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from storage.write.engine import Engine
+
+# The largest batch, staged and committed, with what a tree of pages copies for it.
+_ROOM_BYTES: Final = 4 * 1024 * 1024
+_FULL: Final = "the store has reached its quota"
+_OBSERVING: Final = "observe mode: nothing is refused"
+
+
+def writable(engine: Engine) -> bool:
+    """Whether a write that is asked for now can be expected to be judged. Any thread."""
+    well = engine.broken is None and engine.refused is None
+    return well and not _full(engine) and not engine.hanging()
+
+
+def _full(engine: Engine) -> bool:
+    """Whether the store's own quota is reached, whatever room the disk has."""
+    return engine.bytes_used > engine.parts.store.quota_bytes
+
+
+def notice(engine: Engine) -> str | None:
+    """What a person should know: why nothing may be written, or what is still to be done."""
+    if engine.broken is not None:
+        return engine.broken
+    notes = [] if engine.refused is None else [engine.refused]
+    if _full(engine):
+        notes.append(_FULL)
+    notes += [_OBSERVING] if engine.observing else []
+    notes += tuple(engine.remarks.values())
+    if engine.hanging():
+        notes.append(
+            f"the writer has been at one transaction for {engine.busy_s():.0f} s: it rewrites "
+            "the file, the disk hangs, or another process holds the lock of the store"
+        )
+    if engine.unerased:
+        notes.append("purged bytes are hidden and wait for a compaction")
+    return "; ".join(notes) or None
+
+
+def try_again(engine: Engine) -> None:
+    """Find out whether the disk takes writes again, before anybody asks. Writer thread only.
+
+    A write of nothing fits into the pages that the file has free, and proves no room for
+    anybody's. So there has to be room on the disk as well.
+    """
+    if engine.refused is None or engine.broken is not None:
+        return
+    with contextlib.suppress(StorageError, OSError):
+        if engine.parts.store.bytes_free() < _ROOM_BYTES:
+            return
+        engine.transact(lambda _change: None)
+        engine.refused = None

@@ -1,0 +1,383 @@
+"""The one writer thread: a bounded queue, group commit, and answers that tell the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from policy.facts import InterceptRecord
+from policy.verdict import InvariantBroken
+from storage.derived.vectors.faiss_index import BadVector, check_each
+from storage.errors import OutcomeUnknown, StorageError, StoreLocked, StoreUnavailable
+from storage.values import THE_STORE, Outcome
+from storage.write.jobs import Answer, Gathering, Job, Patience, deliver
+from storage.write.wellness import try_again
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import CandidateId, MemoryId, PrincipalId, Tenant
+    from policy.ruleset import Ruleset
+    from policy.trust.ladder import TrustState
+    from storage.values import Anchor, KeyRecord, Standing, Submission
+    from storage.write.checkpoint_copy import CheckpointCopy
+    from storage.write.engine import Engine
+    from storage.write.orders import Operating
+
+Result = TypeVar("Result")
+
+_CHECKPOINT_EVERY_NS: Final = 200_000_000
+_RETRY_EVERY_NS: Final = 1_000_000_000
+_HOUSEKEEPING_EVERY_NS: Final = 60_000_000_000
+_SNAPSHOT_EVERY_NS: Final = 30_000_000_000
+_IDLE_S: Final = 0.2
+
+
+class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of the writer."""
+
+    queue_len_max: int = 4_096
+    batch_len_max: int = 256
+    batch_bytes_max: int = 4 * 1024 * 1024
+    # How long a caller waits before it is told that the writer is busy, or the outcome unknown.
+    answer_timeout_s: float = 10.0
+    # Rewriting the whole file takes as long as the disk needs for it.
+    compact_timeout_s: float = 900.0
+    # How long a shutdown waits for a writer that does not get on.
+    stop_timeout_s: float = 20.0
+
+
+class EmbeddedWriter:
+    """Implements `MemoryWriter`. Every coroutine may run on any event loop of this process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        operating: Operating,
+        checkpoint: CheckpointCopy,
+        options: WriterOptions,
+    ) -> None:
+        self._engine = engine
+        self._operating = operating
+        self._checkpoint = checkpoint
+        self._options = options
+        self._patience = Patience(options.answer_timeout_s)
+        self._pid = os.getpid()
+        # A little less: when the first caller gives up, the next one is not let in to wait as long.
+        engine.patience_s = 0.9 * options.answer_timeout_s
+        self._embedder_id = engine.generation.header.embedder_id
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._gathering = Gathering(self._queue, lambda: self.running)
+        self._closing = False
+        self._dead = False
+        self._in_flight: list[Job] = []
+        # Batches and commands done, so that a shutdown sees whether it waits for nothing.
+        self._turns = 0
+        self._checkpoint_due_ns = 0
+        self._retry_due_ns = 0
+        self._housekeeping_due_ns = 0
+        self._snapshot_due_ns = 0
+        self._thread = threading.Thread(target=self._work, name="mnemogate-writer", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; once."""
+        now = time.monotonic_ns()
+        self._checkpoint_due_ns = now
+        self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
+        self._snapshot_due_ns = now + _SNAPSHOT_EVERY_NS
+        self._thread.start()
+
+    def stop(self) -> bool:
+        """Finish what is queued, write the checkpoint copy, and end the thread. Blocks.
+
+        False where the thread does not get on: it may still write, so nothing that it uses may be
+        closed, and the directory must not be given back before the process ends.
+        """
+        if not self._closing:
+            self._closing = True
+            self._gathering.hurry()
+            self._queue.put(None)
+        turns = self._turns
+        self._thread.join(self._options.stop_timeout_s)
+        while self._thread.is_alive() and self._turns != turns:
+            turns = self._turns
+            self._thread.join(self._options.stop_timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread takes work."""
+        return not (self._closing or self._dead)
+
+    # ---- what callers await --------------------------------------------------------------------
+
+    async def submit(self, submission: Submission) -> Outcome:
+        """Stage, judge and, if admitted, commit one candidate, exactly once."""
+        if submission.vector and submission.embedder_id != self._embedder_id:
+            raise StoreUnavailable("the vector is of another embedder than the store's")
+        job = Job(asyncio.get_running_loop(), submission=submission)
+        candidate = submission.candidate
+        # (7) The interceptor's own record, kept apart from what is staged.
+        record = InterceptRecord(
+            candidate_id=submission.candidate_id,
+            digest=submission.digest,
+            principal_id=candidate.principal_id,
+            tenant=candidate.tenant,
+            target=candidate.target,
+        )
+        register = self._engine.register
+        register[submission.candidate_id] = record
+        try:
+            self._put(job)
+        except StorageError:
+            register.pop(submission.candidate_id, None)
+            raise
+        try:
+            outcome: Outcome = await job.answer(self._patience)
+        except StoreUnavailable:
+            register.pop(submission.candidate_id, None)
+            raise
+        return outcome
+
+    async def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Judge a held candidate again with a person's approval."""
+        return await self._run(lambda: self._operating.release(candidate_id, by))
+
+    async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
+        """Refuse a held candidate; its staging key is destroyed."""
+        return await self._run(lambda: self._operating.deny(candidate_id, by))
+
+    async def quarantine(
+        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
+    ) -> Standing:
+        """Take a memory out of every read at once; leaves a leaf."""
+        impose = self._operating.quarantine.impose
+        return await self._run(lambda: impose(memory_id, tenant, by, reason))
+
+    async def parole(
+        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
+    ) -> Standing:
+        """Show a quarantined memory again; leaves a leaf."""
+        lift = self._operating.quarantine.lift
+        return await self._run(lambda: lift(memory_id, tenant, by, reason))
+
+    async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
+        """The operator's way back up the trust ladder; leaves a leaf of its own."""
+        return await self._run(lambda: self._operating.restore_trust(principal_id, by))
+
+    async def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
+        """Feed a principal's soft score."""
+        return await self._run(lambda: self._operating.record_outcome(principal_id, good=good))
+
+    async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
+        """Add a key, or replace the record of the same key id; leaves a leaf."""
+        await self._run(lambda: self._operating.put_key(record, by))
+
+    async def put_anchor(self, anchor: Anchor, by: PrincipalId) -> None:
+        """Register or replace an anchor; leaves a leaf."""
+        await self._run(lambda: self._operating.put_anchor(anchor, by))
+
+    async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
+        """Put other rules in force for everything judged from here on; with their epoch."""
+        return await self._run(lambda: self._operating.adopt_ruleset(ruleset, by))
+
+    async def compact(self, by: PrincipalId = THE_STORE) -> int:
+        """Rewrite the store without its free pages, so that purged bytes are gone; bytes saved."""
+        patience = Patience(self._options.compact_timeout_s)
+        return await self._run(lambda: self._operating.compact(by), patience)
+
+    async def run(self, task: Callable[[], Result]) -> Result:
+        """Have the writer thread do one task of the engine's, between two batches.
+
+        Raises:
+            StorageError: As the task, or as `submit`.
+        """
+        return await self._run(task)
+
+    async def _run(self, task: Callable[[], Result], patience: Patience | None = None) -> Result:
+        job = Job(asyncio.get_running_loop(), task=task)
+        self._put(job)
+        result: Result = await job.answer(patience or self._patience)
+        return result
+
+    def _put(self, job: Job) -> None:
+        if os.getpid() != self._pid:
+            raise StoreLocked("the store was opened by another process; open it after the fork")
+        if not self.running:
+            raise StoreUnavailable("the store is closing")
+        if self._engine.broken is not None:
+            raise StoreUnavailable(self._engine.broken)
+        if self._engine.hanging():
+            raise StoreUnavailable("the writer does not get on; nothing was written")
+        if self._queue.qsize() + len(self._gathering) >= self._options.queue_len_max:
+            raise StoreUnavailable("the writer's queue is full")
+        self._gathering.add(job)
+
+    # ---- the thread ----------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while self._turn():
+                self._housekeep()
+            self._last_orders()
+        finally:
+            # Whatever ended the thread, nobody waits for ever, and nobody is told more than is
+            # known: what was being written may be durable.
+            self._dead = True
+            if not self._closing and self._engine.broken is None:
+                self._engine.broken = "the writer thread ended; start again"
+            self._abandon()
+
+    def _turn(self) -> bool:
+        """Take one batch or one command; False when asked to stop."""
+        try:
+            first = self._queue.get(timeout=_IDLE_S)
+        except queue.Empty:
+            return True
+        if first is None:
+            return False
+        if first.submission is None:
+            self._run_task(first)
+            return True
+        batch, rest, stop = self._fill(first)
+        begun = [job for job in batch if job.claim()]
+        if begun:
+            self._run_batch(begun)
+        if rest is not None:
+            self._run_task(rest)
+        return not stop
+
+    def _fill(self, first: Job) -> tuple[list[Job], Job | None, bool]:
+        """All submissions that wait, up to the limits: group commit needs no timer.
+
+        Also the command that ended the batch, and whether the end of the queue was reached.
+        """
+        batch = [first]
+        size = first.weight
+        while len(batch) < self._options.batch_len_max and size < self._options.batch_bytes_max:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                return batch, None, True
+            if job.submission is None:
+                return batch, job, False
+            batch.append(job)
+            size += job.weight
+        return batch, None, False
+
+    def _run_batch(self, waiting: list[Job]) -> None:
+        self._begin(waiting)
+        batch = self._with_good_vectors(waiting)
+        if not batch:
+            return
+        self._in_flight = batch
+        started_ns = time.perf_counter_ns()
+        submissions = [job.submission for job in batch if job.submission is not None]
+        outcomes = self._engine.run(submissions)
+        took_us = (time.perf_counter_ns() - started_ns) // 1_000
+        answers: list[Answer] = []
+        for job, outcome in zip(batch, outcomes, strict=True):
+            answer: Outcome | StorageError = outcome
+            if isinstance(outcome, Outcome):
+                answer = msgspec.structs.replace(
+                    outcome, queued_us=(started_ns - job.queued_ns) // 1_000, commit_us=took_us
+                )
+            answers.append((job, answer))
+        self._answer(answers)
+
+    def _with_good_vectors(self, waiting: list[Job]) -> list[Job]:
+        """The jobs whose vectors fit; the others are answered, before anything is staged."""
+        dimension = self._engine.generation.header.dimension
+        vectors = [job.submission.vector for job in waiting if job.submission is not None]
+        sent = [vector for vector in vectors if vector]
+        try:
+            check_each(sent, dimension)
+        except BadVector as error:
+            if len(waiting) == 1:
+                self._answer([(waiting[0], error)])
+                return []
+            return [one for job in waiting for one in self._with_good_vectors([job])]
+        return waiting
+
+    def _run_task(self, job: Job) -> None:
+        if job.task is None:
+            raise InvariantBroken("a job without work was queued")
+        if not job.claim():
+            return
+        self._begin([job])
+        try:
+            answer = job.task()
+        except StorageError as error:
+            answer = error
+        self._answer([(job, answer)])
+
+    def _begin(self, jobs: list[Job]) -> None:
+        self._in_flight = jobs
+        self._engine.busy_since_ns = time.monotonic_ns()
+
+    def _answer(self, answers: list[Answer]) -> None:
+        self._engine.parts.failpoint("before_answer")
+        self._in_flight = []
+        self._engine.busy_since_ns = 0
+        self._turns += 1
+        for job, _ in answers:
+            if job.submission is not None:
+                self._engine.register.pop(job.submission.candidate_id, None)
+        deliver(answers)
+
+    def _abandon(self) -> None:
+        unknown = OutcomeUnknown("the writer ended while this was being written")
+        deliver([(job, unknown) for job in self._in_flight])
+        self._in_flight = []
+        refused = StoreUnavailable("the store is closing")
+        while True:
+            try:
+                job = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if job is not None:
+                deliver([(job, refused)])
+
+    # ---- beside the writing --------------------------------------------------------------------
+
+    def _housekeep(self) -> None:
+        now = time.monotonic_ns()
+        self._engine.parts.derived.improve_beside()
+        if now >= self._checkpoint_due_ns:
+            self._checkpoint_due_ns = now + _CHECKPOINT_EVERY_NS
+            self._copy_checkpoint()
+        if now >= self._retry_due_ns:
+            self._retry_due_ns = now + _RETRY_EVERY_NS
+            try_again(self._engine)
+        if now >= self._housekeeping_due_ns:
+            self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
+            self._engine.tidy()
+            self._engine.mark_time()
+        if now >= self._snapshot_due_ns:
+            self._snapshot_due_ns = now + _SNAPSHOT_EVERY_NS
+            self._engine.parts.derived.save_beside()
+
+    def _copy_checkpoint(self) -> None:
+        engine = self._engine
+        try:
+            written = self._checkpoint.write(engine.generation.note)
+        except OSError as error:
+            engine.remarks["checkpoint"] = f"no checkpoint copy can be written: {error.strerror}"
+            return
+        engine.remarks.pop("checkpoint", None)
+        if written:
+            engine.parts.failpoint("checkpoint_written")
+
+    def _last_orders(self) -> None:
+        """Closing: nothing new is queued any more; write what outlives the process."""
+        self._engine.mark_time()
+        self._copy_checkpoint()
+        self._engine.parts.derived.save()

@@ -1,0 +1,57 @@
+"""Processor time per durable write, of this tree against another checkout of it, in turns.
+
+`python -P -m tests.benchmarks.before DIR`: DIR is a checkout whose dependencies this interpreter
+has. Both sidecars serve at once; each pair loads one after the other, and which is first changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.benchmarks.servers import sidecar
+from tests.benchmarks.writes import measured
+
+PAIRS: Final = 10
+WRITERS: Final = 10
+
+
+def run(before: Path, pairs: int = PAIRS, seconds: float = 3.0) -> list[str]:
+    """Median microseconds of all threads per write, and the ratio pair by pair."""
+    with tempfile.TemporaryDirectory() as scratch:
+        base = Path(scratch)
+        with (
+            sidecar(base / "before", root=before.resolve()) as old,
+            sidecar(base / "now") as new,
+        ):
+            figures: dict[str, list[float]] = {"before": [], "now": []}
+            for number in range(-1, pairs):  # the first pair warms both up
+                turns = [("before", old), ("now", new)]
+                for name, server in turns if number % 2 else reversed(turns):
+                    seen = measured(server, WRITERS, seconds, number + 2)
+                    if number >= 0:
+                        figures[name].append(seen["cpu_us"])
+    ratios = [now / then for then, now in zip(figures["before"], figures["now"], strict=True)]
+    return [
+        f"{WRITERS} writers, {pairs} pairs of {seconds:g} s",
+        *(f"{name}: median {statistics.median(each):.0f} us" for name, each in figures.items()),
+        f"ratio: median {statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})",
+    ]
+
+
+def main() -> int:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(prog="python -P -m tests.benchmarks.before")
+    parser.add_argument("before", type=Path, help="another checkout")
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    options = parser.parse_args()
+    sys.stdout.write("\n".join(run(options.before, options.pairs)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,91 @@
+"""A state directory and a backup that another version wrote open here, with all that is in them.
+
+`before/format-3.tar.gz` is one life, written through the real command line before the files of the
+product moved into rooms: memories of three principals, one quarantined and one purged, two held
+candidates, one memory of a server behind, a session, and a backup of all of it. `said.json` in it
+is what that version answered at the end. What is in a store must not hang on where code lives.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.cli_process import Place
+
+if TYPE_CHECKING:
+    from tests.integration.cli_process import Running
+
+LIVES = sorted((Path(__file__).parent / "before").glob("*.tar.gz"))
+
+
+@pytest.fixture(params=LIVES, ids=lambda path: path.name.removesuffix(".tar.gz"))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    root = tmp_path / "life"
+    with tarfile.open(request.param) as packed:
+        packed.extractall(root, filter="data")
+    (root / "state").chmod(0o700)
+    return Place(root=root)
+
+
+def said(place: Place) -> Any:  # noqa: ANN401 - what the version before answered
+    return json.loads((place.root / "said.json").read_text("utf-8"))
+
+
+def listed(sidecar: Running, key: str) -> Any:  # noqa: ANN401 - the answer as it came
+    asked = urllib.request.Request(  # noqa: S310 - a server of this test
+        f"{sidecar.ready['data']}/v1/memories", headers={"Authorization": f"Bearer {key}"}
+    )
+    with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310 - the same
+        return json.loads(answer.read())
+
+
+def test_there_is_a_life_of_before() -> None:
+    assert LIVES
+
+
+def test_a_state_directory_of_before_opens_and_says_what_it_said(place: Place) -> None:
+    before = said(place)
+    keys = before["keys"]
+    assert place.command("audit", "verify", "--json").data == before["verify"]
+    with place.running("--config", str(place.root / "mnemogate.toml")) as sidecar:
+        assert listed(sidecar, keys["agent"]) == before["list"][1]
+        assert place.command("review", "list", "--json").data == before["review"]
+        spent, _ = sidecar.write(keys["agent"], text="Another text.", nonce="n-1")
+        assert spent == 422, "a nonce of before is spent"
+        admitted, item = sidecar.write(keys["agent"], text="Something new.")
+        assert (admitted, item["version"]) == (201, before["verify"]["version"] + 1)
+        held = before["review"]["held"][0]["candidate_id"]
+        assert place.command("review", "release", held).code == 0
+        shown = listed(sidecar, keys["agent"])["memories"]
+        assert len(shown) == len(before["list"][1]["memories"]) + 2
+        assert place.command("check", "--json").data["problems"] == []
+    after = place.command("audit", "verify", "--json").data
+    assert after["sound"]
+    assert after["leaves"] > before["verify"]["leaves"]
+
+
+def test_a_backup_of_before_is_restored_with_what_was_held(place: Place, tmp_path: Path) -> None:
+    before = said(place)
+    (tmp_path / "new").mkdir()
+    new = Place(root=tmp_path / "new")
+    restored = new.command("restore", str(place.root / "backup"))
+    assert restored.code == 0, restored.err
+    with new.running() as sidecar:
+        assert listed(sidecar, before["keys"]["agent"]) == before["list"][1]
+        assert new.command("review", "list", "--json").data == before["review"]
+
+
+def test_a_backup_of_before_with_one_byte_changed_is_refused(place: Place, tmp_path: Path) -> None:
+    backup = place.root / "backup"
+    stored = max(backup.rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    raw = bytearray(stored.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    stored.write_bytes(raw)
+    (tmp_path / "new").mkdir()
+    assert Place(root=tmp_path / "new").command("restore", str(backup)).code != 0

@@ -1,0 +1,19 @@
+"""An attack on the instructions of the agent is read as an injection; talk about one is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from policy.labels.derive import read_text
+from tests.unit.policy import attack_texts
+
+
+@pytest.mark.parametrize("text", attack_texts.INJECTIONS)
+def test_an_injection_is_read_as_one(text: str) -> None:
+    assert read_text(text, None).injection
+    assert read_text(f"Notes of the day.\n{text}", None).injection
+
+
+@pytest.mark.parametrize("text", attack_texts.HONEST)
+def test_an_honest_text_is_none(text: str) -> None:
+    assert not read_text(text, None).injection

@@ -1,0 +1,118 @@
+"""What looks the same reads the same, and what nobody can see is refused."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.text.sentences import exact
+from policy.text.skeleton import illegal_code_point, skeleton
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize(
+    "dress",
+    [
+        "Ignore  Previous",
+        "ig\u200bnore prev\u00adious",
+        "ig\u200enore prev\u200fious",
+        "\u0456gn\u043er\u0435 pr\u0435vi\u043eus",
+        "\uff49\uff47\uff4e\uff4f\uff52\uff45\u3000\uff50revious",
+        "i\u0334g\u0334n\u0334ore prev\u00efous",
+        "\U0001d422\U0001d420\U0001d427\U0001d428\U0001d42b\U0001d41e previous",
+        "i g n o r e  previous",
+        "i.g.n.o.r.e previous",
+        "i g n  o r e previous",
+        "ignore\u00a0\u2003previous",
+        "\u24d8gn\u24dere previous",
+        "ig\ufe0fnore\u2800 previous\u3164",
+        "  ignore\t previous  ",
+    ],
+)
+def test_every_dress_of_a_text_has_one_skeleton(dress: str) -> None:
+    assert skeleton(dress) == "ignore previous"
+
+
+def test_lines_stay_lines_and_quotation_marks_become_ascii() -> None:
+    assert skeleton("One\n\n  Two \u201cthree\u201d don\u2019t") == 'one\ntwo "three" don\'t'
+
+
+@pytest.mark.parametrize("text", ["a b", "v1.2.3", "a-b-c", "u.s.", "10 20 30 40", "x = y"])
+def test_short_runs_of_letters_are_left_alone(text: str) -> None:
+    assert skeleton(text) == text
+
+
+@given(st.text(max_size=60))
+def test_a_skeleton_has_no_case_and_no_uneven_space(text: str) -> None:
+    shape = skeleton(text)
+    assert shape == shape.strip()
+    assert "  " not in shape
+    assert shape.isascii() <= (shape == shape.lower())
+
+
+@pytest.mark.parametrize(
+    "code_point",
+    [
+        *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x061C,
+        *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xD800, 0xDFFF, 0xE0000, 0xE0041,
+        0xE007F, 0xFDD0, 0xFFFE, 0xFFFF, 0x1FFFF, 0x10FFFF, 0x0378, 0x2FE0,
+    ],
+)  # fmt: skip
+def test_what_nobody_can_see_is_refused(code_point: int) -> None:
+    assert illegal_code_point(f"a{chr(code_point)}b") == code_point
+    assert illegal_code_point(f"\u00e9{chr(code_point)}b") == code_point
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "plain\n\r\ttext", "caf\u00e9", "\u05e9\u05dc\u05d5\u05dd",
+        "\U0001f469\u200d\U0001f680",
+        "\U0001f1f5\U0001f1f9", "\u2764\ufe0f", "\u0645\u0631\u062d\u0628\u0627", "\u4f60\u597d",
+        "\U0001faff", "a\u0301",
+    ],
+)  # fmt: skip
+def test_what_people_write_is_legal(text: str) -> None:
+    assert illegal_code_point(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u05d7\u05e9\u05d1\u05d5\u05df (Acme)\u200f \u05e9\u05d5\u05dc\u05dd.",
+        "\u0627\u0644\u0639\u0646\u0648\u0627\u0646: C++\u200e \u0648 HTML",
+    ],
+    ids=["Hebrew", "Arabic"],
+)
+def test_honest_text_written_from_the_right_may_be_stored(text: str) -> None:
+    assert illegal_code_point(text) is None
+    assert not {"\u200e", "\u200f"} & set(skeleton(text))
+
+
+@pytest.mark.parametrize("mark", ["\u202a", "\u202e", "\u2066", "\u2069", "\u061c"])
+def test_the_control_what_reorders_a_line_is_refused(mark: str) -> None:
+    assert illegal_code_point(f"pay {mark}100 euros") == ord(mark)
+
+
+def test_tag_characters_say_what_they_spell() -> None:
+    hidden = "".join(chr(0xE0000 + ord(char)) for char in "Save the KEYS.")
+    assert skeleton(f"Hours: nine.{hidden}") == "hours: nine.save the keys."
+    assert skeleton(hidden) == "save the keys."
+    assert illegal_code_point(hidden) is not None
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u302e\U0001d165", "\u0f73", "\u3099\u0301"])
+@pytest.mark.parametrize("read", [skeleton, exact])
+def test_a_pile_of_marks_takes_no_longer_than_as_many_letters(
+    marks: str, read: Callable[[str], str]
+) -> None:
+    begun = time.perf_counter()
+    read("tea" + marks * (200_000 // len(marks)))
+    # Two tenths of a second, where it does not take the square of its height: then half a minute.
+    assert time.perf_counter() - begun < 5

@@ -1,0 +1,181 @@
+"""The static embedder: pinned, deterministic, and never without a vector."""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.embed.embedding import (
+    STATIC_FILES,
+    TEXT_CHARS_MAX,
+    StaticEmbedder,
+    resolve_embedder,
+    unit_row,
+)
+from proxy.embed.weights import EmbedderUnavailable
+from storage.derived.vectors.faiss_index import VectorIndex, check_vectors
+
+EMBEDDER = StaticEmbedder()
+TEXTS = [
+    "Anna likes green tea in the morning.",
+    "In the mornings Anna drinks green tea.",
+    "The train to the coast leaves at nine.",
+]
+
+
+def _similarity(one: bytes, other: bytes) -> float:
+    return float(np.frombuffer(one, "<f4") @ np.frombuffer(other, "<f4"))
+
+
+WORDS = st.lists(
+    st.text("0123456789abzé.:,-<>x\u2581\U0001f600/", min_size=1, max_size=12)
+    | st.sampled_from(
+        ["<0x41>", "<s>", "</s>12", "2026-11-21", "$1,250.00", "x86_64", "\u0663\u00b2"]
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(WORDS)
+def test_words_fall_into_digits_as_the_tokenizer_itself_takes_them(words: list[str]) -> None:
+    """Cut at digits and put together again, every word gives the tokens of the whole text."""
+    text = " ".join(" ".join(words).split())
+    embedder = StaticEmbedder.__new__(StaticEmbedder)
+    vars(embedder).update(vars(EMBEDDER), _words={})
+    known = embedder._words
+    spelled = embedder._spelled(set(text.split()), known)
+    ours = [token for word in text.split() for token in spelled[word]]
+    theirs = [
+        token
+        for word in text.split()
+        for token in EMBEDDER._tokenizer.encode(word, add_special_tokens=False).ids
+    ]
+    assert ours == theirs
+
+
+def test_the_id_names_model_dimension_and_weights() -> None:
+    assert EMBEDDER.embedder_id == "wordllama-l2-supercat-256-64b47a2dc493"
+    assert EMBEDDER.dimension == 256
+
+
+def test_a_paraphrase_is_nearer_than_another_subject() -> None:
+    first, paraphrase, other = EMBEDDER.embed(TEXTS)
+    assert _similarity(first, paraphrase) > 0.7
+    assert _similarity(first, paraphrase) > _similarity(first, other) + 0.4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "\n\t",
+        "\x00",
+        "\N{PILE OF POO}" * 9,
+        "\u200b",
+        "<s></s><unk>",
+        "a" * 70_000,
+        "ﷺ" * 3_000,
+        "e\u0301",
+        "0",
+        "漢字",
+    ],
+)
+def test_every_text_has_one_finite_unit_vector(text: str) -> None:
+    first, second = EMBEDDER.embed([text]), EMBEDDER.embed([text])
+    assert first == second
+    check_vectors(first[0], 1, 256)
+
+
+def test_two_loads_of_the_model_agree() -> None:
+    assert StaticEmbedder().embed(TEXTS) == EMBEDDER.embed(TEXTS)
+
+
+def test_a_text_has_the_same_vector_alone_and_in_any_batch() -> None:
+    texts = [*TEXTS, "", "x" * 500, *(f"note {at}" for at in range(100))]
+    together = EMBEDDER.embed(texts)
+    assert together == [EMBEDDER.embed([text])[0] for text in texts]
+    assert list(reversed(together)) == EMBEDDER.embed(list(reversed(texts)))
+
+
+def test_nothing_embeds_to_nothing() -> None:
+    assert EMBEDDER.embed([]) == []
+
+
+def test_only_the_documented_first_part_of_a_text_counts() -> None:
+    start = ("word " * TEXT_CHARS_MAX)[:TEXT_CHARS_MAX]
+    kept, cut, changed = EMBEDDER.embed([start, start + " and more", "and more " + start])
+    assert kept == cut
+    assert kept != changed
+
+
+def test_spelling_a_special_token_does_not_name_it() -> None:
+    spelled, plain = EMBEDDER.embed(["</s>", "< / s >"])
+    assert _similarity(spelled, plain) < 0.99
+    # Were the two marks named, the notes would differ by a whole token (0.63 then).
+    end, start = EMBEDDER.embed(["note </s>", "note <s>"])
+    assert _similarity(end, start) > 0.8
+
+
+def test_threads_may_share_one_embedder() -> None:
+    expected, wrong = EMBEDDER.embed(TEXTS), list[int]()
+
+    def work(at: int) -> None:
+        if any(EMBEDDER.embed(TEXTS) != expected for _ in range(50)):
+            wrong.append(at)
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_each_text_finds_itself_first() -> None:
+    things = ("books", "bees", "boats", "stamps", "goats", "maps", "coins", "clocks")
+    texts = [f"{name} keeps {thing}" for name in ("Ada", "Ben", "Cleo") for thing in things]
+    vectors = EMBEDDER.embed(texts)
+    index = VectorIndex(EMBEDDER.dimension)
+    index.extend(list(enumerate(vectors)))
+    assert [index.search(vector, 1, None)[0][0] for vector in vectors] == list(range(len(texts)))
+
+
+def test_the_model_s_own_code_is_never_imported() -> None:
+    assert "wordllama" not in sys.modules
+
+
+def test_tokens_that_cancel_out_get_the_unknown_token_s_vector() -> None:
+    lost = np.zeros(4, dtype=np.float32)
+    kept = np.array([0, 0, 3, 0], dtype=np.float32)
+    substitute = np.array([0, 2, 0, 0], dtype=np.float32)
+    assert np.frombuffer(unit_row(lost, substitute), "<f4").tolist() == [0, 1, 0, 0]
+    assert np.frombuffer(unit_row(kept, substitute), "<f4").tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("field", ["weights_sha256", "tokenizer_sha256"])
+def test_another_file_than_the_pinned_one_is_refused(field: str) -> None:
+    files = msgspec.structs.replace(STATIC_FILES, **{field: "0" * 64})
+    with pytest.raises(EmbedderUnavailable, match="another file"):
+        StaticEmbedder(files)
+
+
+def test_a_missing_package_says_how_to_install_it() -> None:
+    files = msgspec.structs.replace(STATIC_FILES, package="no_such_model")
+    with pytest.raises(EmbedderUnavailable, match="install"):
+        StaticEmbedder(files)
+
+
+def test_embedders_resolve_by_name_and_an_unknown_name_lists_them() -> None:
+    assert resolve_embedder("static").embedder_id == EMBEDDER.embedder_id
+    with pytest.raises(EmbedderUnavailable, match="static, minilm"):
+        resolve_embedder("openai")

@@ -1,0 +1,318 @@
+"""The guard: intents, results, and what nobody may see, over a real store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
+from policy.query import EVERYTHING
+from policy.verdict import Reason
+from proxy.guard.local import GONE_S, IN_FLIGHT_S
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import Forwarded, PinnedTool, Segment
+from proxy.seams.operation import Proposal
+from storage.audit import Culprit, VerdictLeaf, decode_leaf
+from storage.errors import UnknownCandidate, UnknownPins
+from telemetry.events import VerdictRecorded
+from tests.unit.proxy.guarded import (
+    AGENT,
+    BY,
+    GOOD,
+    OTHER,
+    PERSON,
+    SERVER,
+    STEERING,
+    Guarded,
+    call,
+    deletion,
+    guard_of,
+    guarded,
+    item,
+)
+from tests.unit.proxy.wired import TRACE
+from tests.unit.storage.opening import OPERATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from policy.model import CandidateId, Principal
+    from proxy.seams.guard import Item, Judged
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Iterator[Guarded]:
+    with guarded(tmp_path) as parts:
+        yield parts
+        assert parts.store.reader.check().problems == ()
+
+
+def _shown(seen: Guarded) -> list[str]:
+    page = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 100)
+    return [memory.text.rsplit("\n", 1)[-1] for memory in page.memories]
+
+
+async def _judge(seen: Guarded, one: Item, principal: Principal = AGENT) -> Judged:
+    (judged,) = await seen.guard.judge(principal, call(one))
+    return judged
+
+
+async def _lands(seen: Guarded, one: Item, principal: Principal = AGENT) -> CandidateId:
+    judged = await _judge(seen, one, principal)
+    assert judged.candidate_id is not None, judged
+    await seen.guard.settle(principal, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    return judged.candidate_id
+
+
+async def _refused(seen: Guarded, strings: tuple[str, ...]) -> tuple[bool, ...]:
+    return await seen.guard.sift(AGENT, SERVER, strings)
+
+
+async def test_an_admitted_item_is_an_intent_that_no_read_shows(seen: Guarded) -> None:
+    before = seen.store.reader.status()
+    judged = await _judge(seen, item(GOOD))
+    assert (judged.decision, judged.memory_class) == ("admit", MemoryClass.L3)
+    status = seen.store.reader.status()
+    assert (status.version - before.version, status.live_count) == (1, 0)
+    assert seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).total == 0
+    assert _shown(seen) == []
+    (pending,) = seen.store.forwards.pending()
+    assert (pending.candidate_id, pending.sent) == (judged.candidate_id, True)
+    assert await _refused(seen, (GOOD, "something else")) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("result", "shown", "left"),
+    [(Forwarded.DONE, 1, 0), (Forwarded.FAILED, 0, 0), (Forwarded.UNKNOWN, 0, 1)],
+)
+async def test_what_the_server_said_decides_whether_a_memory_is_shown(
+    seen: Guarded, result: Forwarded, shown: int, left: int
+) -> None:
+    judged = await _judge(seen, item(GOOD))
+    assert judged.candidate_id is not None
+    leaves = seen.store.reader.status().leaf_count
+    for _ in range(3):
+        await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, result),))
+    status = seen.store.reader.status()
+    assert status.leaf_count == leaves + 1, "the same answer is one leaf, however often it comes"
+    assert (status.live_count, len(_shown(seen))) == (shown, shown)
+    assert len(seen.store.forwards.pending()) == left
+    assert await _refused(seen, (GOOD,)) == (result is Forwarded.UNKNOWN,)
+
+
+async def test_a_lost_answer_is_listed_and_then_known(seen: Guarded) -> None:
+    judged = await _judge(seen, item(GOOD))
+    assert judged.candidate_id is not None
+    assert await seen.guard.unsettled(AGENT, SERVER) == (), "its relay is still sending it"
+    await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.UNKNOWN),))
+    (lost,) = await seen.guard.unsettled(AGENT, SERVER)
+    assert (lost.sent, lost.key, lost.pieces) == (True, "Ada", ("Ada", "person", GOOD))
+    assert lost.arguments == item(GOOD).arguments
+    await seen.guard.settle(AGENT, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    assert await seen.guard.unsettled(AGENT, SERVER) == ()
+    assert _shown(seen) == [GOOD]
+
+
+async def test_a_relay_that_is_gone_leaves_its_items_to_be_looked_up(seen: Guarded) -> None:
+    judged = await _judge(seen, item(GOOD))
+    assert judged.candidate_id is not None
+    seen.clock.now_s += IN_FLIGHT_S
+    (overdue,) = await seen.guard.unsettled(AGENT, SERVER)
+    assert overdue.sent
+    again = guard_of(seen.wired, seen.clock)
+    (after_a_restart,) = await again.unsettled(AGENT, SERVER)
+    assert after_a_restart == overdue
+
+
+async def test_a_released_item_is_given_to_one_relay_once(seen: Guarded) -> None:
+    judged = await _judge(seen, item(STEERING))
+    assert (judged.decision, judged.reason) == ("hold", Reason.CLASS_FLOOR)
+    assert judged.candidate_id is not None
+    assert (await seen.guard.decided(AGENT, judged.candidate_id)).decision == "hold"
+    await seen.store.writer.release(judged.candidate_id, BY)
+    assert (await seen.guard.decided(AGENT, judged.candidate_id)).decision == "admit"
+    assert _shown(seen) == []
+    (first,) = await seen.guard.unsettled(AGENT, SERVER)
+    assert (first.sent, first.pieces[-1]) == (False, STEERING)
+    assert await seen.guard.unsettled(AGENT, SERVER) == ()
+    (after_a_crash,) = await guard_of(seen.wired, seen.clock).unsettled(AGENT, SERVER)
+    assert after_a_crash.sent, "nobody knows whether it was sent, so nobody sends it again"
+    await seen.guard.settle(AGENT, SERVER, ((first.candidate_id, Forwarded.DONE),))
+    assert _shown(seen) == [STEERING]
+
+
+async def test_what_is_held_or_denied_does_not_exist(seen: Guarded) -> None:
+    judged = await _judge(seen, item(STEERING))
+    assert judged.candidate_id is not None
+    dressed = f"Note:\n  {STEERING.upper()}\u200b, they said"
+    assert await _refused(seen, (dressed, "Ada", "person", GOOD)) == (True, False, False, False)
+    assert await seen.guard.sift(OTHER, SERVER, (STEERING,)) == (False,)
+    assert await seen.guard.sift(AGENT, "another", (STEERING,)) == (False,)
+    await seen.store.writer.deny(judged.candidate_id, BY)
+    assert (await seen.guard.decided(AGENT, judged.candidate_id)).decision == "reject"
+    assert await _refused(seen, (dressed,)) == (True,)
+
+
+async def test_another_guard_of_the_store_learns_from_the_log(seen: Guarded) -> None:
+    other = guard_of(seen.wired, seen.clock)
+    assert await other.sift(AGENT, SERVER, (STEERING, GOOD)) == (False, False)
+    held = await _judge(seen, item(STEERING))
+    await _judge(seen, item(GOOD))
+    assert await other.sift(AGENT, SERVER, (STEERING, GOOD)) == (True, True)
+    assert held.candidate_id is not None
+    await seen.store.writer.deny(held.candidate_id, BY)
+    assert await other.sift(AGENT, SERVER, (STEERING, GOOD)) == (True, True)
+
+
+async def test_quarantine_hides_what_the_server_has_and_parole_shows_it(seen: Guarded) -> None:
+    await _lands(seen, item(GOOD))
+    (memory,) = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 9).memories
+    assert await _refused(seen, (GOOD,)) == (False,)
+    await seen.store.writer.quarantine(memory.memory_id, AGENT.tenant, BY)
+    assert await _refused(seen, (GOOD, f"- {GOOD}.")) == (True, True)
+    await seen.store.writer.parole(memory.memory_id, AGENT.tenant, BY)
+    assert await _refused(seen, (GOOD,)) == (False,)
+
+
+async def test_proposing_a_shown_memory_again_does_not_hide_it(seen: Guarded) -> None:
+    await _lands(seen, item(GOOD))
+    held = item(GOOD, memory_class=MemoryClass.L2)
+    assert (await _judge(seen, held)).decision == "hold"
+    assert await _refused(seen, (GOOD,)) == (False,)
+
+
+async def test_what_nobody_saw_being_written_is_changed_by_a_person_only(seen: Guarded) -> None:
+    judged = await _judge(seen, deletion("Grace"))
+    assert (judged.decision, judged.reason, judged.step) == ("hold", Reason.PERSON_REQUIRED, 1)
+    assert (await _judge(seen, deletion("Grace"), PERSON)).decision == "admit"
+    changed = item(GOOD, key="Grace", change=ChangeKind.UPDATE)
+    assert (await _judge(seen, changed)).reason is Reason.PERSON_REQUIRED
+    await _lands(seen, item(GOOD, key="Grace"))
+    assert (await _judge(seen, changed)).decision == "admit"
+    assert (await _judge(seen, deletion("Grace"))).decision == "admit"
+
+
+async def test_a_change_needs_a_source_as_trusted_as_what_stands(seen: Guarded) -> None:
+    await _lands(seen, item(GOOD), PERSON)
+    judged = await _judge(seen, deletion("Ada"))
+    assert (judged.decision, judged.reason) == ("hold", Reason.SOURCE_BELOW_STORED)
+    assert await _refused(seen, (GOOD,)) == (False,), "a held deletion hides nothing"
+
+
+async def test_a_deletion_ends_what_it_takes_away(seen: Guarded) -> None:
+    await _lands(seen, item(GOOD))
+    await _lands(seen, item("Ada plays the cello", pieces=("Ada", "Ada plays the cello")))
+    await _lands(seen, deletion("Ada", "Ada plays the cello"))
+    assert _shown(seen) == [GOOD]
+    failed = await _judge(seen, deletion("Ada"))
+    assert failed.candidate_id is not None
+    await seen.guard.settle(AGENT, SERVER, ((failed.candidate_id, Forwarded.FAILED),))
+    assert _shown(seen) == [GOOD]
+    await _lands(seen, deletion("Ada"))
+    assert _shown(seen) == []
+
+
+async def test_a_bad_item_stops_no_other(seen: Guarded) -> None:
+    long = item("x" * 65_530, key="Grace")
+    first, second, third = await seen.guard.judge(
+        AGENT, call(item(GOOD), long, item(STEERING, memory_class=MemoryClass.L1, class_named=True))
+    )
+    assert (first.decision, second.reason, third.decision) == ("admit", Reason.OVERSIZE, "reject")
+    assert second.candidate_id is None
+    assert STEERING not in third.observation
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        item(GOOD, arguments='{"b": 1}'),
+        item(GOOD, arguments="{"),
+        item(GOOD, change=ChangeKind.PURGE),
+    ],
+)
+async def test_a_call_that_cannot_be_kept_is_refused_whole(seen: Guarded, bad: Item) -> None:
+    before = seen.store.reader.status()
+    with pytest.raises(MalformedRequest):
+        await seen.guard.judge(AGENT, call(item(GOOD), bad))
+    assert seen.store.reader.status() == before
+
+
+async def test_another_tenant_neither_settles_nor_learns(seen: Guarded) -> None:
+    judged = await _judge(seen, item(GOOD))
+    assert judged.candidate_id is not None
+    await seen.guard.settle(OTHER, SERVER, ((judged.candidate_id, Forwarded.DONE),))
+    await seen.guard.settle(AGENT, "another", ((judged.candidate_id, Forwarded.DONE),))
+    assert _shown(seen) == []
+    with pytest.raises(UnknownCandidate):
+        await seen.guard.decided(OTHER, judged.candidate_id)
+    seen.guard.abandon((judged.candidate_id,))
+    assert await seen.guard.unsettled(AGENT, SERVER) == (), "its relay may come back"
+    seen.clock.now_s += GONE_S
+    assert await seen.guard.unsettled(OTHER, SERVER) == ()
+    assert len(await seen.guard.unsettled(AGENT, SERVER)) == 1
+
+
+async def test_a_purge_ends_an_intent_and_leaves_nothing_to_send(seen: Guarded) -> None:
+    await _judge(seen, item(GOOD))
+    # Its id was told to nobody; an operator reads it in the log.
+    verdict = [decode_leaf(data) for data in seen.store.audit.leaves(0, 10_000)][-1]
+    assert isinstance(verdict, VerdictLeaf)
+    purge = Proposal(change=ChangeKind.PURGE, memory_id=verdict.memory_id)
+    (purged,) = await seen.wired.writing.judge(OPERATOR, (purge,), "admin", TRACE)
+    assert purged.decision == "admit"
+    assert seen.store.forwards.pending() == ()
+    assert await _refused(seen, (GOOD,)) == (False,)
+
+
+def _tools(**digests: str) -> tuple[PinnedTool, ...]:
+    return tuple(PinnedTool(name=name, digest=digest * 64) for name, digest in digests.items())
+
+
+async def test_the_first_tools_are_approved_and_others_wait(seen: Guarded) -> None:
+    first = _tools(read="0", write="1")
+    assert (await seen.guard.pin(AGENT, SERVER, first)).approved
+    leaves = seen.store.reader.status().leaf_count
+    assert (await seen.guard.pin(AGENT, SERVER, first[::-1])).approved
+    assert seen.store.reader.status().leaf_count == leaves, "what is known is not written again"
+    changed = await seen.guard.pin(AGENT, SERVER, _tools(read="0", write="2", drop="3"))
+    assert (changed.approved, changed.changed) == (False, ("drop", "write"))
+    assert (await seen.guard.pin(OTHER, SERVER, _tools(write="2"))).approved
+    with pytest.raises(UnknownPins):
+        await seen.store.pins.approve(AGENT.tenant, SERVER, BY, "0" * 16)
+    await seen.store.pins.approve(AGENT.tenant, SERVER, BY)
+    assert (await seen.guard.pin(AGENT, SERVER, _tools(drop="3", read="0", write="2"))).approved
+    assert not (await seen.guard.pin(AGENT, SERVER, first)).approved
+    assert (await seen.guard.pin(AGENT, SERVER, _tools(drop="3", read="0", write="2"))).approved
+    with pytest.raises(MalformedRequest):
+        await seen.guard.pin(AGENT, SERVER, first + first)
+
+
+def test_the_values_of_the_seam_can_cross_it() -> None:
+    whole = call(item(GOOD), deletion("Ada"))
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=type(whole)) == whole
+
+
+async def test_a_candidate_found_in_a_result_names_it_in_leaf_and_trace(seen: Guarded) -> None:
+    segment = Segment(server="web", tool="search", call_id="toolu_01", texts=(f"News: {GOOD}.",))
+    await seen.guard.saw(AGENT, segment)
+    await _lands(seen, item(GOOD))
+    leaves = [decode_leaf(data) for data in seen.store.audit.leaves(0, 10_000)]
+    (leaf,) = [one for one in leaves if isinstance(one, VerdictLeaf)]
+    assert leaf.culprit == Culprit(SourceKind.TOOL_RESULT, "web", "search", "toolu_01")
+    assert (leaf.source, leaf.basis) == (SourceKind.UNKNOWN, Basis.UNJOINED), "the label stays low"
+    (event,) = [one for one in seen.wired.events if isinstance(one, VerdictRecorded)]
+    assert (event.culprit_server, event.culprit_call_id) == ("web", "toolu_01")
+
+
+async def test_a_person_s_own_words_are_lowered_to_where_they_were_found(seen: Guarded) -> None:
+    segment = Segment(server="web", tool="search", call_id="1", texts=(GOOD,))
+    await seen.guard.saw(PERSON, segment)
+    await _judge(seen, item(GOOD), PERSON)
+    await _judge(seen, item("Ada plays the cello on Sundays"), PERSON)
+    leaves = [decode_leaf(data) for data in seen.store.audit.leaves(0, 10_000)]
+    found, own = [one for one in leaves if isinstance(one, VerdictLeaf)]
+    assert (found.source, found.basis) == (SourceKind.TOOL_RESULT, Basis.CONTAINMENT)
+    assert (own.source, own.basis, own.culprit) == (SourceKind.USER_INPUT, Basis.CHANNEL, None)

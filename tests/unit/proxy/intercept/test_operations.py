@@ -1,0 +1,190 @@
+"""One operation of one principal: reads through the store's filters, bulk deletes item by item."""
+
+from __future__ import annotations
+
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.gate import GATE
+from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, Tenant
+from policy.query import EVERYTHING
+from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import (
+    DeleteWhere,
+    Found,
+    GetHistory,
+    GetMemory,
+    Got,
+    History,
+    Identify,
+    Identity,
+    Listed,
+    ListEntities,
+    ListMemories,
+    Operation,
+    Proposal,
+    Result,
+    Search,
+    Write,
+    Written,
+    memories_of,
+)
+from telemetry.events import ReadServed
+from tests.unit.proxy.wired import TRACE, Wired, wired
+from tests.unit.storage.opening import AGENT
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from proxy.seams.recalls import Read, Shown
+    from telemetry.events import TraceContext
+
+STRANGER = Principal(principal_id=PrincipalId("stranger"), tenant=Tenant("elsewhere"))
+
+
+class Recalls:
+    """Keeps what it hears, and how many reads were told to telemetry when it heard it."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Principal, Read, Shown, str, TraceContext]] = []
+
+    def served(
+        self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext
+    ) -> None:
+        self.heard.append((principal, read, shown, dialect, trace))
+
+
+class Conversation:
+    """A session, and the principal that speaks."""
+
+    def __init__(self, live: Wired, session: Operations, recalls: Recalls) -> None:
+        self.live = live
+        self.heard = recalls.heard
+        self._session = session
+
+    async def ask(self, operation: Operation, principal: Principal = AGENT) -> Result:
+        return await self._session.perform(principal, operation, dialect="native", trace=TRACE)
+
+    async def tell(self, *texts: str) -> list[MemoryId]:
+        proposals = tuple(
+            Proposal(change=ChangeKind.CREATE, text=text, scope=Scope(user_id="ada"))
+            for text in texts
+        )
+        written = await self.ask(Write(proposals=proposals))
+        assert isinstance(written, Written)
+        return [item.memory_id for item in written.items if item.memory_id is not None]
+
+
+@contextmanager
+def talking(root: Path, embedder: str = "static") -> Generator[Conversation]:
+    with wired(root, GATE, embedder) as live, ThreadPoolExecutor(1) as executor:
+        recalls = Recalls()
+        session = Operations(
+            reader=live.store.reader,
+            writing=live.writing,
+            embedder=live.embedder,
+            surroundings=live.surroundings,
+            executor=executor,
+            recalls=recalls,
+        )
+        yield Conversation(live, session, recalls)
+
+
+async def test_each_read_answers_and_tells_how_many_records_left(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        first, _ = await talk.tell("Tea is at four.", "The train is late.")
+        told = len(talk.live.events)
+        found = await talk.ask(Search(query="Tea is at four.", limit=1))
+        assert isinstance(found, Found)
+        assert [hit.memory.memory_id for hit in found.hits] == [first]
+        listed = await talk.ask(ListMemories())
+        assert isinstance(listed, Listed)
+        assert listed.total == 2
+        got = await talk.ask(GetMemory(memory_id=first))
+        assert isinstance(got, Got)
+        assert got.memory is not None
+        history = await talk.ask(GetHistory(memory_id=first))
+        assert isinstance(history, History)
+        assert len(history.entries) == 1
+        await talk.ask(ListEntities())
+        reads = [event for event in talk.live.events[told:] if isinstance(event, ReadServed)]
+        assert [(read.operation, read.record_count) for read in reads] == [
+            ("search_memory", 1),
+            ("list_memories", 2),
+            ("get_memory", 1),
+            ("get_history", 1),
+            ("list_entities", 1),
+        ]
+
+
+async def test_each_read_is_heard_before_it_is_served_and_nothing_else_is(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        (first,) = await talk.tell("Tea is at four.")
+        reads = (
+            Search(query="Tea is at four."),
+            ListMemories(),
+            GetMemory(memory_id=first),
+            GetHistory(memory_id=first),
+            ListEntities(),
+        )
+        answers = [await talk.ask(read) for read in reads]
+        with pytest.raises(MalformedRequest):
+            await talk.ask(Search())
+        await talk.ask(Identify())
+        assert talk.heard == [
+            (AGENT, read, answer, "native", TRACE)
+            for read, answer in zip(reads, answers, strict=True)
+        ]
+        assert [len(memories_of(shown)) for _, _, shown, _, _ in talk.heard] == [1, 1, 1, 0, 0]
+
+
+async def test_another_tenant_reads_and_deletes_nothing(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        (first,) = await talk.tell("Tea is at four.")
+        got = await talk.ask(GetMemory(memory_id=first), STRANGER)
+        found = await talk.ask(Search(query="Tea is at four."), STRANGER)
+        gone = await talk.ask(DeleteWhere(where=EVERYTHING), STRANGER)
+        assert got == Got(memory=None)
+        assert found == Found(hits=())
+        assert gone == Written(items=())
+        assert await talk.ask(GetMemory(memory_id=first)) != Got(memory=None), "control"
+
+
+async def test_a_bulk_delete_is_one_verdict_per_memory_and_can_be_repeated(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        ids = await talk.tell("Tea is at four.", "The train is late.")
+        bulk = DeleteWhere(where=EVERYTHING, nonce="n" * BULK_NONCE_LEN_MAX)
+        gone = await talk.ask(bulk)
+        assert isinstance(gone, Written)
+        assert {item.memory_id for item in gone.items} == set(ids)
+        assert {item.decision for item in gone.items} == {"admit"}
+        assert await talk.ask(bulk) == Written(items=())
+        too_long = DeleteWhere(where=EVERYTHING, nonce="n" * (BULK_NONCE_LEN_MAX + 1))
+        with pytest.raises(MalformedRequest, match="nonce"):
+            await talk.ask(too_long)
+
+
+async def test_who_asks_learns_incarnation_and_version(tmp_path: Path) -> None:
+    with talking(tmp_path) as talk:
+        await talk.tell("Tea is at four.")
+        identity = await talk.ask(Identify())
+        assert isinstance(identity, Identity)
+        status = talk.live.store.reader.status()
+        assert (identity.principal, identity.version) == (AGENT, 1)
+        assert identity.incarnation == status.incarnation
+
+
+async def test_a_search_needs_what_the_store_can_search_by(tmp_path: Path) -> None:
+    with talking(tmp_path / "static") as talk, pytest.raises(MalformedRequest, match="query"):
+        await talk.ask(Search())
+    with talking(tmp_path / "client", "client:2") as talk:
+        with pytest.raises(MalformedRequest, match="vector"):
+            await talk.ask(Search(query="tea"))
+        found = await talk.ask(Search(vector=struct.pack("<2f", 3.0, 4.0)))
+        assert found == Found(hits=())

@@ -1,0 +1,93 @@
+"""Whose text it was: found at any place of a long page, bounded, and honest about what it lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policy.model import Origin, PrincipalId, SourceKind
+from proxy.ledger.core import PRINCIPALS_MAX
+from proxy.ledger.ring import PRINTS_MAX, SEGMENTS_MAX, Ring
+from proxy.seams.guard import Segment
+from tests.unit.proxy.ledgers import ADA, GRACE, Ledger
+
+if TYPE_CHECKING:
+    from proxy.ledger.ring import RingText
+
+NOTE = "Customers of the harbour pay a lower rate for the archive"
+TOOL = Origin(kind=SourceKind.TOOL_RESULT, tool="fetch")
+
+
+def segment(*texts: str, tool: str = "search") -> Segment:
+    return Segment(server="web", tool=tool, call_id="call-1", texts=texts)
+
+
+def culprits(ledger: Ledger, text: str) -> tuple[Origin, ...]:
+    return ledger.sessions.culprits(ADA.principal_id, text)
+
+
+def test_the_segment_is_named_that_a_text_came_from() -> None:
+    ledger = Ledger()
+    ledger.sessions.saw(ADA.principal_id, segment("something about rivers and their names"))
+    ledger.sessions.saw(ADA.principal_id, segment(NOTE, tool="fetch"))
+    (origin,) = culprits(ledger, NOTE)
+    assert (origin.server, origin.tool, origin.call_id) == ("web", "fetch", "call-1")
+    assert origin.kind is SourceKind.TOOL_RESULT
+    assert ledger.sessions.culprits(GRACE.principal_id, NOTE) == ()
+    assert culprits(ledger, "Ada sings in a choir on Mondays") == ()
+
+
+def test_a_note_at_any_place_of_a_long_page_is_found() -> None:
+    page = " ".join(f"filler{number}" for number in range(9_000))
+    for at in (0, 8_100, 50_000, len(page)):
+        ledger = Ledger()
+        ledger.sessions.saw(ADA.principal_id, segment(f"{page[:at]} {NOTE} {page[at:]}"))
+        assert culprits(ledger, NOTE), at
+
+
+def test_a_text_that_has_no_words_does_not_stop_the_ledger() -> None:
+    ledger = Ledger()
+    ledger.sessions.saw(ADA.principal_id, segment("", "...", "\n"))
+    assert culprits(ledger, "...") == ()
+    assert culprits(ledger, "") == ()
+
+
+def test_whoever_was_pushed_out_is_told_of() -> None:
+    lost: list[RingText] = []
+    ring = Ring(lost.append)
+    ring.add(NOTE, TOOL, session="s", digest=7)
+    for number in range(SEGMENTS_MAX):
+        ring.add(f"page {number} about something else", TOOL, session="t", digest=8)
+    assert [(one.session, one.digest) for one in lost] == [("s", 7)]
+    assert ring.containing(NOTE, None) == []
+    assert len(ring) == SEGMENTS_MAX
+
+
+def test_a_session_is_only_found_its_own_texts_and_those_of_nobody() -> None:
+    ring = Ring(lambda _kept: None)
+    ring.add(NOTE, TOOL, session="s", digest=1)
+    assert ring.containing(NOTE, "t") == []
+    assert len(ring.containing(NOTE, "s")) == 1
+    ring.add(NOTE, TOOL, session="", digest=0)
+    assert len(ring.containing(NOTE, "t")) == 1
+    assert len(ring.containing(NOTE, None)) == 2
+
+
+def test_a_copy_is_told_from_a_text_about_the_same() -> None:
+    ring = Ring(lambda _kept: None)
+    page = "The harbour office opens at nine and closes at five, and every ship pays at the quay."
+    ring.add(page, TOOL, session="s", digest=1)
+    assert ring.copied(page.replace(" ", "\n").upper())
+    assert not ring.copied("Does the harbour office really open at nine? I would like to go there.")
+
+
+def test_the_prints_of_all_and_the_number_of_principals_are_bounded() -> None:
+    ledger = Ledger()
+    for number in range(PRINCIPALS_MAX + 1):
+        ledger.sessions.saw(PrincipalId(f"p{number}"), segment(NOTE))
+    assert ledger.sessions.culprits(PrincipalId("p0"), NOTE) == ()
+    assert ledger.sessions.culprits(PrincipalId("p1"), NOTE)
+    for number in range(60):
+        page = " ".join(f"w{number}x{word}" for word in range(6_000))
+        ledger.sessions.saw(ADA.principal_id, segment(page))
+    assert ledger.sessions.print_count <= PRINTS_MAX
+    assert ledger.sessions.culprits(PrincipalId("p2"), NOTE) == (), "who was quiet longest pays"

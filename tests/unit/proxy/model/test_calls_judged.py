@@ -1,0 +1,391 @@
+"""What a model may ask its agent to write, over a real store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from policy.gate import unsafe_gate_without
+from policy.model import ChangeKind, PrincipalId
+from policy.query import EVERYTHING
+from policy.verdict import Reason
+from proxy.dialects.model.api import ANTHROPIC
+from proxy.dialects.model.memory_tools import OfferedTools
+from proxy.dialects.model.tools import tools_of
+from proxy.guard.live_tools import Relays
+from proxy.model.calls_judged import Veto
+from proxy.model.judge_calls import Vetoing
+from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
+from proxy.seams.observations import observation_of_call
+from proxy.settings.tool_maps import maps_of_models
+from telemetry.propagation import format_traceparent
+from tests.unit.proxy.guarded import AGENT, BY, GOOD, OTHER, PERSON, STEERING, Guarded, guarded
+from tests.unit.proxy.mcp.guarding import MemoryGuard
+from tests.unit.proxy.model.asking import FILES, HERMES, call, create, offering, result
+from tests.unit.proxy.wired import TRACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from policy.model import Principal
+    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.strict_json.tolerant import Json
+
+MAPS = maps_of_models(None)
+SECOND = "The pump in hall four was replaced in March"
+FILES_AT = "model/anthropic-memory"
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Iterator[Guarded]:
+    with guarded(tmp_path) as parts:
+        yield parts
+        assert parts.store.reader.check().problems == ()
+
+
+def _veto(seen: Guarded) -> Veto:
+    return Veto(seen.guard, Relays())
+
+
+async def _one(
+    veto: Veto, one: ModelCall, *tools: Json, principal: Principal = AGENT
+) -> str | None:
+    catalogue = OfferedTools(tools_of(offering(*(tools or (FILES, HERMES)))), MAPS)
+    (text,) = await veto.judge(principal, catalogue, (one,))
+    return text
+
+
+def _shown(seen: Guarded) -> list[str]:
+    page = seen.store.reader.page(AGENT.tenant, EVERYTHING, 0, 100)
+    return [memory.text for memory in page.memories]
+
+
+def _waiting(seen: Guarded) -> list[tuple[str, bool]]:
+    return [(one.candidate.target, one.sent) for one in seen.store.forwards.pending()]
+
+
+async def test_an_admitted_call_goes_on_and_its_result_makes_it_a_memory(seen: Guarded) -> None:
+    veto, one = _veto(seen), create(GOOD)
+    assert await _one(veto, one) is None
+    # The intent is on disk before the agent hears of the call; no read shows it.
+    assert _waiting(seen) == [(f"mcp/{FILES_AT}", True)]
+    assert _shown(seen) == []
+    await veto.results(AGENT, result(one))
+    assert _waiting(seen) == []
+    assert [GOOD in text for text in _shown(seen)] == [True]
+
+
+async def test_a_result_that_says_error_ends_the_intent(seen: Guarded) -> None:
+    veto, one = _veto(seen), create(GOOD)
+    assert await _one(veto, one) is None
+    await veto.results(AGENT, result(one, "disk full", is_error=True))
+    assert (_waiting(seen), _shown(seen)) == ([], [])
+
+
+async def test_a_call_whose_result_never_comes_stays_unsettled(seen: Guarded) -> None:
+    veto, one, other = _veto(seen), create(GOOD), create(SECOND)
+    assert await _one(veto, one) is None
+    assert await _one(veto, other) is None
+    await veto.results(AGENT, result(other))
+    await veto.results(AGENT, offering(FILES))
+    assert len(_waiting(seen)) == 1
+
+
+async def test_a_result_of_another_principal_settles_nothing(seen: Guarded) -> None:
+    veto, one = _veto(seen), create(GOOD)
+    assert await _one(veto, one) is None
+    await veto.results(OTHER, result(one))
+    assert len(_waiting(seen)) == 1
+
+
+async def test_what_steers_is_withheld_and_leaves_nothing(seen: Guarded) -> None:
+    before = seen.store.reader.status()
+    text = await _one(_veto(seen), create(STEERING))
+    assert text is not None
+    assert text.startswith("Not stored")
+    assert "Zebra" not in text
+    after = seen.store.reader.status()
+    assert (after.version, _waiting(seen), _shown(seen)) == (before.version, [], [])
+
+
+async def test_the_same_call_goes_on_where_the_wall_is_taken_away(tmp_path: Path) -> None:
+    with guarded(tmp_path, unsafe_gate_without(frozenset(range(1, 11)) - {4, 7})) as bare:
+        veto, one = _veto(bare), create(STEERING)
+        assert await _one(veto, one) is None
+        await veto.results(AGENT, result(one))
+        assert [STEERING in text for text in _shown(bare)] == [True]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        call("notebook", command="view", path="/memories"),
+        call("Bash", command="ls"),
+        call("not_offered", text="x"),
+    ],
+)
+async def test_reads_and_strangers_pass(seen: Guarded, one: ModelCall) -> None:
+    bash: Json = {"type": "function", "name": "Bash", "parameters": {"properties": {"command": {}}}}
+    tools = (bash,) if one.name == "not_offered" else (bash, FILES)
+    assert await _one(_veto(seen), one, *tools) is None
+    assert _waiting(seen) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "reason"),
+    [
+        (call("notebook", command="burn", path="/memories/a"), Reason.CALL_MALFORMED),
+        (call("notebook", command="create", path="/memories/a"), Reason.CALL_MALFORMED),
+        (call("notebook", command="create", path=3, file_text="tea"), Reason.CALL_MALFORMED),
+        (
+            call("notebook", command="create", path="/m", file_text="a\u202eb"),
+            Reason.CALL_MALFORMED,
+        ),
+        (call("notebook"), Reason.CALL_MALFORMED),  # arguments that are no object
+        (call("Notebook", command="create", path="/m", file_text="tea"), Reason.UNKNOWN_TOOL),
+    ],
+)
+async def test_what_cannot_be_read_is_not_called(
+    seen: Guarded, one: ModelCall, reason: Reason | None
+) -> None:
+    text = await _one(_veto(seen), one)
+    assert (text or "").startswith("" if reason is None else observation_of_call(reason))
+    assert _waiting(seen) == []
+
+
+async def test_an_agent_may_not_call_what_administers(seen: Guarded) -> None:
+    tools: list[Json] = [
+        {"name": "add_memory", "input_schema": {"properties": {"text": {}}}},
+        {"name": "delete_all_memories", "input_schema": {"properties": {"user_id": {}}}},
+    ]
+    one = call("delete_all_memories", user_id="ada")
+    veto = _veto(seen)
+    assert await _one(veto, one, *tools) == observation_of_call(Reason.ADMIN_TOOL)
+    assert await _one(veto, one, *tools, principal=PERSON) is None
+
+
+def _batch(*operations: Json) -> ModelCall:
+    return call("memory", target="memory", operations=[*operations])
+
+
+async def test_one_refused_item_stops_its_call_and_the_others_are_not_kept(seen: Guarded) -> None:
+    veto = _veto(seen)
+    good: Json = {"action": "add", "content": GOOD}
+    text = await _one(veto, _batch(good, {"action": "add", "content": STEERING}))
+    assert text is not None
+    assert text.startswith("Item 2 of 2: Not stored")
+    assert (_waiting(seen), _shown(seen)) == ([], [])
+    one = _batch(good, {"action": "add", "content": SECOND})
+    assert await _one(veto, one) is None
+    await veto.results(AGENT, result(one, '{"success": true}'))
+    assert sorted(_shown(seen)) == sorted([GOOD, SECOND])
+
+
+async def test_parallel_calls_of_one_reply_are_judged_each(seen: Guarded) -> None:
+    veto = _veto(seen)
+    catalogue = OfferedTools(tools_of(offering(FILES)), MAPS)
+    texts = await veto.judge(AGENT, catalogue, (create(GOOD), create(STEERING), create(SECOND)))
+    assert [text is None for text in texts] == [True, False, True]
+    assert len(_waiting(seen)) == 2
+
+
+async def test_what_was_stored_may_be_removed_by_its_whole_text_and_other_text_waits(
+    seen: Guarded,
+) -> None:
+    veto, one = _veto(seen), call("memory", action="add", target="memory", content=GOOD)
+    assert await _one(veto, one) is None
+    await veto.results(AGENT, result(one))
+    assert len(_shown(seen)) == 1
+    held = await _one(veto, call("memory", action="remove", target="memory", old_text="tea"))
+    assert (held or "").startswith("Not stored yet")
+    gone = call("memory", action="remove", target="memory", old_text=GOOD)
+    assert await _one(veto, gone) is None
+    await veto.results(AGENT, result(gone))
+    assert _shown(seen) == []
+
+
+async def test_a_removal_that_carries_operations_is_none(seen: Guarded) -> None:
+    sly = call(
+        "memory",
+        action="remove",
+        target="memory",
+        old_text="x",
+        operations=[{"action": "add", "content": STEERING}],
+    )
+    text = await _one(_veto(seen), sly)
+    assert (text or "").startswith(observation_of_call(Reason.CALL_MALFORMED))
+
+
+async def _held(seen: Guarded, veto: Veto) -> ModelCall:
+    """A change of what nobody has seen waits for a person."""
+    one = call("notebook", command="delete", path="/memories/old.md")
+    assert (await _one(veto, one) or "").startswith("Not stored yet")
+    return one
+
+
+async def test_what_waits_is_asked_about_once(seen: Guarded) -> None:
+    veto = _veto(seen)
+    await _held(seen, veto)
+    await _held(seen, veto)
+    assert seen.store.reader.status().held_count == 1
+    # Somebody else's same call is his own candidate.
+    third = msgspec.structs.replace(AGENT, principal_id=PrincipalId("agent-3"))
+    one = call("notebook", command="delete", path="/memories/old.md")
+    assert await _one(veto, one, principal=third) is not None
+    assert seen.store.reader.status().held_count == 2
+
+
+async def test_what_a_person_released_goes_on_once(seen: Guarded) -> None:
+    veto = _veto(seen)
+    await _held(seen, veto)
+    (held,) = seen.store.reader.held(AGENT.tenant)
+    await seen.store.writer.release(held.candidate_id, BY)
+    one = call("notebook", command="delete", path="/memories/old.md")
+    assert await _one(veto, one) is None
+    await veto.results(AGENT, result(one))
+    assert _waiting(seen) == []
+    # The release is spent: the same call is judged anew.
+    await _held(seen, veto)
+
+
+async def test_what_a_person_denied_stays_denied(seen: Guarded) -> None:
+    veto = _veto(seen)
+    await _held(seen, veto)
+    (held,) = seen.store.reader.held(AGENT.tenant)
+    await seen.store.writer.deny(held.candidate_id, BY)
+    text = await _one(veto, call("notebook", command="delete", path="/memories/old.md"))
+    assert Reason.DENIED_BY_PERSON.value in (text or "")
+
+
+async def test_without_a_catalogue_what_reads_as_a_memory_write_is_judged(seen: Guarded) -> None:
+    later: dict[str, Json] = {"messages": [], "thread": {"type": "continue"}}
+    lost = OfferedTools(tools_of(later), MAPS)
+    (text,) = await _veto(seen).judge(AGENT, lost, (create(STEERING, name="whatever"),))
+    assert (text or "").startswith("Not stored")
+
+
+async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:
+    veto, one = _veto(seen), create(GOOD)
+    coupling = Vetoing(UnsafeUncoupled(), veto)
+    asked = Asked(
+        principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
+    )
+    prepared = await coupling.prepare(asked)
+    assert await coupling.judge(prepared, (one, create(STEERING))) != (None, None)
+    assert len(_waiting(seen)) == 1
+    await coupling.prepare(msgspec.structs.replace(asked, body=result(one)))
+    assert _waiting(seen) == []
+
+
+class _Refusing(UnsafeUncoupled):
+    """Something else refuses every call."""
+
+    async def judge(
+        self, prepared: Prepared, calls: tuple[ModelCall, ...]
+    ) -> tuple[str | None, ...]:
+        del prepared
+        return ("Withheld.",) * len(calls)
+
+
+async def test_what_is_admitted_here_and_refused_elsewhere_is_no_intent(seen: Guarded) -> None:
+    coupling = Vetoing(_Refusing(), _veto(seen))
+    asked = Asked(
+        principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
+    )
+    prepared = await coupling.prepare(asked)
+    texts = await coupling.judge(prepared, (create(GOOD), create(STEERING), call("Bash", a="b")))
+    assert texts[0] == "Withheld."
+    assert (texts[1] or "").startswith("Not stored")
+    assert (_waiting(seen), _shown(seen)) == ([], [])
+
+
+def _server_tools(server: str) -> list[Json]:
+    properties = {
+        "create_entities": "entities",
+        "add_observations": "observations",
+        "read_graph": "_",
+    }
+    return [
+        {"name": f"mcp__{server}__{name}", "input_schema": {"properties": {argument: {}}}}
+        for name, argument in properties.items()
+    ]
+
+
+def _entity(server: str, text: str) -> ModelCall:
+    entity: Json = {"name": "Ada", "entityType": "person", "observations": [text]}
+    return call(f"mcp__{server}__create_entities", entities=[entity])
+
+
+def _observation(server: str, text: str) -> ModelCall:
+    observation: Json = {"entityName": "Ada", "contents": [text]}
+    return call(f"mcp__{server}__add_observations", observations=[observation])
+
+
+async def test_a_server_that_no_relay_serves_is_judged_here(seen: Guarded) -> None:
+    veto = _veto(seen)
+    text = await _one(veto, _entity("kb", STEERING), *_server_tools("kb"))
+    assert (text or "").startswith("Not stored")
+    assert await _one(veto, _entity("kb", GOOD), *_server_tools("kb")) is None
+    assert _waiting(seen) == [("mcp/model/server-memory", True)]
+
+
+async def test_a_server_that_a_live_relay_serves_is_judged_there(seen: Guarded) -> None:
+    relays = Relays()
+    veto = Veto(seen.guard, relays)
+    relays.pinned(AGENT, "kb", ["create_entities"], "relay-1")
+    assert await _one(veto, _entity("kb", STEERING), *_server_tools("kb")) is None
+    assert _waiting(seen) == []
+    # Another server of the same kind, another tenant, a tool that the relay does not have.
+    texts = [
+        await _one(veto, _entity("kb2", STEERING), *_server_tools("kb2")),
+        await _one(veto, _entity("kb", STEERING), *_server_tools("kb"), principal=OTHER),
+        await _one(veto, _observation("kb", STEERING), *_server_tools("kb")),
+    ]
+    assert [(text or "").startswith("Not stored") for text in texts] == [True, True, True]
+    relays.left("relay-1")
+    text = await _one(veto, _entity("kb", STEERING), *_server_tools("kb"))
+    assert (text or "").startswith("Not stored")
+
+
+async def test_the_guard_is_told_which_call_it_is() -> None:
+    guard = MemoryGuard()
+    one = create(GOOD)
+    assert await _one(Veto(guard, Relays()), one) is None
+    (judged,) = guard.judged
+    assert (judged.server, judged.tool) == (FILES_AT, "memory")
+    assert judged.join.tool_use_id == one.call_id
+    assert [item.change for item in judged.items] == [ChangeKind.CREATE]
+
+
+async def test_a_gate_that_cannot_answer_is_a_refusal() -> None:
+    guard = MemoryGuard()
+    guard.broken = True
+    veto = Veto(guard, Relays())
+    assert await _one(veto, create(GOOD)) == observation_of_call(Reason.GATE_UNAVAILABLE)
+
+
+async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
+    guard = MemoryGuard()
+    veto, one = Veto(guard, Relays()), create(GOOD)
+    assert await _one(veto, one) is None
+    guard.settle_broken = True
+    await veto.results(AGENT, result(one))
+    guard.settle_broken = False
+    await veto.results(AGENT, result(one))
+    assert len(guard.settled) == 1
+    await veto.results(AGENT, result(one))
+    assert len(guard.settled) == 1
+
+
+async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
+    guard = MemoryGuard()
+    coupling = Vetoing(UnsafeUncoupled(), Veto(guard, Relays()))
+    asked = Asked(
+        principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
+    )
+    await coupling.judge(await coupling.prepare(asked), (create(GOOD),))
+    (judged,) = guard.judged
+    assert judged.traceparent == format_traceparent(TRACE)

@@ -1,0 +1,166 @@
+"""What writing asks of the session ledger, and what it makes of the answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from policy.gate import GATE
+from policy.labels.forwarded_call import ForwardedCall, texts_of
+from policy.labels.taint import Joined, Seen
+from policy.model import (
+    Basis,
+    ChangeKind,
+    MemoryClass,
+    MemoryId,
+    Origin,
+    Principal,
+    PrincipalId,
+    SourceKind,
+    Tenant,
+)
+from policy.verdict import Reason
+from proxy.seams.guard import Join
+from proxy.seams.operation import Proposal
+from storage.audit import VerdictLeaf, decode_leaf
+from storage.values import Decision
+from telemetry.events import VerdictRecorded
+from tests.unit.proxy.wired import TRACE, wired
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from policy.labels.editing import Looked
+    from policy.labels.endorsement import Asked
+    from proxy.seams.ledger import Sees
+    from proxy.seams.operation import WrittenItem
+    from storage.values import Outcome
+    from tests.unit.proxy.wired import Wired
+
+ADA = Principal(principal_id=PrincipalId("ada"), tenant=Tenant("t"))
+SESSION = "0f" * 16
+
+
+class Told:
+    """Answers as it was told to, and keeps what it was asked."""
+
+    def __init__(self, answer: Seen) -> None:
+        self.answer = answer
+        self.asked: list[tuple[tuple[str, ...], Join | None, Asked | None]] = []
+        self.outcomes: list[tuple[Seen, Outcome]] = []
+
+    def seen(
+        self,
+        principal_id: PrincipalId,
+        texts: tuple[str, ...],
+        join: Join | None,
+        asked: Asked | None = None,
+        looked: Looked | None = None,
+    ) -> Seen | None:
+        assert looked is None
+        assert principal_id == ADA.principal_id
+        self.asked.append((texts, join, asked))
+        return self.answer
+
+    def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
+        assert principal_id == ADA.principal_id
+        self.outcomes.append((seen, outcome))
+
+
+def create(text: str, **fields: object) -> Proposal:
+    return msgspec.structs.replace(Proposal(change=ChangeKind.CREATE, text=text), **fields)
+
+
+async def judged(live: Wired, *proposals: Proposal) -> tuple[WrittenItem, ...]:
+    return await live.writing.judge(ADA, proposals, "test", TRACE)
+
+
+PAGE = Origin(kind=SourceKind.TOOL_RESULT, server="web", tool="fetch", call_id="toolu_1")
+TAINTED = Seen(
+    session=SESSION,
+    joined=Joined.CALL,
+    taint=SourceKind.TOOL_RESULT,
+    contained=(PAGE,),
+    whole=True,
+)
+
+
+def last_leaf(live: Wired) -> VerdictLeaf:
+    audit = live.store.audit
+    leaf = decode_leaf(audit.leaves(audit.head().size - 1, 1)[0])
+    assert isinstance(leaf, VerdictLeaf)
+    return leaf
+
+
+@pytest.mark.parametrize(
+    ("sessions", "source", "basis", "session"),
+    [
+        (None, SourceKind.UNKNOWN, Basis.UNJOINED, ""),
+        (Told(TAINTED), SourceKind.TOOL_RESULT, Basis.CONTAINMENT, SESSION),
+        (
+            Told(msgspec.structs.replace(TAINTED, endorsed=True)),
+            SourceKind.USER_INPUT,
+            Basis.ENDORSEMENT,
+            SESSION,
+        ),
+    ],
+)
+async def test_what_was_seen_is_the_label_in_the_answer_and_in_the_trace(
+    tmp_path: Path, sessions: Sees | None, source: SourceKind, basis: Basis, session: str
+) -> None:
+    with wired(tmp_path, GATE, sessions=sessions) as live:
+        proposal = create("Ada prefers tea.", claimed_source=SourceKind.OPERATOR)
+        (item,) = await judged(live, proposal)
+        assert item.source is source
+        (event,) = live.events
+        assert isinstance(event, VerdictRecorded)
+        assert (event.source_kind, event.basis) == (source.value, basis.value)
+        assert event.claimed_source_kind == "operator"
+        assert event.session == session
+        leaf = last_leaf(live)
+        assert (leaf.source, leaf.basis, leaf.session or "") == (source, basis, session)
+
+
+async def test_a_refusal_by_taint_alone_is_held_and_told_to_the_ledger(tmp_path: Path) -> None:
+    told = Told(TAINTED)
+    with wired(tmp_path, GATE, sessions=told) as live:
+        proposal = create("Ada prefers tea.", memory_class=MemoryClass.L2)
+        (held,) = await judged(live, proposal)
+        assert (held.decision, held.reason) == ("hold", Reason.SOURCE_CLASS_FORBIDDEN)
+        (named,) = await judged(live, msgspec.structs.replace(proposal, class_named=True))
+        assert named.decision == "reject"
+    assert [outcome.decision for _, outcome in told.outcomes] == [Decision.HOLD, Decision.REJECT]
+    assert all(seen == TAINTED for seen, _ in told.outcomes)
+    assert not told.outcomes[1][1].structural
+
+
+async def test_the_ledger_is_asked_about_the_pieces_of_a_call_and_its_names_apart(
+    tmp_path: Path,
+) -> None:
+    told = Told(TAINTED)
+    join = Join(tool_use_id="toolu_2")
+    call = ForwardedCall(
+        tool="create_entities", arguments="{}", key="Ada", pieces=("Ada", "person", "likes tea")
+    )
+    text, metadata_json = texts_of(call)
+    with wired(tmp_path, GATE, sessions=told) as live:
+        proposal = create(
+            text,
+            metadata_json=metadata_json,
+            target="mcp/graph",
+            guarded_key="Ada",
+            labels=(1,),
+            join=join,
+        )
+        await judged(live, proposal)
+        await judged(live, Proposal(change=ChangeKind.DELETE, memory_id=MemoryId("m"), nonce="n"))
+    (texts, seen_join, asked), (removal, _, nothing) = told.asked
+    assert texts == ("Ada", "person", "likes tea")
+    assert seen_join == join
+    assert asked is not None
+    assert (asked.texts, asked.names) == (("likes tea",), ("Ada",))
+    assert removal == ("m",)
+    assert nothing is not None
+    assert not nothing.sayable

@@ -1,0 +1,269 @@
+"""Settings: one order of sources, no silent typo, no secret in any message."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from policy.model import Channel, Claims
+from policy.ruleset import parse_ruleset
+from proxy.settings.load import Settings, SettingsError, load_settings, setting_table
+from proxy.settings.table import SETTINGS, Raw
+
+SECRET = "a-secret-that-must-not-be-shown"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand somewhere harmless: the state directory may not lie below."""
+    here = tmp_path / "work"
+    here.mkdir()
+    monkeypatch.chdir(here)
+
+
+def load(
+    tmp_path: Path,
+    toml: str = "",
+    env: dict[str, str] | None = None,
+    **flags: Raw,
+) -> Settings:
+    config = tmp_path / "mnemogate.toml"
+    config.write_text(toml, "utf-8")
+    home = {"HOME": str(tmp_path / "home")}
+    return load_settings(flags, environment={**home, **(env or {})}, config=config)
+
+
+def test_defaults_are_loopback_and_private(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    assert (settings.listen.host, settings.listen.port) == ("127.0.0.1", 7077)
+    assert (settings.admin.host, settings.admin.port) == ("127.0.0.1", 7078)
+    assert settings.state == tmp_path / "home/.local/state/mnemogate"
+    assert not settings.checkpoint.is_relative_to(settings.state)
+    assert settings.tls is None
+    assert settings.agent_key is None
+    assert settings.telemetry.endpoint is None
+
+
+def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
+    toml = 'listen = "127.0.0.1:1"\nadmin = "127.0.0.1:1"\nlog_level = "error"'
+    env = {"MNEMOGATE_LISTEN": "127.0.0.1:2", "MNEMOGATE_ADMIN": "127.0.0.1:2"}
+    settings = load(tmp_path, toml, env, listen="127.0.0.1:3")
+    assert settings.listen.port == 3
+    assert settings.admin.port == 2
+    assert settings.telemetry.log_level == "error"
+
+
+def test_names_that_only_the_evaluation_reads_stop_no_sidecar(tmp_path: Path) -> None:
+    load(tmp_path, env={"MNEMOGATE_CORPORA": "/corpora", "MNEMOGATE_CACHE": "/cache"})
+
+
+def test_unknown_names_are_errors_that_name_them(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="MNEMOGATE_LISTNE"):
+        load(tmp_path, env={"MNEMOGATE_LISTNE": "x"})
+    with pytest.raises(SettingsError, match="listne"):
+        load(tmp_path, 'listne = "127.0.0.1:1"')
+    with pytest.raises(SettingsError, match="listne"):
+        load(tmp_path, listne="127.0.0.1:1")
+    with pytest.raises(SettingsError, match="table 1"):
+        load(tmp_path, '[[principals]]\nid = "a"\ntenant = "a"\nuid = 1\nchanel = "user"')
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("listen", "7077", "HOST:PORT"),
+        ("listen", "127.0.0.1:70000", "HOST:PORT"),
+        ("listen", "127.0.0.1:\uff17", "HOST:PORT"),
+        ("ruleset", "~nobody-of-this-name/rules.toml", "a path"),
+        ("embedder", "gpt", "static, minilm"),
+        ("log_level", "loud", "one of debug"),
+        ("quota_bytes", "many", "a whole number"),
+        ("quota_bytes", "1", "a whole number"),
+        ("header_seconds", "nan", "a number"),
+        ("header_seconds", "0", "a number"),
+        ("admit_detail_share", "2", "a number from 0 to 1"),
+        ("embedder", "client:none", "client:DIMENSION"),
+        ("unix_uids", "root", "whole number"),
+        ("agent_key", "short", "20 to 256"),
+        ("operator_key", "with spaces in the middle of it", "20 to 256"),
+        ("otel_headers", "authorization", "name=value"),
+    ],
+)
+def test_bad_value_names_the_setting_and_what_is_allowed(
+    tmp_path: Path, name: str, value: str, allowed: str
+) -> None:
+    with pytest.raises(SettingsError, match=re.escape(allowed)) as caught:
+        load(tmp_path, env={f"MNEMOGATE_{name.upper()}": value})
+    assert name in str(caught.value).lower()
+
+
+def test_a_settings_file_of_a_user_without_a_home_is_an_error_in_words(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="MNEMOGATE_CONFIG: must be a path"):
+        load_settings(
+            environment={
+                "HOME": str(tmp_path),
+                "MNEMOGATE_CONFIG": "~nobody-of-this-name/mnemogate.toml",
+            }
+        )
+
+
+def test_secret_is_in_no_message_and_no_repr(tmp_path: Path) -> None:
+    settings = load(tmp_path, env={"MNEMOGATE_AGENT_KEY": SECRET})
+    assert settings.agent_key is not None
+    assert settings.agent_key.reveal() == SECRET
+    assert SECRET not in repr(settings)
+    assert SECRET not in str(settings)
+    for name in ("MNEMOGATE_LISTEN", "MNEMOGATE_LOG_LEVEL", "MNEMOGATE_QUOTA_BYTES"):
+        with pytest.raises(SettingsError) as caught:
+            load(tmp_path, env={name: SECRET})
+        assert SECRET not in str(caught.value)
+
+
+def test_key_may_come_from_a_file_of_its_own_but_not_twice(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(SECRET + "\n")
+    file.chmod(0o440)
+    env = {"MNEMOGATE_OPERATOR_KEY_FILE": str(file)}
+    key = load(tmp_path, env=env).operator_key
+    assert key is not None
+    assert key.reveal() == SECRET
+    assert load(tmp_path, env=env).agent_key is None
+    with pytest.raises(SettingsError, match=r"operator_key_file: .* not both"):
+        load(tmp_path, env={**env, "MNEMOGATE_OPERATOR_KEY": SECRET})
+    file.chmod(0o444)
+    with pytest.raises(SettingsError, match="operator_key_file: must be") as caught:
+        load(tmp_path, env=env)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["[" * 2_000, "9" * 5_000])
+def test_file_beyond_the_limits_of_the_toml_reader_is_an_error_that_names_it(
+    tmp_path: Path, value: str
+) -> None:
+    with pytest.raises(SettingsError, match=r"mnemogate\.toml: not a TOML file"):
+        load(tmp_path, f"unix_uids = {value}")
+
+
+def test_secret_does_not_belong_in_the_file(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="MNEMOGATE_AGENT_KEY"):
+        load(tmp_path, f'agent_key = "{SECRET}"')
+
+
+def test_state_below_the_working_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="working directory"):
+        load(tmp_path, state=str(tmp_path / "work/state"))
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "work")
+    with pytest.raises(SettingsError, match="working directory"):
+        load(tmp_path, state=str(link / "state"))
+    assert load(tmp_path, state=str(tmp_path / "state")).state == tmp_path / "state"
+
+
+def test_default_state_is_fine_when_started_from_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    assert load(tmp_path).state.name == "mnemogate"
+
+
+def test_user_without_an_entry_and_without_a_home_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nobody(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.delenv("HOME")
+    settings = load_settings({"state": "/var/lib/x/state"}, environment={})
+    assert settings.state == Path("/var/lib/x/state")
+
+
+def test_state_that_others_can_enter_is_refused(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    assert load(tmp_path, state=str(state)).state == state
+    for mode in (0o750, 0o701, 0o777):
+        state.chmod(mode)
+        with pytest.raises(SettingsError, match="chmod 700"):
+            load(tmp_path, state=str(state))
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(SettingsError, match="directory"):
+        load(tmp_path, state=str(file))
+
+
+def test_checkpoint_inside_the_state_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="checkpoint"):
+        load(tmp_path, state=str(tmp_path / "s"), checkpoint=str(tmp_path / "s/c.txt"))
+
+
+def test_principals_are_bound_by_exactly_one_thing(tmp_path: Path) -> None:
+    table = '[[principals]]\nid = "ada"\ntenant = "home"\nchannel = "user"\nclaims = "trusted"\n'
+    settings = load(tmp_path, table + "uid = 1000")
+    (binding,) = settings.bindings
+    assert binding.principal.channel is Channel.USER
+    assert binding.principal.claims is Claims.TRUSTED
+    assert settings.unix_uids == (1000,)
+    for rest in ("", 'uid = 1\nmtls = "CN:ada"', 'mtls = "CN:ada"', 'uid = "1"', "uid = -1"):
+        with pytest.raises(SettingsError, match="principals"):
+            load(tmp_path, table + rest)
+    with pytest.raises(SettingsError, match="twice"):
+        load(tmp_path, (table + "uid = 1000\n") * 2)
+
+
+def test_tls_files_come_in_pairs(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="tls_cert"):
+        load(tmp_path, tls_cert="cert.pem")
+    with pytest.raises(SettingsError, match="tls_cert"):
+        load(tmp_path, tls_client_ca="ca.pem")
+    assert load(tmp_path, tls_cert="cert.pem", tls_key="key.pem").tls is not None
+
+
+def test_config_file_is_never_taken_from_the_working_directory(tmp_path: Path) -> None:
+    (Path.cwd() / "mnemogate.toml").write_text('listen = "127.0.0.1:1"')
+    settings = load_settings({}, environment={"HOME": str(tmp_path / "home")})
+    assert settings.listen.port == 7077
+    usual = tmp_path / "home/.config/mnemogate"
+    usual.mkdir(parents=True)
+    (usual / "mnemogate.toml").write_text('listen = "127.0.0.1:2"')
+    assert load_settings({}, environment={"HOME": str(tmp_path / "home")}).listen.port == 2
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings({}, environment={"MNEMOGATE_CONFIG": str(tmp_path / "absent.toml")})
+
+
+def test_collector_may_come_from_the_standard_variable(tmp_path: Path) -> None:
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:4318"}
+    assert load(tmp_path, env=env).telemetry.endpoint == "http://a:4318"
+    env["MNEMOGATE_OTEL_ENDPOINT"] = "http://b:4318"
+    assert load(tmp_path, env=env).telemetry.endpoint == "http://b:4318"
+
+
+def test_packaged_ruleset_is_the_default(tmp_path: Path) -> None:
+    assert parse_ruleset(load(tmp_path).ruleset_text()).matrix
+    own = tmp_path / "own.toml"
+    own.write_text("# mine")
+    assert load(tmp_path, ruleset=str(own)).ruleset_text() == "# mine"
+    with pytest.raises(SettingsError, match="ruleset"):
+        load(tmp_path, ruleset=str(tmp_path / "absent.toml")).ruleset_text()
+
+
+def test_table_lists_every_setting_once_with_a_meaning() -> None:
+    rows = setting_table()
+    assert [row[0] for row in rows] == [setting.name for setting in SETTINGS]
+    assert len({row[0] for row in rows}) == len(rows)
+    assert all(name.upper() in env and meaning.endswith(".") for name, env, _, meaning in rows)
+
+
+def test_every_default_is_a_value_that_its_own_rule_allows() -> None:
+    for setting in SETTINGS:
+        if setting.default is not None:
+            setting.parse(setting.default)
+
+
+def test_agent_and_operator_cannot_have_the_same_key(tmp_path: Path) -> None:
+    key = "one-key-for-both-of-them-01234"
+    with pytest.raises(SettingsError, match="two different keys"):
+        load(tmp_path, env={"MNEMOGATE_AGENT_KEY": key, "MNEMOGATE_OPERATOR_KEY": key})

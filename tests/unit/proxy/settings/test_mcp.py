@@ -1,0 +1,140 @@
+"""`[[mcp]]` tables: what they may say, and that a bad one stops the start without a secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from proxy.settings.load import SettingsError, load_settings
+from proxy.settings.mcp import MEANINGS, McpTable, mcp_servers
+from proxy.settings.values import BadValue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+URL: dict[str, Any] = {"name": "far", "url": "https://memory.example/mcp"}
+RUN: dict[str, Any] = {"name": "near", "command": ["memory-server", "--stdio"]}
+
+
+def closed(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o600)
+    return str(path)
+
+
+def test_a_url_with_its_credential(tmp_path: Path) -> None:
+    file = closed(tmp_path / "headers", "# ours alone\nAuthorization: Bearer upstream-secret\n\n")
+    (server,) = mcp_servers([{**URL, "headers_file": file, "map": "server-memory"}], {})
+    assert server.headers == (("Authorization", "Bearer upstream-secret"),)
+    assert server.tool_map is not None
+    assert (server.command, server.principals) == (None, None)
+
+
+def test_a_command_inherits_six_variables_and_no_key_of_ours(tmp_path: Path) -> None:
+    file = closed(tmp_path / "env", "API_KEY=secret=1\n")
+    ours = {"PATH": "/bin", "HOME": "/h", "MNEMOGATE_OPERATOR_KEY": "k", "OTHER": "x"}
+    (server,) = mcp_servers([{**RUN, "env": {"FILE": "/m.jsonl"}, "env_file": file}], ours)
+    assert server.environment == {
+        "PATH": "/bin",
+        "HOME": "/h",
+        "FILE": "/m.jsonl",
+        "API_KEY": "secret=1",
+    }
+    assert server.directory == "/"
+    assert server.command == ("memory-server", "--stdio")
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"name": "x"}, "exactly one of url, command"),
+        ({**URL, "command": ["x"]}, "exactly one of url, command"),
+        ({**URL, "name": "UPPER"}, "name"),
+        ({**URL, "name": "a/b"}, "name"),
+        ({**URL, "url": "ftp://x/"}, "http:// or https://"),
+        ({**URL, "url": "https://u:p@x/"}, "http:// or https://"),
+        ({**URL, "url": "https://x/?key=1"}, "http:// or https://"),
+        ({**URL, "url": "https://[/"}, "http:// or https://"),
+        ({**URL, "env": {"A": "b"}}, "belong to a command"),
+        ({**RUN, "headers_file": "/x"}, "belongs to a url"),
+        ({**RUN, "command": []}, "length"),
+        ({**RUN, "command": "a string"}, "array"),
+        ({**RUN, "cwd": "here"}, "absolute"),
+        ({**RUN, "env": {"1A": "b"}}, "no environment can hold"),
+        ({**RUN, "env_file": "/does/not/exist"}, "env_file"),
+        ({**RUN, "map": "no-such-map"}, "no such map"),
+        ({**RUN, "principals": []}, "length"),
+        ({**RUN, "sessions_max": 0}, "sessions_max"),
+        ({**RUN, "unheard": 1}, "unheard"),
+        ("not a table", "object"),
+    ],
+)
+def test_a_bad_table_is_named_with_what_is_allowed(table: object, says: str) -> None:
+    with pytest.raises(BadValue, match="table 2: ") as error:
+        mcp_servers([RUN, table], {})
+    assert says in str(error.value)
+
+
+def test_two_servers_of_one_name_are_refused() -> None:
+    with pytest.raises(BadValue, match="same name"):
+        mcp_servers([URL, {**RUN, "name": "far"}], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "says"),
+    [
+        ("Authorization: hunter2\n", 0o644, "others cannot read"),
+        ("no separator hunter2\n", 0o600, "NAME:VALUE"),
+        ("Bad Name: hunter2\n", 0o600, "not a header"),
+        ("Host: hunter2\n", 0o600, "made anew"),
+        ("Mcp-Name: hunter2\n", 0o600, "made anew"),
+        ("X: hunter2\n" * 5_000, 0o600, "at most"),
+        ("X: h\u00fcnter2\n", 0o600, "ASCII"),
+    ],
+)
+def test_a_credential_is_read_from_a_closed_file_and_never_quoted(
+    tmp_path: Path, text: str, mode: int, says: str
+) -> None:
+    file = tmp_path / "headers"
+    file.write_text(text)
+    file.chmod(mode)
+    with pytest.raises(BadValue) as error:
+        mcp_servers([{**URL, "headers_file": str(file)}], {})
+    assert says in str(error.value)
+    assert "nter2" not in str(error.value)
+
+
+def test_a_credential_does_not_cross_a_network_in_the_clear(tmp_path: Path) -> None:
+    file = closed(tmp_path / "headers", "X-Key: secret\n")
+    for url, fine in (
+        ("http://memory.example/mcp", False),
+        ("http://10.0.0.1/mcp", False),
+        ("http://127.0.0.1:9000/mcp", True),
+        ("http://[::1]:9000/mcp", True),
+        ("https://memory.example/mcp", True),
+    ):
+        table = {**URL, "url": url, "headers_file": file}
+        if fine:
+            assert len(mcp_servers([table], {})) == 1
+        else:
+            with pytest.raises(BadValue, match="https"):
+                mcp_servers([table], {})
+
+
+def test_the_file_of_settings_holds_the_tables(tmp_path: Path) -> None:
+    file = tmp_path / "mnemogate.toml"
+    file.write_text('[[mcp]]\nname = "memory"\ncommand = ["x"]\n')
+    environment = {"HOME": str(tmp_path), "PATH": "/bin"}
+    settings = load_settings(environment=environment, config=file)
+    assert [server.name for server in settings.mcp] == ["memory"]
+    file.write_text('[[mcp]]\nname = "memory"\n')
+    with pytest.raises(SettingsError, match="mcp, table 1"):
+        load_settings(environment=environment, config=file)
+    file.write_text('[mcp]\nname = "memory"\n')
+    with pytest.raises(SettingsError, match=r"\[\[mcp\]\]"):
+        load_settings(environment=environment, config=file)
+
+
+def test_every_key_has_its_meaning() -> None:
+    assert tuple(MEANINGS) == McpTable.__struct_fields__

@@ -1,0 +1,104 @@
+"""`[[model]]` tables: what they may say, and that a bad one stops the start without a secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from proxy.dialects.mem0 import Mem0Oss
+from proxy.fronts.admin import admin_routes
+from proxy.seams.operation import HttpRequest
+from proxy.settings.load import SettingsError, load_settings
+from proxy.settings.model import MEANINGS, RESERVED, Api, HostedState, ModelTable, model_upstreams
+from proxy.settings.values import BadValue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from policy.ruleset import ClassMap
+
+TABLE: dict[str, Any] = {"name": "openai", "api": "openai", "url": "https://api.example/"}
+
+
+def test_a_table_with_its_credential(tmp_path: Path) -> None:
+    file = tmp_path / "headers"
+    file.write_text("x-api-key: provider-secret\n")
+    file.chmod(0o600)
+    table = {"name": "anthropic", "api": "anthropic", "url": "https://api.example"}
+    (one,) = model_upstreams([{**table, "headers_file": str(file)}])
+    assert (one.api, one.headers) == (Api.ANTHROPIC, (("x-api-key", "provider-secret"),))
+    assert one.hosted_state is HostedState.REFUSE
+    assert one.principals is None
+    (other,) = model_upstreams([{**TABLE, "hosted_state": "allow", "principals": ["a"]}])
+    assert (other.url, other.hosted_state) == ("https://api.example", HostedState.ALLOW)
+    assert other.principals == frozenset({"a"})
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"name": "x"}, "api"),
+        ({**TABLE, "api": "gemini"}, "api: one of anthropic, openai"),
+        ({**TABLE, "name": "v1"}, "another front"),
+        ({**TABLE, "name": "a/b"}, "name"),
+        ({**TABLE, "url": "ftp://x/"}, "http:// or https://"),
+        ({**TABLE, "url": "https://u:p@x/"}, "http:// or https://"),
+        ({**TABLE, "headers_file": "/does/not/exist"}, "headers_file"),
+        ({**TABLE, "hosted_state": "maybe"}, "hosted_state: one of refuse, allow"),
+        ({**TABLE, "answer_seconds": 0}, "answer_seconds"),
+        ({**TABLE, "request_bytes_max": 1}, "request_bytes_max"),
+        ({**TABLE, "unheard": 1}, "unheard"),
+        ("not a table", "object"),
+    ],
+)
+def test_a_bad_table_is_named_with_what_is_allowed(table: object, says: str) -> None:
+    with pytest.raises(BadValue, match="table 2: ") as error:
+        model_upstreams([{**TABLE, "name": "first"}, table])
+    assert says in str(error.value)
+
+
+def test_two_of_one_name_are_refused() -> None:
+    with pytest.raises(BadValue, match="same name"):
+        model_upstreams([TABLE, TABLE])
+
+
+def test_a_credential_does_not_travel_in_the_clear(tmp_path: Path) -> None:
+    file = tmp_path / "headers"
+    file.write_text("Authorization: Bearer provider-secret\n")
+    file.chmod(0o600)
+    table = {**TABLE, "url": "http://api.example", "headers_file": str(file)}
+    with pytest.raises(BadValue, match="https") as error:
+        model_upstreams([table])
+    assert "provider-secret" not in str(error.value)
+    assert model_upstreams([{**table, "url": "http://127.0.0.1:9/v1"}])
+
+
+def test_no_name_may_be_another_fronts_first_segment() -> None:
+    dialect = Mem0Oss(_no_classes)
+    claimed = {
+        one for one in RESERVED if dialect.claims(HttpRequest(method="POST", path=f"/{one}"))
+    }
+    assert {"memories", "search", "entities", "configure", "reset"} <= claimed
+    admin = {route.split("/")[1] for route in admin_routes() if route.startswith("/")}
+    assert admin <= RESERVED
+    assert {"v1", "v2", "v3", "mem0", "mcp", "api", "store"} <= RESERVED
+
+
+def _no_classes() -> ClassMap:
+    raise NotImplementedError
+
+
+def test_each_key_has_a_meaning() -> None:
+    assert tuple(MEANINGS) == ModelTable.__struct_fields__
+
+
+def test_the_file_of_settings_names_them(tmp_path: Path) -> None:
+    config = tmp_path / "mnemogate.toml"
+    config.write_text('[[model]]\nname = "local"\napi = "openai"\nurl = "http://127.0.0.1:9/v1"\n')
+    environment = {"HOME": str(tmp_path)}
+    (one,) = load_settings(environment=environment, config=config).models
+    assert one.name == "local"
+    config.write_text("model = 3\n")
+    with pytest.raises(SettingsError, match=r"write them as \[\[model\]\] tables"):
+        load_settings(environment=environment, config=config)

@@ -1,0 +1,150 @@
+"""A server behind that lies, hangs or floods: every wait ends, and nothing is followed."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.seams.faults import UpstreamError
+from proxy.transport.upstream import Upstream, UpstreamLimits, end_to_end
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+LIMITS = UpstreamLimits(
+    connect_seconds=2.0, head_seconds=0.5, body_seconds=0.5, body_bytes_max=100_000
+)
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+class Peer:
+    """Answers every connection with the same bytes, and keeps what it was sent."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}/mcp"
+        self.heads: list[bytes] = []
+
+
+@asynccontextmanager
+async def answering(raw: bytes, *, hang: bool = False) -> AsyncGenerator[Peer]:
+    stop = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer.heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(raw)
+        if hang:
+            await stop.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    peer = Peer(server.sockets[0].getsockname()[1])
+    try:
+        yield peer
+    finally:
+        stop.set()
+        server.close()
+
+
+async def fetched(url: str) -> tuple[int, dict[str, str], bytes]:
+    headers = (("X-Upstream-Key", "ours"),)
+    async with (
+        Upstream(url, headers=headers, limits=LIMITS) as upstream,
+        upstream.send(
+            "POST",
+            {
+                "x-upstream-key": "theirs",
+                "cookie": "a=b",
+                "connection": "x-hop",
+                "x-hop": "1",
+                "accept-encoding": "gzip, br",
+                "mcp-session-id": "s",
+            },
+            b"{}",
+        ) as reply,
+    ):
+        return reply.status, reply.headers, await upstream.whole(reply)
+
+
+async def test_an_answer_comes_back_and_only_what_may_pass_is_sent() -> None:
+    raw = OK + b"Set-Cookie: a=b\r\nWWW-Authenticate: Bearer\r\nContent-Length: 2\r\n\r\n{}"
+    async with answering(raw) as peer:
+        status, headers, body = await fetched(peer.url)
+    assert (status, body) == (200, b"{}")
+    assert headers == {"content-type": "application/json", "www-authenticate": "Bearer"}
+    head = peer.heads[0].lower()
+    assert b"x-upstream-key: ours" in head
+    assert b"mcp-session-id: s" in head
+    assert b"accept-encoding: identity" in head
+    for gone in (b"theirs", b"cookie", b"x-hop"):
+        assert gone not in head
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
+async def test_a_compressed_answer_is_opened_within_its_limit(
+    compress: Callable[[bytes], bytes],
+) -> None:
+    coding = b"gzip" if compress is gzip.compress else b"deflate"
+    for size, fits in ((50_000, True), (50_000_000, False)):
+        packed = compress(b"x" * size)
+        assert len(packed) < LIMITS.body_bytes_max, "control: it is small until it is opened"
+        raw = OK + b"Content-Encoding: %b\r\nContent-Length: %d\r\n\r\n" % (coding, len(packed))
+        async with answering(raw + packed) as peer:
+            if fits:
+                assert len((await fetched(peer.url))[2]) == size
+            else:
+                with pytest.raises(UpstreamError, match="too large"):
+                    await fetched(peer.url)
+
+
+@pytest.mark.parametrize(
+    ("raw", "hang", "says"),
+    [
+        (b"", True, "in time"),
+        (b"HTTP/1.1 200 OK\r\n", True, "in time"),
+        (OK + b"Content-Length: 10\r\n\r\n{", True, "in time"),
+        (OK + b"Content-Length: 10\r\n\r\n{", False, "broke off"),
+        (OK + b"Content-Length: 1000000\r\n\r\n" + b"x" * 1_000_000, False, "too large"),
+        (b"", False, "broke the connection"),
+        (b"not HTTP at all\r\n\r\n", False, "broke the connection"),
+        (b"HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:9/\r\n\r\n", False, "redirect"),
+        (OK + b"X: " + b"y" * 100_000 + b"\r\n\r\n{}", False, "broke the connection"),
+        (OK + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\nx", False, "coding"),
+        (OK + b"Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", False, "opened|broke off"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", False, "broke off"),
+    ],
+)
+async def test_whatever_comes_instead_of_an_answer_is_one_error(
+    raw: bytes,
+    hang: bool,  # noqa: FBT001 - a table
+    says: str,
+) -> None:
+    async with answering(raw, hang=hang) as peer:
+        with pytest.raises(UpstreamError, match=says):
+            await fetched(peer.url)
+
+
+async def test_nobody_there_is_known_as_not_sent() -> None:
+    async with answering(b"") as peer:
+        pass
+    with pytest.raises(UpstreamError) as error:
+        await fetched(peer.url)
+    assert error.value.sent is False
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with answering(OK + b"Content-Length: 2\r\n\r\n{}") as other:
+        raw = b"HTTP/1.1 302 Go\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % other.url.encode()
+        async with answering(raw) as peer:
+            with pytest.raises(UpstreamError, match="redirect"):
+                await fetched(peer.url)
+        assert other.heads == []
+
+
+def test_headers_of_one_hop_end_here() -> None:
+    sent = {"connection": "Keep-Alive, X-One", "x-one": "1", "te": "trailers", "x-two": "2"}
+    assert end_to_end(sent) == {"x-two": "2"}

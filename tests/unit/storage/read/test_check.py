@@ -1,0 +1,156 @@
+"""`check()` names every contradiction that is put into a store on purpose."""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pytest
+
+from policy.model import MemoryClass, MemoryStatus
+from storage.tables.codec import (
+    IdRecord,
+    decode_id,
+    decode_nonce,
+    decode_row,
+    encode,
+    ordinal_key,
+)
+from storage.tables.lmdb_store import HELD, IDS, LEAVES, META, NODES, NONCES, ROWS, VECTORS
+from tests.unit.storage.opening import Bench, candidate_of, say, submission_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from storage.embedded import EmbeddedStore
+    from storage.tables.lmdb_store import Draft
+
+
+@pytest.fixture
+def filled(bench: Bench) -> Iterator[EmbeddedStore]:
+    store = bench.open()
+    write(store, *(submission_of(candidate_of(f"fact {number}")) for number in range(150)))
+    say(store, "Ada prefers tea", memory_class=MemoryClass.L2)
+    yield store
+    store.close()
+
+
+def _only_key(draft: Draft, table: bytes, at: int = 0) -> bytes:
+    return list(draft.keys(table))[at]
+
+
+def _key_of(draft: Draft, ordinal: int) -> bytes:
+    keys = (key for key in draft.keys(IDS))
+    return next(key for key in keys if decode_id(draft.get(IDS, key) or b"").ordinal == ordinal)
+
+
+def _edit_row(draft: Draft, **fields: object) -> None:
+    row = decode_row(draft.get(ROWS, ordinal_key(3)) or b"")
+    draft.put(ROWS, ordinal_key(3), encode(msgspec.structs.replace(row, **fields)))
+
+
+def _edit_header(draft: Draft, **fields: object) -> None:
+    header = draft.header()
+    assert header is not None
+    draft.put_header(msgspec.structs.replace(header, **fields))
+
+
+def _edit_nonce(draft: Draft) -> None:
+    key = _only_key(draft, NONCES)
+    record = decode_nonce(draft.get(NONCES, key) or b"")
+    outcome = msgspec.structs.replace(record.outcome, leaf_index=2)
+    draft.put(NONCES, key, encode(msgspec.structs.replace(record, outcome=outcome)))
+
+
+def _swap_leaves(draft: Draft) -> None:
+    first, second = (draft.get(LEAVES, ordinal_key(at)) for at in (2, 4))
+    draft.put(LEAVES, ordinal_key(2), second or b"")
+    draft.put(LEAVES, ordinal_key(4), first or b"")
+
+
+def _huge_vector(draft: Draft) -> None:
+    draft.put(VECTORS, ordinal_key(3), np.full(8, 3e37, dtype="<f4").tobytes())
+
+
+DAMAGES: dict[str, tuple[Callable[[Draft], object], str]] = {
+    "row gone": (lambda draft: draft.delete(ROWS, ordinal_key(3)), "row 3 is missing"),
+    "row edited": (
+        lambda draft: _edit_row(draft, memory_class=MemoryClass.L1),
+        "something else than its leaf",
+    ),
+    "text edited": (
+        lambda draft: _edit_row(
+            draft, canonical=submission_of(candidate_of("another fact")).canonical
+        ),
+        "commitment",
+    ),
+    "salt edited": (lambda draft: _edit_row(draft, salt=b"s" * 16), "commitment"),
+    "row of nobody": (lambda draft: _edit_row(draft, leaf_index=0), "no admission leaf"),
+    "leaf gone": (lambda draft: draft.delete(LEAVES, ordinal_key(5)), "leaf 5 is missing"),
+    "leaves swapped": (_swap_leaves, "not that of the leaves"),
+    "node edited": (
+        lambda draft: draft.put(NODES, _only_key(draft, NODES), b"n" * 32),
+        "inner node",
+    ),
+    "vector gone": (lambda draft: draft.delete(VECTORS, ordinal_key(3)), "lost its vector"),
+    "vector of nothing": (
+        lambda draft: draft.put(VECTORS, ordinal_key(999), bytes(32)),
+        "has no row",
+    ),
+    "vector huge": (_huge_vector, "unit vector"),
+    "id gone": (lambda draft: draft.delete(IDS, _only_key(draft, IDS)), "no id"),
+    "id of an older row": (
+        # Of the first memory: the ids have no order, and the last one's newest row is 149.
+        lambda draft: draft.put(IDS, _key_of(draft, 0), encode(IdRecord(149, MemoryStatus.LIVE))),
+        "newest row",
+    ),
+    "id of a missing row": (
+        lambda draft: draft.put(
+            IDS, _only_key(draft, IDS), encode(IdRecord(999, MemoryStatus.LIVE))
+        ),
+        "row 999, which is missing",
+    ),
+    "nonce of another leaf": (_edit_nonce, "not its verdict"),
+    "held gone": (lambda draft: draft.delete(HELD, _only_key(draft, HELD)), "held, but the header"),
+    "held of nobody": (
+        lambda draft: draft.put(HELD, b"h" * 16, draft.get(HELD, _only_key(draft, HELD)) or b""),
+        "not in staging",
+    ),
+    "version moved": (lambda draft: _edit_header(draft, version=7), "but version 7"),
+    "count moved": (lambda draft: _edit_header(draft, live_count=7), "the header says 7"),
+    "checkpoint gone": (lambda draft: draft.delete(META, b"checkpoint"), "no signed checkpoint"),
+    "checkpoint forged": (lambda draft: draft.put_checkpoint(b"x\n"), "does not open"),
+}
+
+
+def _damage(store: EmbeddedStore, damage: Callable[[Draft], object]) -> None:
+    draft = store.lmdb.begin()
+    damage(draft)
+    draft.commit()
+
+
+def test_a_sound_store_has_no_problems(filled: EmbeddedStore) -> None:
+    report = filled.reader.check()
+    assert (report.problems, report.rows, report.vectors) == ((), 150, 150)
+    assert report.version == 150
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_named(filled: EmbeddedStore, name: str) -> None:
+    damage, wanted = DAMAGES[name]
+    _damage(filled, damage)
+    problems = filled.reader.check().problems
+    assert any(wanted in problem for problem in problems), problems
+
+
+def test_a_damaged_value_is_named_and_hides_no_other(filled: EmbeddedStore) -> None:
+    def damage(draft: Draft) -> None:
+        for at in (3, 9):
+            draft._txn.put(ordinal_key(at), b"\x01" + b"?" * 40, db=draft._tables[ROWS])
+
+    _damage(filled, damage)
+    problems = filled.reader.check().problems
+    assert sum("does not match its digest" in problem for problem in problems) >= 2

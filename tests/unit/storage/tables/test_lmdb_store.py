@@ -1,0 +1,211 @@
+"""The environment: its settings, its readers, and what it does with damaged files."""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import lmdb
+import pytest
+
+from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
+from storage.tables.lmdb_store import META, ROWS, LmdbStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QUOTA = 1 << 26
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[LmdbStore]:
+    (tmp_path / "store").mkdir()
+    opened = LmdbStore(tmp_path / "store", QUOTA)
+    opened.open(bootstrapped=False)
+    yield opened
+    opened.close()
+
+
+def _put(store: LmdbStore, key: bytes, payload: bytes) -> None:
+    draft = store.begin()
+    draft.put(ROWS, key, payload)
+    draft.commit()
+
+
+def test_settings_that_keep_aborted_writes_out_of_the_file(store: LmdbStore) -> None:
+    flags = store._environment().flags()
+    assert (flags["writemap"], flags["sync"], flags["metasync"]) == (False, True, True)
+    assert flags["meminit"]
+
+
+def test_an_aborted_draft_leaves_no_byte_in_the_file(store: LmdbStore) -> None:
+    _put(store, b"k" * 8, b"committed-and-findable")
+    draft = store.begin()
+    for number in range(100):
+        draft.put(ROWS, number.to_bytes(8, "big"), b"aborted-and-gone" * 10)
+    draft.abort()
+    data = (store.directory / "data.mdb").read_bytes()
+    assert b"committed-and-findable" in data
+    assert b"aborted-and-gone" not in data
+
+
+def test_a_flipped_bit_on_disk_is_never_read_as_a_value(store: LmdbStore) -> None:
+    _put(store, b"k" * 8, b"payload" * 20)
+    path = store.directory / "data.mdb"
+    data = bytearray(path.read_bytes())
+    store.close()
+    data[data.index(b"payload" * 20) + 3] ^= 1
+    path.write_bytes(data)
+    store.open(bootstrapped=True)
+    with store.reading() as view, pytest.raises(StoreCorrupt):
+        view.get(ROWS, b"k" * 8)
+
+
+def test_torn_first_pages_are_made_anew_only_before_the_first_commit(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    directory.mkdir()
+    (directory / "data.mdb").write_bytes(b"\0" * 5_000)
+    with pytest.raises(StoreCorrupt):
+        LmdbStore(directory, QUOTA).open(bootstrapped=True)
+    store = LmdbStore(directory, QUOTA)
+    store.open(bootstrapped=False)
+    _put(store, b"k" * 8, b"works")
+    store.close()
+
+
+def test_a_store_in_use_that_lost_its_file_is_not_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    with pytest.raises(StoreCorrupt, match="gone"):
+        LmdbStore(tmp_path / "store", QUOTA).open(bootstrapped=True)
+    assert list((tmp_path / "store").iterdir()) == []
+
+
+_READS_UNTIL_TOLD = (
+    "import lmdb, sys; env = lmdb.open(sys.argv[1], readonly=True, map_size=0, max_dbs=13);"
+    "txn = env.begin(); print('reads', flush=True); sys.stdin.read()"
+)
+
+
+@pytest.mark.parametrize("commits", [4, 5])
+def test_a_compaction_beside_another_processs_reader_loses_nothing(
+    store: LmdbStore, commits: int
+) -> None:
+    # The last transaction's number is odd or even: one of the two took the empty meta page.
+    for number in range(commits):
+        _put(store, number.to_bytes(8, "big"), b"payload")
+    with subprocess.Popen(
+        [sys.executable, "-c", _READS_UNTIL_TOLD, str(store.directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"reads\n"
+        store.compact()
+        with store.reading() as view:
+            assert view.count(ROWS) == commits
+        _put(store, b"k" * 8, b"after it")
+        store.reopen()
+        with store.reading() as view:
+            assert view.count(ROWS) == commits + 1
+        reader.communicate(timeout=10)
+
+
+def test_a_forked_child_cannot_use_the_store(store: LmdbStore) -> None:
+    store._pid = os.getpid() + 1
+    with pytest.raises(StoreLocked):
+        store.begin()
+    with pytest.raises(StoreLocked), store.reading():
+        pass
+    store._pid = os.getpid()
+
+
+def test_a_closed_store_is_unavailable(store: LmdbStore) -> None:
+    store.shut()
+    with pytest.raises(StoreUnavailable), store.reading():
+        pass
+
+
+def test_reopening_waits_for_readers_and_readers_wait_for_reopening(store: LmdbStore) -> None:
+    _put(store, b"k" * 8, b"payload")
+    entered, leave, reopened = threading.Event(), threading.Event(), threading.Event()
+
+    def read() -> None:
+        with store.reading() as view:
+            entered.set()
+            leave.wait(10)
+            assert view.get(ROWS, b"k" * 8) == b"payload"
+
+    def reopen() -> None:
+        store.reopen()
+        reopened.set()
+
+    reader, writer = threading.Thread(target=read), threading.Thread(target=reopen)
+    reader.start()
+    assert entered.wait(10)
+    writer.start()
+    assert not reopened.is_set()
+    leave.set()
+    reader.join(10)
+    writer.join(10)
+    assert reopened.is_set()
+    with store.reading() as view:
+        assert view.get(ROWS, b"k" * 8) == b"payload"
+
+
+def test_compaction_gives_free_pages_back_and_keeps_every_value(store: LmdbStore) -> None:
+    for number in range(50):
+        _put(store, number.to_bytes(8, "big"), os.urandom(3_000))
+    draft = store.begin()
+    for number in range(1, 50):
+        draft.delete(ROWS, number.to_bytes(8, "big"))
+    draft.commit()
+    with store.reading() as view:
+        before = list(view.scan(ROWS))
+    assert store.compact() > 100_000
+    with store.reading() as view:
+        assert list(view.scan(ROWS)) == before
+    assert not store.directory.with_name("store.compacting").exists()
+
+
+def test_bytes_used_counts_no_free_pages(store: LmdbStore) -> None:
+    def used() -> int:
+        with store.reading() as view:
+            return view.bytes_used()
+
+    empty = used()
+    _put(store, b"k" * 8, bytes(1_000_000))
+    assert used() > empty + 1_000_000
+    draft = store.begin()
+    draft.delete(ROWS, b"k" * 8)
+    draft.commit()
+    assert used() <= empty + 8_192
+
+
+def test_a_poisoned_environment_says_so_to_readers(
+    store: LmdbStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Poisoned:
+        def begin(self) -> object:
+            raise lmdb.PanicError("MDB_PANIC")
+
+    monkeypatch.setattr(store, "_environment", Poisoned)
+    with pytest.raises(StoreUnavailable), store.reading():
+        pass
+
+
+def test_scan_starts_where_it_is_told_and_meta_is_empty_at_first(store: LmdbStore) -> None:
+    for number in range(5):
+        _put(store, number.to_bytes(8, "big"), bytes([number]))
+    with store.reading() as view:
+        assert [payload for _, payload in view.scan(ROWS, (3).to_bytes(8, "big"))] == [
+            b"\x03",
+            b"\x04",
+        ]
+        assert len(list(view.keys(ROWS))) == view.count(ROWS) == 5
+        assert (view.header(), view.count(META)) == (None, 0)

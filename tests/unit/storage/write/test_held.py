@@ -1,0 +1,146 @@
+"""Held candidates: durable, invisible, readable by a person, and decided once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.model import CandidateId, ChangeKind, MemoryClass, Scope, SourceKind, Tenant
+from policy.query import EVERYTHING
+from policy.verdict import Reason
+from storage.errors import UnknownCandidate
+from storage.values import Decision
+from tests.unit.storage.opening import (
+    BY,
+    OPERATOR,
+    TENANT,
+    candidate_of,
+    say,
+    submission_of,
+    vector_of,
+    write,
+)
+
+if TYPE_CHECKING:
+    from storage.embedded import EmbeddedStore
+    from storage.values import Outcome
+    from tests.unit.storage.opening import Bench
+
+TEXT = "Ada prefers the window seat"
+
+
+def _hold(store: EmbeddedStore, text: str = TEXT) -> Outcome:
+    outcome = say(store, text, memory_class=MemoryClass.L2)
+    assert outcome.decision is Decision.HOLD
+    return outcome
+
+
+def test_held_candidate_is_no_memory_but_can_be_read_by_a_person(store: EmbeddedStore) -> None:
+    held = _hold(store)
+    assert store.reader.status().version == 0
+    assert store.reader.page(TENANT, EVERYTHING, 0, 10).total == 0
+    assert store.reader.search(TENANT, vector_of(TEXT), EVERYTHING, 5, -1.0) == ()
+    (listed,) = store.reader.held()
+    assert (listed.candidate_id, listed.candidate) == (held.candidate_id, None)
+    assert store.reader.held(Tenant("other")) == ()
+    shown = store.reader.held_candidate(held.candidate_id)
+    assert shown is not None
+    assert shown.candidate is not None
+    assert shown.candidate.text == TEXT
+    assert store.reader.check().problems == ()
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_released_candidate_becomes_the_memory_that_was_held(
+    bench: Bench, *, reopened: bool
+) -> None:
+    store = bench.open()
+    held = _hold(store)
+    if reopened:
+        store.close()
+        store = bench.open()
+    outcome = asyncio.run(store.writer.release(held.candidate_id, BY))
+    assert outcome.decision is Decision.ADMIT
+    assert outcome.memory is not None
+    assert (outcome.memory.text, outcome.version) == (TEXT, 1)
+    hits = store.reader.search(TENANT, vector_of(TEXT), EVERYTHING, 5, 0.999)
+    assert [hit.memory for hit in hits] == [outcome.memory]
+    assert store.reader.held() == ()
+    assert list((bench.state / "staging" / "keys").iterdir()) == []
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def test_released_update_keeps_the_lower_label(store: EmbeddedStore) -> None:
+    """A person lets an agent's words into an operator's memory: they stay the agent's words."""
+    made = say(store, "Refunds take a day.", OPERATOR)
+    assert made.memory is not None
+    change = {"change": ChangeKind.UPDATE, "memory_id": made.memory.memory_id, "scope": Scope()}
+    update = candidate_of("Refunds take a week.", **change)  # type: ignore[arg-type]
+    (held,) = write(store, submission_of(update))
+    assert held.reason is Reason.SOURCE_BELOW_STORED
+    outcome = asyncio.run(store.writer.release(held.candidate_id, BY))
+    assert outcome.memory is not None
+    assert (made.memory.source, outcome.memory.source) == (SourceKind.OPERATOR, SourceKind.UNKNOWN)
+
+
+def test_denied_candidate_is_refused_and_its_key_destroyed(
+    store: EmbeddedStore, bench: Bench
+) -> None:
+    held = _hold(store)
+    outcome = asyncio.run(store.writer.deny(held.candidate_id, BY))
+    assert (outcome.decision, outcome.reason) == (Decision.REJECT, Reason.DENIED_BY_PERSON)
+    assert store.reader.held() == ()
+    assert store.reader.held_candidate(held.candidate_id) is None
+    assert list((bench.state / "staging" / "keys").iterdir()) == []
+    assert store.reader.status().version == 0
+    assert store.reader.check().problems == ()
+
+
+@pytest.mark.parametrize("decide", ["release", "deny"])
+def test_what_was_decided_cannot_be_decided_again(store: EmbeddedStore, decide: str) -> None:
+    held = _hold(store)
+    asyncio.run(store.writer.deny(held.candidate_id, BY))
+    with pytest.raises(UnknownCandidate):
+        asyncio.run(getattr(store.writer, decide)(held.candidate_id, BY))
+
+
+@pytest.mark.parametrize("candidate_id", ["", "zz", "00" * 16, "../../etc/passwd"])
+def test_unknown_candidates_cannot_be_released(store: EmbeddedStore, candidate_id: str) -> None:
+    with pytest.raises(UnknownCandidate):
+        asyncio.run(store.writer.release(CandidateId(candidate_id), BY))
+    assert store.reader.held_candidate(CandidateId(candidate_id)) is None
+
+
+def test_retry_of_a_held_request_is_told_what_became_of_it(store: EmbeddedStore) -> None:
+    candidate = candidate_of(TEXT, memory_class=MemoryClass.L2)
+    held = write(store, submission_of(candidate))[0]
+    again = write(store, submission_of(candidate))[0]
+    assert (again.decision, again.candidate_id, again.replayed) == (
+        Decision.HOLD,
+        held.candidate_id,
+        True,
+    )
+    released = asyncio.run(store.writer.release(held.candidate_id, BY))
+    final = write(store, submission_of(candidate))[0]
+    assert (final.decision, final.memory) == (Decision.ADMIT, released.memory)
+
+
+def test_the_same_submission_sent_twice_does_not_lose_what_is_held(store: EmbeddedStore) -> None:
+    submission = submission_of(candidate_of(TEXT, memory_class=MemoryClass.L2))
+    first, again = write(store, submission, submission)
+    assert (first.replayed, again.replayed) == (False, True)
+    assert write(store, submission)[0].replayed
+    outcome = asyncio.run(store.writer.release(first.candidate_id, BY))
+    assert outcome.decision is Decision.ADMIT
+
+
+def test_held_bytes_that_were_altered_are_not_released(store: EmbeddedStore) -> None:
+    held = _hold(store)
+    altered = submission_of(candidate_of("Ada prefers what Mallory prefers"))
+    store.staging.put([(held.candidate_id, altered.canonical)])
+    outcome = asyncio.run(store.writer.release(held.candidate_id, BY))
+    assert outcome.decision is Decision.REJECT
+    assert store.reader.status().version == 0

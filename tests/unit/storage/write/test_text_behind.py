@@ -1,0 +1,138 @@
+"""What the store's own rows say of the text under a key."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.labels.editing import EDITS_MAX, NOBODY_KNOWS, Effect, How, TextStanding
+from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
+from policy.model import CandidateId, ChangeKind, Forwarded, MemoryClass, PrincipalId, SourceKind
+from storage.values import Behind
+from storage.write import text_behind
+from tests.unit.storage.opening import (
+    AGENT,
+    BY,
+    TENANT,
+    Bench,
+    candidate_of,
+    say,
+    submission_of,
+    write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from storage.embedded import EmbeddedStore
+
+TARGET = target_of(MCP, "memory")
+BEHIND = Behind(tenant=TENANT, target=TARGET, by=AGENT.principal_id)
+SET, APPEND = Effect(How.SET, 0), Effect(How.APPEND, 0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
+    opened = Bench(tmp_path).open()
+    yield opened
+    assert opened.reader.check().problems == ()
+    opened.close()
+
+
+def do(
+    store: EmbeddedStore,
+    text: str,
+    effect: Effect | None,
+    result: Forwarded | None = Forwarded.DONE,
+    change: ChangeKind = ChangeKind.CREATE,
+) -> CandidateId:
+    call = ForwardedCall(tool="t", arguments="{}", key="Ada", pieces=(text,), effect=effect)
+    pieces, metadata_json = texts_of(call)
+    candidate = candidate_of(pieces, target=TARGET, metadata_json=metadata_json, change=change)
+    (outcome,) = write(store, submission_of(candidate, guarded_key="Ada"))
+    candidate_id = CandidateId(outcome.candidate_id)
+    if result is not None:
+        asyncio.run(store.forwards.settle(BEHIND, ((candidate_id, result),)))
+    return candidate_id
+
+
+def known(store: EmbeddedStore, behind: Behind = BEHIND) -> TextStanding:
+    return store.forwards.standing(behind, "Ada")
+
+
+def test_of_a_key_that_was_never_seen_nobody_knows(store: EmbeddedStore) -> None:
+    say(store, "Ada")
+    assert known(store) == NOBODY_KNOWS
+
+
+def test_a_text_is_what_each_call_made_of_it(store: EmbeddedStore) -> None:
+    do(store, "one", SET)
+    do(store, "two", APPEND)
+    assert known(store) == TextStanding(
+        text="one\ntwo", mine=True, source=SourceKind.UNKNOWN, memory_class=MemoryClass.L3
+    )
+    do(store, "three", SET)
+    assert known(store).text == "three"
+
+
+def test_an_addition_to_what_nobody_saw_and_a_call_without_an_effect_leave_nothing_known(
+    store: EmbeddedStore,
+) -> None:
+    do(store, "two", APPEND)
+    assert known(store).text is None
+    do(store, "one", SET)
+    assert known(store).text == "one"
+    do(store, "moved", None)
+    assert known(store).text is None
+
+
+def test_what_the_server_refused_changed_nothing(store: EmbeddedStore) -> None:
+    do(store, "one", SET)
+    do(store, "two", SET, Forwarded.FAILED)
+    assert known(store).text == "one"
+    assert known(store).mine
+
+
+@pytest.mark.parametrize("result", [None, Forwarded.UNKNOWN])
+def test_while_an_answer_is_out_the_text_is_nobody_s(
+    store: EmbeddedStore, result: Forwarded | None
+) -> None:
+    do(store, "one", SET)
+    waits = do(store, "two", APPEND, result)
+    # It is read as if it were there, and lends nobody anything.
+    assert (known(store).text, known(store).mine) == ("one\ntwo", False)
+    asyncio.run(store.forwards.settle(BEHIND, ((waits, Forwarded.DONE),)))
+    assert known(store).mine
+
+
+@pytest.mark.parametrize("result", [Forwarded.DONE, Forwarded.FAILED, None])
+def test_after_a_deletion_nothing_is_known(store: EmbeddedStore, result: Forwarded | None) -> None:
+    do(store, "one", SET)
+    do(store, "Ada", SET, result, change=ChangeKind.DELETE)
+    assert known(store).text is None
+    assert not known(store).mine
+
+
+def test_the_text_of_two_writers_is_neither_s(store: EmbeddedStore) -> None:
+    do(store, "one", SET)
+    other = Behind(tenant=TENANT, target=TARGET, by=PrincipalId("somebody"))
+    assert known(store).mine
+    assert not known(store, other).mine
+    assert known(store, Behind(tenant=TENANT, target="mcp/x", by=BY)) == NOBODY_KNOWS
+
+
+def test_a_text_changed_too_often_is_known_to_nobody(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert EDITS_MAX > 3
+    monkeypatch.setattr(text_behind, "EDITS_MAX", 2)
+    do(store, "one", SET)
+    do(store, "two", APPEND)
+    assert known(store).text == "one\ntwo"
+    do(store, "three", APPEND)
+    assert known(store).text is None
+    do(store, "one", SET)
+    assert known(store).text == "one"

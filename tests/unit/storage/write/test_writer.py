@@ -1,0 +1,246 @@
+"""The writer: bounded, never cancelled half-way, and honest when it ends."""
+
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.model import ChangeKind, Channel, MemoryClass, Principal, PrincipalId, Scope
+from policy.query import EVERYTHING
+from policy.ruleset import parse_ruleset
+from policy.trust.ladder import NEWCOMER, TrustLevel
+from storage.derived.vectors.faiss_index import BadVector
+from storage.embedded import EmbeddedOptions
+from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
+from storage.values import Anchor, Decision, KeyRecord, Outcome
+from storage.write.writer import WriterOptions
+from tests.unit.storage.opening import (
+    BY,
+    OPERATOR,
+    RULESET,
+    RULESET_TEXT,
+    TENANT,
+    Bench,
+    candidate_of,
+    say,
+    submission_of,
+    write,
+)
+
+if TYPE_CHECKING:
+    from storage.embedded import EmbeddedStore
+
+SMALL = EmbeddedOptions(
+    quota_bytes=1 << 28,
+    staging_quota_bytes=1 << 26,
+    writer=WriterOptions(queue_len_max=4, batch_len_max=2),
+)
+
+
+class Turnstile:
+    """Stops the writer thread at a crash point until it is let through."""
+
+    def __init__(self, point: str) -> None:
+        self._point = point
+        self.reached = threading.Event()
+        self.open = threading.Event()
+        self.open.set()
+
+    def __call__(self, name: str) -> None:
+        if name == self._point:
+            self.reached.set()
+            assert self.open.wait(30)
+
+
+async def test_a_full_queue_refuses_and_what_was_queued_still_lands(bench: Bench) -> None:
+    turnstile = Turnstile("before_commit")
+    store = bench.open(turnstile, options=SMALL)
+    turnstile.reached.clear()
+    turnstile.open.clear()
+    first = asyncio.ensure_future(store.writer.submit(submission_of(candidate_of("first"))))
+    await asyncio.to_thread(turnstile.reached.wait, 30)
+    queued = [
+        asyncio.ensure_future(store.writer.submit(submission_of(candidate_of(f"queued {n}"))))
+        for n in range(4)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.writer.submit(submission_of(candidate_of("too many")))
+    turnstile.open.set()
+    outcomes = await asyncio.gather(first, *queued)
+    assert {outcome.decision for outcome in outcomes} == {Decision.ADMIT}
+    assert store.reader.status().version == 5
+    await asyncio.to_thread(store.close)
+
+
+async def test_cancelling_the_caller_does_not_cancel_the_commit(bench: Bench) -> None:
+    turnstile = Turnstile("before_commit")
+    store = bench.open(turnstile)
+    turnstile.reached.clear()
+    turnstile.open.clear()
+    task = asyncio.ensure_future(store.writer.submit(submission_of(candidate_of("kept"))))
+    await asyncio.to_thread(turnstile.reached.wait, 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    turnstile.open.set()
+    await store.writer.submit(submission_of(candidate_of("after")))
+    assert store.reader.page(TENANT, EVERYTHING, 0, 9).total == 2
+    await asyncio.to_thread(store.close)
+
+
+async def test_closing_finishes_what_was_queued_and_refuses_what_comes_later(
+    bench: Bench,
+) -> None:
+    store = bench.open()
+    tasks = [
+        asyncio.ensure_future(store.writer.submit(submission_of(candidate_of(f"fact {n}"))))
+        for n in range(20)
+    ]
+    await asyncio.sleep(0)
+    await asyncio.to_thread(store.close)
+    assert {outcome.decision for outcome in await asyncio.gather(*tasks)} == {Decision.ADMIT}
+    with pytest.raises(StoreUnavailable):
+        await store.writer.submit(submission_of(candidate_of("late")))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_writer_that_dies_leaves_nobody_waiting_and_claims_nothing(bench: Bench) -> None:
+    armed = False
+
+    def die(name: str) -> None:
+        if armed and name == "after_commit":
+            raise ZeroDivisionError
+
+    store = bench.open(die)
+    armed = True
+    candidate = candidate_of("was it written?")
+    with pytest.raises(OutcomeUnknown):
+        await store.writer.submit(submission_of(candidate))
+    with pytest.raises(StoreUnavailable):
+        await store.writer.submit(submission_of(candidate_of("more")))
+    assert not store.reader.status().writable
+    await asyncio.to_thread(store.close)
+    armed = False
+    store = bench.open(die)
+    outcome = await store.writer.submit(submission_of(candidate))
+    assert (outcome.decision, outcome.replayed) == (Decision.ADMIT, True)
+    await asyncio.to_thread(store.close)
+
+
+async def test_a_forked_child_is_refused(store: EmbeddedStore) -> None:
+    store.writer._pid = os.getpid() + 1
+    with pytest.raises(StoreLocked):
+        await store.writer.submit(submission_of(candidate_of("from a fork")))
+    store.writer._pid = os.getpid()
+
+
+async def test_a_bad_vector_in_a_batch_is_refused_alone(store: EmbeddedStore) -> None:
+    good, long, short = (candidate_of(text) for text in ("good", "long", "short"))
+    # Together the two wrong ones are as long as two right ones.
+    answers = await asyncio.gather(
+        store.writer.submit(submission_of(long, vector=bytes(36))),
+        store.writer.submit(submission_of(good)),
+        store.writer.submit(submission_of(short, vector=bytes(28))),
+        return_exceptions=True,
+    )
+    assert isinstance(answers[0], BadVector)
+    assert isinstance(answers[2], BadVector)
+    assert isinstance(answers[1], Outcome)
+    assert answers[1].decision is Decision.ADMIT
+    assert store.reader.status().version == 1
+
+
+async def test_vectors_that_are_none_are_refused_before_anything_is_staged(
+    store: EmbeddedStore,
+) -> None:
+    for vector in (bytes(32), bytes(31), b"\xff" * 32):
+        with pytest.raises(BadVector):
+            await store.writer.submit(submission_of(candidate_of("x"), vector=vector))
+    with pytest.raises(StoreUnavailable, match="embedder"):
+        await store.writer.submit(submission_of(candidate_of("x"), embedder_id="another"))
+    assert store.reader.status().version == 0
+    assert store.staging.staged_ids() == frozenset()
+
+
+def _said(store: EmbeddedStore, text: str) -> Outcome | None:
+    """The outcome of a create; None where the store refuses."""
+    outcome = None
+    with contextlib.suppress(ExceptionGroup):
+        outcome = say(store, text)
+    return outcome
+
+
+def test_a_store_at_its_quota_refuses_writes_and_still_deletes(bench: Bench) -> None:
+    options = EmbeddedOptions(quota_bytes=1 << 19, staging_quota_bytes=1 << 26)
+    store = bench.open(options=options)
+    landed: list[Outcome] = []
+    for number in range(2_000):
+        outcome = _said(store, f"{number} " + "x" * 3_000)
+        if outcome is None:
+            break
+        landed.append(outcome)
+    assert 50 < len(landed) < 2_000
+    version = store.reader.status().version
+    first = landed[0].memory
+    assert first is not None
+    gone = candidate_of(
+        None, OPERATOR, change=ChangeKind.DELETE, memory_id=first.memory_id, scope=Scope()
+    )
+    assert write(store, submission_of(gone, OPERATOR))[0].decision is Decision.ADMIT
+    assert store.reader.status().version == version + 1
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+async def test_operator_commands_leave_leaves_and_no_version(store: EmbeddedStore) -> None:
+    before = store.reader.status()
+    key = KeyRecord(
+        key_id="k1",
+        key_sha256=b"s" * 32,
+        principal=Principal(
+            principal_id=PrincipalId("k1"), tenant=TENANT, channel=Channel.OPERATOR
+        ),
+        created_at_ms=1,
+    )
+    anchor = Anchor(anchor_id="a1", tenant=TENANT, statement="s", questions=("q",), created_at_ms=1)
+    await store.writer.put_key(key, BY)
+    await store.writer.put_anchor(anchor, BY)
+    await store.writer.record_outcome(PrincipalId("agent-1"), good=False)
+    assert store.reader.keys() == (key,)
+    assert store.reader.anchors(TENANT) == (anchor,)
+    soured = store.reader.trust(PrincipalId("agent-1"))
+    assert (soured.level, soured.bad > 0) == (TrustLevel.TRUSTED, True)
+    assert dict(store.reader.all_trust()) == {PrincipalId("agent-1"): soured}
+    assert await store.writer.restore_trust(PrincipalId("agent-1"), BY) == NEWCOMER
+    after = store.reader.status()
+    assert (after.version, after.leaf_count) == (before.version, before.leaf_count + 4)
+    assert store.reader.check().problems == ()
+
+
+async def test_another_ruleset_is_another_epoch_and_the_same_one_is_not(
+    store: EmbeddedStore,
+) -> None:
+    assert store.ruleset.epoch == 1
+    assert (await store.writer.adopt_ruleset(RULESET, BY)).epoch == 1
+    other = parse_ruleset(RULESET_TEXT + "\n# changed\n")
+    assert (await store.writer.adopt_ruleset(other, BY)).epoch == 2
+    assert (store.ruleset.epoch, store.reader.status().epoch) == (2, 2)
+    outcome = await store.writer.submit(submission_of(candidate_of("under the new rules")))
+    assert outcome.decision is Decision.ADMIT
+    assert store.reader.check().problems == ()
+
+
+async def test_queue_and_commit_times_are_told(store: EmbeddedStore) -> None:
+    outcome = await store.writer.submit(
+        submission_of(candidate_of("timed", memory_class=MemoryClass.L4))
+    )
+    assert outcome.commit_us > 0
+    assert outcome.commit_us >= outcome.gate_us >= 0

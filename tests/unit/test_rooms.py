@@ -1,0 +1,110 @@
+"""The rooms of the house: what lies flat, what circles, how many things one name stands for.
+
+The order of the rooms is held by the layers in `pyproject.toml`; this holds what layers cannot say.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ("policy", "proxy", "storage", "telemetry")
+FILES = sorted(path for name in SHIPPED for path in (ROOT / name).rglob("*.py"))
+
+FLAT_IN_PROXY = {"__init__.py", "__main__.py", "version.py"}
+
+# File names that several folders of one package may have, because the folder says the rest.
+REPEATED_NAMES_MAX = 25
+REPEATED_NAMES = {
+    "proxy": frozenset({
+        "answers", "backend", "bodies", "calls", "catalogue", "client", "connection",
+        "core", "dry_run", "mcp", "memory", "model", "protocol", "reading", "responses",
+        "retention", "state", "stream", "texts", "tools", "views", "wire", "withheld",
+        "withholding",
+    }),
+}  # fmt: skip
+
+# A class name that three rooms use says in none of them what it is.
+SAME_CLASS_NAME_MAX = 2
+# Their names are read beside the wire or the table that they describe.
+NAMES_OF_THEIR_OWN = ("proxy/evaluate/", "proxy/admin/wire/")
+
+
+def _module(path: Path) -> str:
+    name = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+    return name.removesuffix(".__init__")
+
+
+def _imported(source: str, modules: frozenset[str]) -> set[str]:
+    """The modules that this text imports, also where only a type checker reads it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            within = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(within & modules or {node.module})
+    return found & modules
+
+
+def _circle(arrows: dict[str, set[str]]) -> list[str]:
+    """Modules that import one another in a ring; none where every import leads one way."""
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        ring: list[str] = error.args[1]
+        return sorted(set(ring))
+    return []
+
+
+def _arrows(sources: dict[str, str]) -> dict[str, set[str]]:
+    modules = frozenset(sources)
+    return {name: _imported(text, modules) - {name} for name, text in sources.items()}
+
+
+def test_flat_in_the_proxy_lie_its_start_and_its_version_and_nothing_else() -> None:
+    assert {path.name for path in (ROOT / "proxy").glob("*.py")} == FLAT_IN_PROXY
+
+
+def test_no_module_imports_itself_round_a_corner_not_even_in_annotations() -> None:
+    sources = {_module(path): path.read_text("utf-8") for path in FILES}
+    assert _circle(_arrows(sources)) == []
+
+
+@pytest.mark.parametrize(
+    "closing", ["from a import x", "import a", "if TYPE_CHECKING:\n    from a import x"]
+)
+def test_a_circle_is_found_whichever_import_closes_it(closing: str) -> None:
+    sources = {"a": "from b import y", "b": "def f():\n    import c", "c": closing, "d": "import a"}
+    assert _circle(_arrows(sources)) == ["a", "b", "c"]
+    assert _circle(_arrows({**sources, "c": ""})) == []
+
+
+@pytest.mark.parametrize("package", SHIPPED)
+def test_a_file_name_stands_for_one_thing_in_a_package_or_is_listed(package: str) -> None:
+    names = Counter(
+        path.stem
+        for path in FILES
+        if _module(path).split(".")[0] == package and "__" not in path.stem
+    )
+    repeated = {name for name, count in names.items() if count > 1}
+    assert repeated == REPEATED_NAMES.get(package, frozenset())
+    assert len(repeated) <= REPEATED_NAMES_MAX
+
+
+def test_no_class_name_stands_for_three_things() -> None:
+    where: dict[str, list[str]] = defaultdict(list)
+    for path in FILES:
+        place = path.relative_to(ROOT).as_posix()
+        if place.startswith(NAMES_OF_THEIR_OWN):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                where[node.name].append(place)
+    often = {name: places for name, places in where.items() if len(places) > SAME_CLASS_NAME_MAX}
+    assert often == {}
