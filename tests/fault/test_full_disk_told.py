@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from storage.write.writer import EmbeddedWriter
 from tests.fault.test_full_disk import fill, small_disk
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
 
@@ -52,11 +53,26 @@ async def _purge(sidecar: Running, memory_id: str) -> None:
         assert answer.status == 200, await answer.text()
 
 
+async def _turn(sidecar: Running) -> None:
+    """One turn of the writer that writes nothing for anybody."""
+    writer = sidecar.sidecar.store.writer
+    assert isinstance(writer, EmbeddedWriter)
+    await writer.run(lambda: None)
+
+
 async def _until_ready(sidecar: Running) -> None:
-    """Turns of the writer, none of which writes anything for anybody."""
+    """Turns of the writer, none of which writes anything for anybody.
+
+    One question a turn: the sidecar's own turns go on, and may end it between two of them.
+    """
     async with asyncio.timeout(DEADLINE_S):
-        while (await _told(sidecar))[0] != 200:
-            await sidecar.sidecar.store.writer.run(lambda: None)
+        while not await _is_ready(sidecar):
+            await _turn(sidecar)
+
+
+async def _is_ready(sidecar: Running) -> bool:
+    async with sidecar.client.get(sidecar.admin_url + "/readyz?strict=true") as answer:
+        return answer.status == 200
 
 
 async def test_a_full_disk_below_the_quota_is_degraded_and_ready_again_by_itself(
@@ -82,7 +98,7 @@ async def test_a_full_disk_below_the_quota_is_degraded_and_ready_again_by_itself
             assert (read, len(page["memories"])) == (200, len(landed)), "reads go on"
             # Control: time alone heals nothing.
             for _ in range(20):
-                await sidecar.sidecar.store.writer.run(lambda: None)
+                await _turn(sidecar)
             assert (await _told(sidecar))[0] == 503
             ballast.unlink()
             await _until_ready(sidecar)
