@@ -13,7 +13,7 @@ import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import Facts, NonceState, TokenState
-from policy.labels.derive import FIRM_BASES, Reading, effective_class, judged_class, with_lineage
+from policy.labels.derive import FIRM_BASES, effective_class, judged_class, with_lineage
 from policy.labels.forwarded_call import is_forwarded
 from policy.model import (
     Basis,
@@ -222,7 +222,7 @@ def _matrix_finding(
         own = ruleset.cell(_own_source(facts, provenance), candidate.memory_class) is Cell.REFUSE
         own = own and provenance.basis is not Basis.CONTAINMENT
         return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=own)
-    reason = Reason.CLASS_FLOOR if _flagged(reading) else Reason.SOURCE_CLASS_FORBIDDEN
+    reason = Reason.CLASS_FLOOR if reading.flagged else Reason.SOURCE_CLASS_FORBIDDEN
     # A refusal that rests on taint alone, where the client named no forbidden class, is a hold.
     return Objection(reason, holds=provenance.basis not in FIRM_BASES)
 
@@ -231,10 +231,6 @@ def _own_source(facts: Facts, lowered: Provenance) -> SourceKind:
     """The label of the channel itself, before the session or lineage lowered it."""
     own = facts.provenance or lowered
     return own.culprits[-1].kind if own.culprits else own.source
-
-
-def _flagged(reading: Reading) -> bool:
-    return reading.directive or reading.injection
 
 
 def promotion(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
@@ -264,7 +260,7 @@ def _without_token(
         return Objection(Reason.PROMOTION_TOKEN_EXPIRED)
     # Where the text alone, or a map, raised the class of a label that rests on taint, a person may
     # decide.
-    floored = is_forwarded(candidate) or (facts.reading is not None and _flagged(facts.reading))
+    floored = is_forwarded(candidate) or (facts.reading is not None and facts.reading.flagged)
     holds = floored and not candidate.class_named and provenance.basis not in FIRM_BASES
     return Objection(Reason.PROMOTION_TOKEN_MISSING, holds=holds)
 

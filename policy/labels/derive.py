@@ -60,6 +60,11 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     directive: bool
     injection: bool
 
+    @property
+    def flagged(self) -> bool:
+        """Whether it is written to steer whoever reads it, whatever frame it stands in."""
+        return self.directive or self.injection
+
 
 NOTHING_READ = Reading(skeleton="", directive=False, injection=False)
 
