@@ -7,6 +7,7 @@ seen it often.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Final
 
@@ -126,6 +127,9 @@ _STEM_LEN_MIN: Final = 3
 _KEPT_MAX: Final = 16_384
 _WORD_LEN_MAX: Final = 32
 
+_WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+NOBODYS_WORDS_MAX: Final = 3
+_NOBODYS_RANK_MAX: Final = 1
 RARE: Final = 3
 """The rank of a word that is in no list; 0 is in every text and says nothing."""
 
@@ -146,6 +150,17 @@ def stem_of(word: str) -> str:
     if word.endswith("i"):
         word = word[:-1] + "y"
     return _FORMS.get(word, word)
+
+
+def is_nobodys(sentence: str) -> bool:
+    """Whether a sentence, as "Thanks!" is, is too short and too common to be anybody's.
+
+    Who said it first tells nothing, and takes nothing from whoever says it next.
+    """
+    words = _WORD.findall(sentence.lower().replace("\u2019", "'"))
+    return len(words) <= NOBODYS_WORDS_MAX and all(
+        _RANKS.get(stem_of(word), RARE) <= _NOBODYS_RANK_MAX for word in words
+    )
 
 
 def ranked(word: str) -> tuple[str, int]:

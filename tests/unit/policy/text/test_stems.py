@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.text.stems import RARE, ranked, stem_of
+from policy.text.stems import RARE, is_nobodys, ranked, stem_of
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,25 @@ def test_what_is_in_every_text_says_nothing_and_a_rare_word_most() -> None:
     ranks = [ranked(word)[1] for word in ("the", "und", "people", "culture", "hydrologist")]
     assert ranks == [0, 0, 1, 2, RARE]
     assert ranked("xy")[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("sentence", "nobodys"),
+    [
+        ("Thanks!", True),
+        ("You\u2019re welcome!", True),
+        ("Sounds good.", True),
+        ("Wow, yes!", True),
+        ("That is great, thanks!", False),
+        ("Call Acme", False),
+        ("Yes, always.", True),
+        ("Approved.", False),
+        ("42", False),
+        ("\u6211\u540c\u610f", False),
+    ],
+)
+def test_three_words_of_every_text_are_nobody_s(sentence: str, nobodys: bool) -> None:  # noqa: FBT001
+    assert is_nobodys(sentence) is nobodys
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=60))
