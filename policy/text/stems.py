@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _EVERYWHERE: Final = """
     a about after all also am an and any are as at back be because been being but by can can't
@@ -129,7 +132,7 @@ _WORD_LEN_MAX: Final = 32
 
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 NOBODYS_WORDS_MAX: Final = 3
-_NOBODYS_RANK_MAX: Final = 1
+_COMMON_RANK_MAX: Final = 1
 RARE: Final = 3
 """The rank of a word that is in no list; 0 is in every text and says nothing."""
 
@@ -158,9 +161,12 @@ def is_nobodys(sentence: str) -> bool:
     Who said it first tells nothing, and takes nothing from whoever says it next.
     """
     words = _WORD.findall(sentence.lower().replace("\u2019", "'"))
-    return len(words) <= NOBODYS_WORDS_MAX and all(
-        _RANKS.get(stem_of(word), RARE) <= _NOBODYS_RANK_MAX for word in words
-    )
+    return len(words) <= NOBODYS_WORDS_MAX and are_common(words)
+
+
+def are_common(words: Iterable[str]) -> bool:
+    """Whether all of these words are of the two commonest ranks."""
+    return all(_RANKS.get(stem_of(word), RARE) <= _COMMON_RANK_MAX for word in words)
 
 
 def ranked(word: str) -> tuple[str, int]:
