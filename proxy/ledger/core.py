@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from policy.model import Origin, SourceKind, meet
 from policy.text.skeleton import skeleton
+from proxy.dialects.model.transcript import Turn
 from proxy.ledger.reading import Reader
 from proxy.ledger.records import (
     CallRow,
@@ -26,7 +27,7 @@ from proxy.ledger.ring import PRINTS_MAX, Ring
 from proxy.ledger.sentences import packed
 from proxy.ledger.state import State
 from proxy.ledger.texts import strings_in
-from proxy.ledger.turn_values import Text
+from proxy.ledger.turn_values import Text, TurnGround
 
 if TYPE_CHECKING:
     from policy.model import Memory, PrincipalId
@@ -78,6 +79,9 @@ class Core:
         session = self.state.session(session_id)
         if book is None or session is None or session.principal != principal_id:
             return
+        if reply.heard:
+            # First: what the model says and calls in this reply is made of it.
+            self._heard(book, session, reply, now_ms)
         label = meet(SourceKind.MODEL_INFERENCE, taint_now(session))
         texts = [*reply.said]
         rows: list[Row] = []
@@ -109,6 +113,9 @@ class Core:
                 spoken=packed(parts),
                 foreign=((label.trust, packed(parts)),),
                 calls=tuple(calls),
+                answers=packed(
+                    self.reader.print(one.call_id) for one in reply.heard if one.call_id
+                ),
             )
         )
         if reply.reply_id:
@@ -116,6 +123,24 @@ class Core:
             self.do(Keyed(session.session, packed([key])))
         found = tuple(Text(text, Origin(kind=label), by_model=True) for text in texts)
         self.index(book, session, digest, found)
+
+    def _heard(self, book: Book, session: SessionState, reply: ModelReply, now_ms: int) -> None:
+        """What tools that the provider runs told the model, within its reply."""
+        told = [one.text for one in reply.heard]
+        ground = TurnGround(
+            book=book,
+            session=session,
+            ring=self.ring_of(book.principal),
+            digest=self.reader.digest(["heard", reply.reply_id or "", str(now_ms), *told]),
+            root=0,
+            now_ms=now_ms,
+            most=SourceKind.UNKNOWN,
+            lost=False,
+            inherited=SourceKind.UNKNOWN,
+        )
+        read = self.reader.turn(Turn(said=reply.heard), ground)
+        self.do(read.entry)
+        self.index(book, session, ground.digest, read.texts)
 
     def _call_row(self, call: ModelCall) -> CallRow:
         strings = list(strings_in(call.arguments))
@@ -204,7 +229,7 @@ class Core:
         session = self.state.session(kept.session)
         kind = kept.origin.kind
         if session is not None and kind.trust < SourceKind.MODEL_INFERENCE.trust:
-            session.unread[kept.digest] = meet(session.unread.get(kept.digest, kind), kind)
+            session.hide(kept.digest, kind)
 
     def index(
         self, book: Book, session: SessionState, digest: int, texts: tuple[Text, ...]
@@ -213,6 +238,9 @@ class Core:
         ring = self.ring_of(book.principal)
         name = session.session
         for one in texts:
+            if one.sealed:
+                session.hide(digest, one.origin.kind)
+                continue
             known, trust = (name, self.reader.print(one.text), one.by_model), one.origin.kind.trust
             if self._indexed.get(known, trust + 1) <= trust:
                 continue  # a text that the model said first, or a person, hides no tool's copy
@@ -223,7 +251,7 @@ class Core:
             if one.by_model:
                 made_of = self.origins(ring.containing(one.text, name))[:_DERIVED_MAX]
             if not ring.add(one.text, one.origin, session=name, digest=digest, derived=made_of):
-                session.unread[digest] = one.origin.kind
+                session.hide(digest, one.origin.kind)
         self._bound_rings()
 
     @property

@@ -99,7 +99,7 @@ class Numbering:
         )
 
     def _numbered(self, turn: Turn) -> _Numbered:
-        said = tuple([(one.text, one.call_id, id(one.voice)) for one in turn.said])
+        said = tuple([(one.text, one.call_id, id(one.voice), one.sealed) for one in turn.said])
         try:
             calls = tuple(
                 [
@@ -136,6 +136,8 @@ def digest_of(turn: Turn, reader: Reader) -> int:
     parts: list[str] = []
     for said in turn.said:
         parts += (said.voice.value, said.call_id or "", said.text)
+        if said.sealed:
+            parts.append("sealed")
     for call in turn.calls:
         arguments = reader.arguments(call.arguments)
         parts += ("call", call.call_id, call.name, call.server or "", f"{arguments:x}")

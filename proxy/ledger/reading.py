@@ -84,6 +84,8 @@ class Reader:
         beside = any(said.voice is Voice.TOOL for said in turn.said)
         for said in turn.said:
             match said.voice:
+                case _ if said.sealed:
+                    self._sealed(said, found)
                 case Voice.TOOL:
                     self._result(said, ground, found)
                 case Voice.MODEL:
@@ -146,6 +148,20 @@ class Reader:
             for version in (said.said, *said.versions)
             for one in self.parts(version)
         )
+
+    def _shows(self, text: str, origin: Origin, found: TurnSum) -> None:
+        """What somebody else says enters: to be known when it comes again, in any spelling."""
+        found.heard(self.elsewhere(text), origin.kind)
+        found.texts.append(Text(text, origin))
+
+    def _sealed(self, said: Said, found: TurnSum) -> None:
+        """The model reads it, and nobody here: whoever sent it, somebody else made it."""
+        by_tool = said.voice in {Voice.TOOL, Voice.USER}
+        label = SourceKind.TOOL_RESULT if by_tool else SourceKind.UNKNOWN
+        call_id = _name(said.call_id)
+        found.row(Row("sealed", label, 0, "sealed", call_id=call_id))
+        found.texts.append(Text("", Origin(kind=label, call_id=call_id or None), sealed=True))
+        found.spans.append(())
 
     # ---- tools -----------------------------------------------------------------------------------
 
@@ -256,8 +272,7 @@ class Reader:
             whole = piece.start == 0 and piece.end == len(said.text)
             if beside and not (whole and piece.beside_results):
                 label, channel, why = SourceKind.UNKNOWN, "unplaced", "beside_results"
-                found.heard(self.elsewhere(text), label)
-                found.texts.append(Text(text, Origin(kind=label)))
+                self._shows(text, Origin(kind=label), found)
             elif piece.inside is None:
                 spans += self._typed(text, piece.start, ground, found)
                 continue
@@ -339,8 +354,7 @@ class Reader:
         if label is SourceKind.AGENT_SELF_EDIT:
             found.host += parts
             return label, "host", why
-        found.heard(self.elsewhere(text), label)
-        found.texts.append(Text(text, Origin(kind=label)))
+        self._shows(text, Origin(kind=label), found)
         return label, "spliced", found_why or why
 
     def _recall(self, piece: Piece, text: str, ground: TurnGround, found: TurnSum) -> SourceKind:
@@ -391,9 +405,8 @@ class Reader:
 
     def _unplaced(self, said: Said, found: TurnSum) -> None:
         label = SourceKind.UNKNOWN
-        found.heard(self.elsewhere(said.text), label)
+        self._shows(said.text, Origin(kind=label), found)
         found.row(Row("unplaced", label, len(said.text), "unplaced"))
-        found.texts.append(Text(said.text, Origin(kind=label)))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
 

@@ -96,6 +96,10 @@ class Entering:
         system = self._turn(above, ground) if request.system else TurnRead(SourceKind.OPERATOR, ())
         changed = self._catalogue(principal, request, ground, moment.distrusted_tools)
         turns = self._turns(request, history, ground)
+        if request.searches:
+            # What it finds is nowhere but in the reply, in the model's words.
+            self._note(session, "searches", moment.now_ms, SourceKind.TOOL_RESULT)
+            session.hide(self._core.reader.named("note", "searches"), SourceKind.TOOL_RESULT)
         return Entered(
             session=session.session,
             taint=taint_now(session),
@@ -237,11 +241,16 @@ class Entering:
         self._core.do(Entry(session, whole, ground.now_ms, lowest, ground.root, "", tuple(shown)))
         return frozenset(changed)
 
-    def _note(self, session: SessionState, why: str, now_ms: int) -> None:
-        """Something about the session itself makes it unknown."""
+    def _note(
+        self,
+        session: SessionState,
+        why: str,
+        now_ms: int,
+        label: SourceKind = SourceKind.UNKNOWN,
+    ) -> None:
+        """Something about the session itself lowers it."""
         digest = self._core.reader.named("note", why)
         if digest not in session.labels:
-            label = SourceKind.UNKNOWN
             row = Row("history", label, 0, why)
             self._core.do(Entry(session.session, digest, now_ms, label, rows=(row,)))
 

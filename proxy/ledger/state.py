@@ -111,6 +111,10 @@ class SessionState:
             self.falls.append((low, shown))
             self.taint = low
 
+    def hide(self, digest: int, label: SourceKind) -> None:
+        """Something of that turn cannot be searched."""
+        self.unread[digest] = meet(self.unread.get(digest, label), label)
+
     @property
     def blind(self) -> SourceKind | None:
         """The lowest label of what a text may be contained in without our seeing it."""
@@ -356,12 +360,12 @@ def _enter(session: SessionState, book: Book, entry: Entry) -> None:
     book.sentences.told(prints(entry.host))
     for trust, found in entry.foreign:
         book.sentences.heard(prints(found), trust)
+    for made in entry.calls:
+        _called(session, book, entry.at_ms, made)
     for key in prints(entry.answers):
         call = book.calls.get(key)
         if call is not None:
             call.open = False
-    for made in entry.calls:
-        _called(session, book, entry.at_ms, made)
 
 
 def _called(session: SessionState, book: Book, at_ms: int, row: CallRow) -> None:

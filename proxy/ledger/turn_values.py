@@ -53,6 +53,8 @@ class Text(NamedTuple):
     origin: Origin
     # What the model said is no source by itself; what it was made of is.
     by_model: bool = False
+    # Nobody here can read it, so nothing can be found in it.
+    sealed: bool = False
 
 
 class Read(NamedTuple):

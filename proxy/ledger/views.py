@@ -37,6 +37,8 @@ WHY: Final = {
     "relayed": "a relay labelled the server's answer so",
     "changed": "not the description that was approved",
     "distrusted": "history was lost shortly before",
+    "sealed": "a picture or a file: the model reads it, and nobody here can",
+    "searches": "the provider may search by itself, and does not say what it found",
     "history_lost": "goes on from a reply that was not seen",
 }
 

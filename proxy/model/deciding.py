@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.dialects.model.stream import Waiting
-    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.model.transcript import ModelCall, Said
     from proxy.model.memory_seam import Coupling, Prepared
 
 UNDECIDED: Final = (
@@ -29,6 +29,7 @@ class Deciding:
         self._halt = halt
         self._told_calls: set[str] = set()
         self._told_texts: set[str] = set()
+        self._told_heard: set[Said] = set()
         self.calls = 0
         self.refused = 0
 
@@ -36,14 +37,16 @@ class Deciding:
         """Note what is new of what the model said; whether that is noted now."""
         calls = tuple(call for call in said.calls if call.call_id not in self._told_calls)
         texts = tuple(text for text in said.said if text not in self._told_texts)
-        if not calls and not texts:
+        heard = tuple(one for one in said.heard if one not in self._told_heard)
+        if not calls and not texts and not heard:
             return True
-        reply = ModelReply(reply_id=said.reply_id, said=texts, calls=calls)
+        reply = ModelReply(reply_id=said.reply_id, said=texts, calls=calls, heard=heard)
         done = await attempt(self._coupling.replied(prepared, reply), self._halt)
         if isinstance(done, Failure):
             return False
         self._told_calls |= {call.call_id for call in calls}
         self._told_texts |= set(texts)
+        self._told_heard |= set(heard)
         return True
 
     async def decide(

@@ -31,13 +31,39 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a file that is named by its id enters without a label",
         file="proxy/dialects/model/reading.py",
-        old='    return said or (Said(where=where, text="", voice=Voice.UNPLACED),)\n',
-        new="    return said\n",
+        old=" or sealed_in(where, Voice.UNPLACED)\n",
+        new="\n",
         invariant="what nobody can place is unknown",
         tests=(
             at(
                 "tests/unit/proxy/ledger/test_sessions.py",
                 "test_a_file_that_is_named_by_its_id_was_written_by_nobody_known",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a picture is searched",
+        file="proxy/ledger/core.py",
+        old="            if one.sealed:\n                session.hide(digest, one.origin.kind)\n",
+        new="            if one.sealed:\n",
+        invariant="a session with something in it that nobody can read cannot be searched",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_sealed.py",
+                "test_a_session_with_something_nobody_here_can_read_cannot_be_searched",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what the provider's tools found is noted with the next request",
+        file="proxy/ledger/core.py",
+        old="        if reply.heard:\n",
+        new="        if not reply.heard and reply.heard:\n",
+        invariant="what the provider's tools found counts for the calls of the same reply",
+        tests=(
+            at(
+                "tests/integration/test_model_provided.py",
+                "test_messages_a_page_and_a_write_in_one_reply_land_nowhere_above_the_page",
             ),
         ),
     ),

@@ -71,8 +71,32 @@ _SCHEMA: Final = frozenset(
 )
 
 
+# What a provider alone can open, and how a block says that its content is no text.
+_SEALING: Final = frozenset(
+    {
+        *("encrypted_content", "file_id", "file_data", "file_url", "image_url", "input_audio"),
+        *("video_url", "audio_url", "input_image", "input_file"),
+    }
+)
+_SEALED_TYPES: Final = frozenset({"base64", "url", "file"})
+_TYPED_DATA: Final = frozenset({"data", "blob"})
+
+
+def seals(part: dict[str, Json]) -> bool:
+    """Whether a model reads something of a block that nobody here can: a picture, a file."""
+    if any(part.get(key) for key in _SEALING) or part.get("type") in _SEALED_TYPES:
+        return True
+    media = text_of(part.get("mimeType")) or text_of(part.get("media_type")) or ""
+    return bool(media) and not media.startswith("text/") and not _TYPED_DATA.isdisjoint(part)
+
+
 def strings_in(value: Json, where: Where) -> Iterator[tuple[Where, str]]:
     """Every string a model may read below `value`, in order, with its place."""
+    return ((place, text) for place, text in _parts_in(value, where) if text is not None)
+
+
+def _parts_in(value: Json, where: Where) -> Iterator[tuple[Where, str | None]]:
+    """The same, with None for what nobody here can read."""
     pending: list[tuple[Where, Json]] = [(where, value)]
     while pending:
         place, part = pending.pop()
@@ -81,7 +105,11 @@ def strings_in(value: Json, where: Where) -> Iterator[tuple[Where, str]]:
         elif isinstance(part, list):
             pending.extend(((*place, at), inner) for at, inner in reversed([*enumerate(part)]))
         elif isinstance(part, dict):
-            named = [(key, inner) for key, inner in part.items() if key not in STRUCTURE]
+            hidden = STRUCTURE
+            if seals(part):
+                hidden = STRUCTURE | _SEALING | _TYPED_DATA
+                yield place, None
+            named = [(key, inner) for key, inner in part.items() if key not in hidden]
             pending.extend(((*place, key), inner) for key, inner in reversed(named))
 
 
@@ -117,24 +145,28 @@ def tool_in(tool: dict[str, Json], where: Where) -> tuple[Said, ...]:
 def said_in(
     value: Json, where: Where, voice: Voice, call_id: str | None = None
 ) -> tuple[Said, ...]:
-    """The same as `Said`, all of one voice."""
+    """The same as `Said`, all of one voice, and what of it nobody here can read."""
     return tuple(
-        Said(where=place, text=text, voice=voice, call_id=call_id)
-        for place, text in strings_in(value, where)
-        if text
+        Said(where=place, text=text or "", voice=voice, call_id=call_id, sealed=text is None)
+        for place, text in _parts_in(value, where)
+        if text != ""
     )
 
 
 def result_in(value: Json, where: Where, call_id: str | None) -> tuple[Said, ...]:
-    """What a tool answered; a picture has no string, and was seen by the model all the same."""
+    """What a tool answered; one that answered nothing was seen by the model all the same."""
     said = said_in(value, where, Voice.TOOL, call_id)
     return said or (Said(where=where, text="", voice=Voice.TOOL, call_id=call_id),)
 
 
 def unplaced_in(block: Json, where: Where) -> tuple[Said, ...]:
-    """What nobody known handed over; a file that is named by its id has no string, and is read."""
-    said = said_in(block, where, Voice.UNPLACED)
-    return said or (Said(where=where, text="", voice=Voice.UNPLACED),)
+    """What nobody known handed over; a block without a string may be read all the same."""
+    return said_in(block, where, Voice.UNPLACED) or sealed_in(where, Voice.UNPLACED)
+
+
+def sealed_in(where: Where, voice: Voice, call_id: str | None = None) -> tuple[Said, ...]:
+    """What the model reads there and nobody here can."""
+    return (Said(where=where, text="", voice=voice, call_id=call_id, sealed=True),)
 
 
 def text_of(value: Json) -> str | None:

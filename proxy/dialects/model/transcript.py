@@ -31,6 +31,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     voice: Voice
     call_id: str | None = None  # of the tool call it answers
+    # A picture, a PDF, a file by its id: the model reads it, and nobody here can. It has no text.
+    sealed: bool = False
 
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +65,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     # The earlier reply that this request goes on from without repeating it.
     continues: str | None = None
     streams: bool = False
+    # The provider may search by itself and say nothing of what it found.
+    searches: bool = False
 
 
 class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,3 +75,16 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
     reply_id: str | None
     said: tuple[str, ...]
     calls: tuple[ModelCall, ...]
+    # What tools that the provider runs told the model on the way: it stands in the reply as well.
+    heard: tuple[Said, ...] = ()
+
+
+def reply_of(reply_id: str | None, *turns: Turn) -> ModelReply:
+    """The reply that consists of these turns."""
+    said = [one for turn in turns for one in turn.said]
+    return ModelReply(
+        reply_id=reply_id,
+        said=tuple(one.text for one in said if one.voice is Voice.MODEL),
+        calls=tuple(call for turn in turns for call in turn.calls),
+        heard=tuple(one for one in said if one.voice is not Voice.MODEL),
+    )

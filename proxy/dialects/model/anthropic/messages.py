@@ -14,22 +14,23 @@ from proxy.dialects.model.reading import (
     object_of,
     result_in,
     said_in,
+    sealed_in,
     text_of,
     tool_in,
     unplaced_in,
 )
-from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
+from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice, reply_of
 from proxy.dialects.strict_json.tolerant import read_body
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from proxy.dialects.model.reading import Readings
-    from proxy.dialects.model.transcript import ModelCall, Where
+    from proxy.dialects.model.transcript import ModelCall, ModelReply, Where
     from proxy.dialects.strict_json.tolerant import Json
 
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-# Signed by the provider, or pictures: nothing here may be touched, or read as text.
-_SEALED: Final = frozenset({"thinking", "redacted_thinking", "image"})
+# Signed by the provider: nothing here may be touched, or read as text.
+_SIGNED: Final = frozenset({"thinking", "redacted_thinking"})
 
 # Claude Code says in a message with `role: system` what its program has to say between the turns.
 _VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.SYSTEM}
@@ -70,20 +71,19 @@ def read_turn(message: dict[str, Json]) -> Turn:
 def read_reply(body: dict[str, Json]) -> ModelReply:
     """A reply that did not stream."""
     turn = read_turn({"role": "assistant", "content": body.get("content")})
-    return ModelReply(
-        reply_id=text_of(body.get("id")),
-        said=tuple(said.text for said in turn.said),
-        calls=turn.calls,
-    )
+    return reply_of(text_of(body.get("id")), turn)
 
 
 def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tuple[Said, ...]:
     if kind == "text":
         # Citations quote documents: they are no words of whoever speaks.
-        quoted = said_in(block.get("citations"), (*where, "citations"), Voice.UNPLACED)
+        by = Voice.TOOL if voice is Voice.MODEL else Voice.UNPLACED
+        quoted = said_in(block.get("citations"), (*where, "citations"), by)
         return said_in(block.get("text"), (*where, "text"), voice) + quoted
-    if kind in _SEALED:
+    if kind in _SIGNED:
         return ()
+    if kind == "image":
+        return sealed_in(where, voice)
     if kind.endswith("tool_result"):
         call_id = text_of(block.get("tool_use_id"))
         return result_in(block.get("content"), (*where, "content"), call_id)

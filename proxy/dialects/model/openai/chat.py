@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.reading import (
     AFRESH,
     call_of,
+    kind_of,
     list_of,
     object_of,
     result_in,
     said_in,
+    sealed_in,
     text_of,
     tool_in,
     unplaced_in,
 )
-from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
+from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice, reply_of
 
 if TYPE_CHECKING:
     from proxy.dialects.model.reading import Readings
-    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
     from proxy.dialects.strict_json.tolerant import Json
 
 _VOICES: Final = {
@@ -32,6 +35,15 @@ _VOICES: Final = {
 }
 _TEXTS: Final = frozenset({"text", "refusal"})
 _SEALED: Final = frozenset({"image_url", "input_audio"})
+# How a request asks for a search that shows nowhere but in the model's words.
+_SEARCHES: Final = frozenset(
+    {
+        *("web_search_options", "search_parameters", "enable_search", "search_options"),
+        *("plugins", "data_sources", "connectors", "documents"),
+    }
+)
+_SEARCHING: Final = re.compile(r"-search\b|sonar|:online\b|deep-?research|compound")
+_OWN_TOOLS: Final = frozenset({"function", "custom", ""})
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
@@ -48,6 +60,17 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         catalogue=tuple(catalogue),
         sessions=(user,) if user else (),
         streams=body.get("stream") is True,
+        searches=searches(body),
+    )
+
+
+def searches(body: dict[str, Json]) -> bool:
+    """Whether the provider may look something up for this request by itself."""
+    return (
+        any(body.get(key) for key in _SEARCHES if key in body)
+        or isinstance(body.get("web_search_options"), dict)
+        or _SEARCHING.search(text_of(body.get("model")) or "") is not None
+        or any(kind_of(tool) not in _OWN_TOOLS for tool in list_of(body.get("tools")))
     )
 
 
@@ -63,6 +86,7 @@ def read_turn(message: dict[str, Json]) -> Turn:
         block = object_of(part)
         kind = text_of(block.get("type")) or ""
         if kind in _SEALED:
+            said += sealed_in(("content", at), voice, call_id)
             continue
         if kind in _TEXTS or voice is Voice.TOOL:
             said += said_in(block, ("content", at), voice, call_id)
@@ -75,15 +99,21 @@ def read_turn(message: dict[str, Json]) -> Turn:
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
     """A reply that did not stream; every choice of it."""
-    said: list[str] = []
-    calls: list[ModelCall] = []
-    for choice in list_of(body.get("choices")):
-        turn = read_turn(object_of(object_of(choice).get("message")))
+    turns: list[Turn] = []
+    for choice in map(object_of, list_of(body.get("choices"))):
+        message = object_of(choice.get("message"))
         # The older API completes a text.
-        completed = text_of(object_of(choice).get("text"))
-        said += [one.text for one in turn.said] + ([completed] if completed else [])
-        calls += turn.calls
-    return ModelReply(reply_id=text_of(body.get("id")), said=tuple(said), calls=tuple(calls))
+        completed = said_in(choice.get("text"), ("text",), Voice.MODEL)
+        turns += [
+            read_turn({**message, "role": "assistant"}),
+            Turn(said=(*completed, *quoted_in(message))),
+        ]
+    return reply_of(text_of(body.get("id")), *turns)
+
+
+def quoted_in(message: dict[str, Json]) -> tuple[Said, ...]:
+    """What a search that the provider ran left in its model's message."""
+    return said_in(message.get("annotations"), ("annotations",), Voice.TOOL)
 
 
 def _calls(message: dict[str, Json]) -> tuple[ModelCall, ...]:

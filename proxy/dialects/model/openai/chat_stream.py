@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proxy.dialects.model.openai.chat import quoted_in
 from proxy.dialects.model.reading import call_of, list_of, object_of, spelled, text_of
 from proxy.dialects.model.stream import Unread, Waiting, added, event_of, payload, summed
 from proxy.dialects.model.transcript import ModelReply
@@ -79,6 +80,7 @@ class _Choice:
         self.calls: dict[int, _Call] = {}
         self.kept: list[_WaitingChoice] = []
         self.text: list[str] = []
+        self.annotations: list[Json] = []
         self.undecided: set[int] = set()
         self.ended = False
         self.odd = False
@@ -131,10 +133,14 @@ class ChatEditor:
         """See `Editor`."""
         texts = ("".join(choice.text) for choice in self._choices.values())
         calls = (call for choice in self._choices.values() for call in choice.calls.values())
+        quoted: list[Json] = []
+        for choice in self._choices.values():
+            quoted += choice.annotations
         return ModelReply(
             reply_id=text_of(self._first.get("id")),
             said=tuple(text for text in texts if text),
             calls=tuple(call.read() for call in calls),
+            heard=quoted_in({"annotations": quoted}),
         )
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
@@ -224,6 +230,7 @@ class ChatEditor:
         delta = object_of(choice.get("delta"))
         text = text_of(delta.get("content")) or text_of(choice.get("text")) or ""
         state.text.append(text)
+        state.annotations += list_of(delta.get("annotations"))
         pieces = _pieces(delta)
         if pieces and state.ended:
             # Nobody can say whether they belong to what was judged.

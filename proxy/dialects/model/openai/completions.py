@@ -35,6 +35,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         catalogue=(),
         sessions=(user,) if user else (),
         streams=body.get("stream") is True,
+        searches=chat.searches(body),
     )
 
 

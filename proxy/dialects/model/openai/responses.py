@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING, Final
 from proxy.dialects.model.reading import (
     AFRESH,
     call_of,
+    kind_of,
     list_of,
     object_of,
     result_in,
     said_in,
+    sealed_in,
     text_of,
     tool_in,
     unplaced_in,
 )
-from proxy.dialects.model.transcript import ModelReply, ModelRequest, Said, Turn, Voice
+from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice, reply_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.dialects.model.reading import Readings
-    from proxy.dialects.model.transcript import ModelCall
+    from proxy.dialects.model.transcript import ModelCall, ModelReply
     from proxy.dialects.strict_json.tolerant import Json
 
 _VOICES: Final = {
@@ -34,7 +36,13 @@ _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
 # What they hold of an earlier context is behind this key, for the provider alone.
 _ELSEWHERE: Final = {"item_reference": "id", "compaction": "encrypted_content"}
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
-_SEALED: Final = frozenset({"reasoning", "input_image"})
+# Run by the provider, which keeps what they found, or most of it, to itself.
+_PROVIDED: Final = frozenset(
+    {
+        *("web_search_call", "file_search_call", "code_interpreter_call"),
+        "image_generation_call",
+    }
+)
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
@@ -64,10 +72,10 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
 
 def read_turn(item: dict[str, Json]) -> Turn:
     """One input or output item; places are relative to it."""
-    kind = text_of(item.get("type")) or ("message" if "role" in item else "")
+    kind = kind_of(item) or ("message" if "role" in item else "")
     if kind in _CALLS:
         return Turn(said=_outcome(item, kind), calls=(_call(item, kind),))
-    if kind in _SEALED:
+    if kind == "reasoning":
         return Turn()
     if kind.endswith("_output"):
         call_id = text_of(item.get("call_id"))
@@ -82,7 +90,8 @@ def read_turn(item: dict[str, Json]) -> Turn:
     for at, part in enumerate(list_of(content)):
         block = object_of(part)
         block_kind = text_of(block.get("type")) or ""
-        if block_kind in _SEALED:
+        if block_kind == "input_image":
+            said += sealed_in(("content", at), voice)
             continue
         of = voice if block_kind in _TEXTS else Voice.UNPLACED
         if of is voice:
@@ -95,22 +104,30 @@ def read_turn(item: dict[str, Json]) -> Turn:
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
     """A reply that did not stream, or the object that a stream ends with."""
-    said: list[str] = []
-    calls: list[ModelCall] = []
-    for item in list_of(body.get("output")):
-        turn = read_turn(object_of(item))
-        said += [one.text for one in turn.said]
-        calls += turn.calls
-    return ModelReply(reply_id=text_of(body.get("id")), said=tuple(said), calls=tuple(calls))
+    items = map(object_of, list_of(body.get("output")))
+    turns = [read_turn({**item, "role": "assistant"}) for item in items if item]
+    return reply_of(text_of(body.get("id")), *turns)
+
+
+def _without_result(item: dict[str, Json]) -> dict[str, Json]:
+    """A picture that was made stands there in base64."""
+    picture = item.get("type") == "image_generation_call"
+    return {key: part for key, part in item.items() if not (picture and key == "result")}
 
 
 def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
     """What is kept with the provider enters the context, and nobody here can read it."""
+    if kind in _PROVIDED:
+        call_id = text_of(item.get("id"))
+        return (
+            *sealed_in((), Voice.TOOL, call_id),
+            *said_in(_without_result(item), (), Voice.TOOL, call_id),
+        )
     key = _ELSEWHERE.get(kind)
     if key is None:
         return ()
     text = text_of(item.get(key)) or ""
-    return (Said(where=(key,), text=text, voice=Voice.UNPLACED),)
+    return (Said(where=(key,), text=text, voice=Voice.UNPLACED, sealed=True),)
 
 
 def _whole(turn: Turn) -> Turn:
