@@ -1,7 +1,8 @@
-"""Processor time per durable write, of this tree against another checkout of it, in turns.
+"""This tree against another checkout of it, in turns: writes, a first byte, an MCP call.
 
 `python -P -m tests.benchmarks.before DIR`: DIR is a checkout whose dependencies this interpreter
-has. Both sidecars serve at once; each pair loads one after the other, and which is first changes.
+has. Both sidecars serve at once. Writes are processor time of all threads, in pairs of which now
+one and now the other comes first; `--only first-byte` and `--only mcp` are milliseconds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from tests.benchmarks import mcp, model
 from tests.benchmarks.servers import sidecar
 from tests.benchmarks.writes import measured
 
@@ -48,8 +50,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -P -m tests.benchmarks.before")
     parser.add_argument("before", type=Path, help="another checkout")
     parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--only", choices=("writes", "first-byte", "mcp"), default="writes")
     options = parser.parse_args()
-    sys.stdout.write("\n".join(run(options.before, options.pairs)) + "\n")
+    before = options.before.resolve()
+    match options.only:
+        case "first-byte":
+            lines = model.against(before)
+        case "mcp":
+            lines = mcp.against(before)
+        case _:
+            lines = run(before, options.pairs)
+    sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
 

@@ -31,25 +31,44 @@ def run() -> list[str]:
     """Milliseconds of each kind of call, and what was added to it."""
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        environment = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(base),
-            "MNEMOGATE_STATE": str(base / "state"),
-            "MNEMOGATE_CHECKPOINT": str(base / "checkpoint" / "checkpoint.txt"),
-            "MNEMOGATE_LISTEN": "127.0.0.1:0",
-            "MNEMOGATE_ADMIN": "127.0.0.1:0",
-            "PYTHONPATH": str(ROOT),
-        }
-        direct = stack.enter_context(_Client(_SERVER, environment))
-        guarded = stack.enter_context(_Client((*_WRAPPER, *_SERVER), environment))
-        taken = {
-            kind: [
-                (direct.call(*_asked(kind, number)), guarded.call(*_asked(kind, number)))
-                for number in range(CALLS + WARM_UP)
-            ][WARM_UP:]
-            for kind in ("write", "read")
-        }
-    lines = ["call   | direct p50, p99 ms | guarded p50, p99 ms | added p50, p99 ms"]
+        direct = stack.enter_context(_Client(_SERVER, _environment(base)))
+        guarded = stack.enter_context(_Client((*_WRAPPER, *_SERVER), _environment(base)))
+        lines = ["call   | direct p50, p99 ms | guarded p50, p99 ms | added p50, p99 ms"]
+        lines += _compared(direct, guarded)
+    lines.append("An admitted write is two durable commits: the intent, then what became of it.")
+    return lines
+
+
+def against(before: Path) -> list[str]:
+    """The same through another checkout's wrapper and through this one's, in turns."""
+    words = (*_WRAPPER, *_SERVER)
+    with ExitStack() as stack:
+        base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        old = stack.enter_context(_Client(words, _environment(base / "before", before)))
+        new = stack.enter_context(_Client(words, _environment(base / "now")))
+        lines = ["call   | before p50, p99 ms | now p50, p99 ms | difference p50, p99 ms"]
+        return lines + _compared(old, new)
+
+
+def _environment(base: Path, root: Path = ROOT) -> dict[str, str]:
+    base.mkdir(exist_ok=True)
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(base),
+        "MNEMOGATE_STATE": str(base / "state"),
+        "MNEMOGATE_CHECKPOINT": str(base / "checkpoint" / "checkpoint.txt"),
+        "MNEMOGATE_LISTEN": "127.0.0.1:0",
+        "MNEMOGATE_ADMIN": "127.0.0.1:0",
+        "PYTHONPATH": str(root),
+    }
+
+
+def _compared(first: _Client, second: _Client) -> list[str]:
+    taken = {
+        kind: [_called(first, second, kind, number) for number in range(CALLS + WARM_UP)][WARM_UP:]
+        for kind in ("write", "read")
+    }
+    lines: list[str] = []
     for kind, pairs in taken.items():
         measured = np.array(pairs) * 1_000
         columns = (measured[:, 0], measured[:, 1], measured[:, 1] - measured[:, 0])
@@ -57,9 +76,17 @@ def run() -> list[str]:
             f"{np.percentile(column, 50):8.2f} {np.percentile(column, 99):8.2f}"
             for column in columns
         ]
-        lines.append(f"{kind:6s} | {' | '.join(shown)}")
-    lines.append("An admitted write is two durable commits: the intent, then what became of it.")
+        ratio = np.percentile(columns[1], 50) / np.percentile(columns[0], 50)
+        lines.append(f"{kind:6s} | {' | '.join(shown)} | ratio p50 {ratio:.3f}")
     return lines
+
+
+def _called(first: _Client, second: _Client, kind: str, number: int) -> tuple[float, float]:
+    """Each in its turn comes first."""
+    if number % 2:
+        return first.call(*_asked(kind, number)), second.call(*_asked(kind, number))
+    taken = second.call(*_asked(kind, number))
+    return first.call(*_asked(kind, number)), taken
 
 
 def _asked(kind: str, number: int) -> tuple[str, dict[str, Any]]:
