@@ -7,20 +7,16 @@ without spaces is half a word.
 
 from __future__ import annotations
 
-import html
 import re
 from array import array
-from base64 import b64decode
 from hashlib import blake2b
-from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import unquote
 
-from policy.text.repeating import unmarked
+from policy.text.readings import spelled_out
 from policy.text.skeleton import skeleton
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 RUN: Final = 5
 """Words in a row that make a text carry another."""
@@ -38,146 +34,14 @@ _ASCII_WORD: Final = re.compile("[a-z0-9]+")
 _WORD: Final = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 _LETTER: Final = re.compile(f"[{UNSPACED}]")
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
-_ESCAPE: Final = re.compile(
-    r"\\(?:u\{([0-9A-Fa-f]{1,6})\}|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})"
-    r"|([0-3][0-7]{2})|(.))",
-    re.DOTALL,
-)
-_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-# What begins an escape; a stray one before a word takes letters of it. So they are read as marks
-# as well.
-_STRAY: Final = str.maketrans("\\%&", "   ")
-# Between two words it is what shows as nothing, and so no letter of theirs.
-_UNSEEN: Final = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u2060-\u2064\u2800\u3164\ufeff\uffa0]+"
-)
-_BLANKS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " ", "v": " "}
-_PERCENT: Final = re.compile("%[0-9A-Fa-f]{2}")
-# Leading zeros, and numbers beyond every code point: no number that long is read.
-_ZEROS: Final = re.compile("&#0+(?=[0-9])")
-_BEYOND: Final = re.compile("&#[0-9]{8,}")
-_ROUNDS: Final = 8
-_BLOB: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:[ \t]*\r?\n[ \t]*[A-Za-z0-9+/_-]{8,})*={0,2}")
-_HEX: Final = re.compile("[0-9A-Fa-f]{24,}")
-_HEX_PAIRS: Final = re.compile(r"(?:(?:0x)?[0-9A-Fa-f]{2}[\s:,]{1,4}){11,}(?:0x)?[0-9A-Fa-f]{2}")
-_PAIRS_JOINED: Final = re.compile(r"0x|[\s:,]")
-# Of bytes that are no text as a whole, what somebody reads all the same.
-_PRINTABLE: Final = re.compile(rb"[\t\n\r -~]{16,}")
-_QUANTUM: Final = 4
-_WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # how a text in UTF-16 begins
-_LAST_CODE_POINT: Final = 0x10FFFF
-_URL_SAFE: Final = str.maketrans("-_", "+/")
-BLOBS_MAX: Final = 4_096
 _KNOWN_WORDS_MAX: Final = 200_000
 NUMBER_LEN: Final = 8
 
 
 def words_of(text: str) -> list[str]:
     """The words of a text as they are compared."""
-    shape = skeleton(_spelled_out(text))
+    shape = skeleton(spelled_out(text))
     return (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)
-
-
-def readings_of(text: str) -> Iterator[str]:
-    """Every text that a text is to somebody who reads or decodes it; itself first, none twice."""
-    spelled = _spelled_out(text)
-    found = [text, unmarked(spelled)]
-    if spelled != text:
-        stray = text.translate(_STRAY)
-        found += [stray, unmarked(stray)]
-    if not spelled.isascii():
-        found.append(_UNSEEN.sub(" ", spelled))
-    told = dict.fromkeys(found)
-    yield from told
-    for source in dict.fromkeys((text, spelled, found[1])):
-        for one in blobs_in(source):
-            if one not in told:
-                told[one] = None
-                yield one
-
-
-def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:
-    """Texts that stand in a text as base64 or in hexadecimal, on one line or several."""
-    blobs: list[str] = []
-    for found in _BLOB.finditer(text):
-        lines = found[0].split()
-        blobs += ("".join(lines), *(lines if len(lines) > 1 else ()))
-    if len(blobs) > BLOBS_MAX:
-        # The longest: what is to hide one among others has to be as long.
-        blobs = nlargest(BLOBS_MAX, blobs, key=len)
-    blobs += [_PAIRS_JOINED.sub("", found[0]) for found in _HEX_PAIRS.finditer(text)]
-    for blob in blobs:
-        for decoded in _decoded(blob):
-            yield decoded
-            bare = unmarked(_spelled_out(decoded))
-            if bare != decoded:
-                yield bare
-            if depth > 1:
-                yield from blobs_in(bare, depth=depth - 1)
-
-
-def _decoded(blob: str) -> Iterator[str]:
-    for digits in _HEX.findall(blob):
-        # Who knows where it begins: a word before it may end in a digit.
-        for start in range(1 + len(digits) % 2):
-            even = digits[start : start + len(digits) // 2 * 2]
-            yield from _text_of(bytes.fromhex(even))
-    data = blob.rstrip("=").translate(_URL_SAFE)
-    # What stands before it without a gap moves it by up to three letters.
-    for start in range(_QUANTUM):
-        moved = data[start:]
-        if len(moved) % _QUANTUM == 1:
-            moved = moved[:-1]
-        found = b64decode(moved + "=" * (-len(moved) % _QUANTUM))
-        yield from _text_of(found) if start == 0 else _pieces_of(found)
-
-
-def _text_of(data: bytes) -> Iterator[str]:
-    marked = data[:2] in _WIDE
-    wide = data[1:2] == b"\0" or data[:1] == b"\0"
-    name = ("utf-16-le" if data[1:2] == b"\0" else "utf-16-be") if wide else "utf-8"
-    try:
-        yield data.decode("utf-16" if marked else name)
-    except ValueError:
-        marked = True
-    if marked:
-        yield from _pieces_of(data)
-
-
-def _pieces_of(data: bytes) -> Iterator[str]:
-    """What is readable of bytes."""
-    pieces = _PRINTABLE.findall(data)
-    if pieces:
-        yield b"\n".join(pieces).decode("ascii")
-
-
-def _spelled_out(text: str) -> str:
-    """The text without escapes, however often they were put upon each other."""
-    for _ in range(_ROUNDS):
-        before = text
-        if "\\" in text:
-            text = _PAIR.sub(_paired, _ESCAPE.sub(_unescaped, text))
-        if "%" in text and _PERCENT.search(text):
-            text = unquote(text, errors="replace")
-        if "&" in text:
-            text = html.unescape(_BEYOND.sub("&#0", _ZEROS.sub("&#", text)))
-        if text == before:
-            break
-    return text
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    digits = found[1] or found[2] or found[3] or found[4]
-    if digits:
-        code = int(digits, 16)
-        return chr(code) if code <= _LAST_CODE_POINT else " "
-    if found[5]:
-        return chr(int(found[5], 8))
-    return _BLANKS.get(found[6], found[6])
-
-
-def _paired(found: re.Match[str]) -> str:
-    return found[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 class Printer:

@@ -11,9 +11,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from policy.model import MemoryClass
+from policy.text.readings import readings_of
 from policy.verdict import Reason
 from policy.withheld.flow import Flow
-from policy.withheld.words import SHORT_LEN_MIN, readings_of
+from policy.withheld.words import SHORT_LEN_MIN
 from proxy.seams.observations import observation_for
 from proxy.withhold.state import BLOCK, RESULT, TEXT, Stuck, Told, put
 

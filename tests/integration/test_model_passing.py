@@ -8,7 +8,8 @@ from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 
-from policy.withheld.words import RUN, blobs_in, words_of
+from policy.text.readings import blobs_in
+from policy.withheld.words import RUN, words_of
 from proxy.model.memory_seam import UnsafeUncoupled
 from tests.conformance.canary import new_canary
 from tests.integration.model_bench import APIS, PATHS, asking, coupled, fronted

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant, at
 
-_WORDS: Final = "policy/withheld/words.py"
+_WORDS: Final = "policy/text/readings.py"
 _DISGUISES: Final = at(
     "tests/unit/policy/withheld/test_matching.py", "test_what_somebody_reads_or_decodes_is_found"
 )
@@ -74,6 +74,14 @@ REPLIES: Final = (
         new="html.unescape(text)",
         invariant="no text makes a check fail",
         tests=(_SPELLINGS,),
+    ),
+    Mutant(
+        name="a word that a line end divides is two",
+        file=_WORDS,
+        old='        found.append(_DIVIDED.sub("", found[1]))\n',
+        new="        found.append(found[1])\n",
+        invariant=_READ,
+        tests=(at("tests/unit/policy/text/test_readings.py", "test_what_a_text_is_to_its_reader"),),
     ),
     Mutant(
         name="cells that only count hide words",

@@ -36,7 +36,7 @@ WITHHELD: Final = (
     ),
     Mutant(
         name="tags and line numbers hide words",
-        file="policy/withheld/words.py",
+        file="policy/text/readings.py",
         old="    found = [text, unmarked(spelled)]\n",
         new="    found = [text, text]\n",
         invariant="what a page or a tool puts between words hides none",
@@ -91,14 +91,14 @@ WITHHELD: Final = (
     Mutant(
         name="escapes hide words",
         file="policy/withheld/words.py",
-        old="    shape = skeleton(_spelled_out(text))\n",
+        old="    shape = skeleton(spelled_out(text))\n",
         new="    shape = skeleton(text)\n",
         invariant="JSON in a string is read like the text it spells",
         tests=(_SPELLINGS,),
     ),
     Mutant(
         name="base64 hides a text",
-        file="policy/withheld/words.py",
+        file="policy/text/readings.py",
         old="        for one in blobs_in(source):\n",
         new="        for one in blobs_in(source[:0]):\n",
         invariant="a text in base64 is read as the text it spells",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.withheld.words import blobs_in
+from policy.text.readings import blobs_in
 from proxy.dialects.model.reading import call_of, list_of
 from proxy.dialects.model.withheld import Leave
 from tests.unit.proxy.withheld import POISON, REQUESTS, Rig, rig
