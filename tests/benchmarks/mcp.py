@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from tests.benchmarks.pairs import ratio_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -76,8 +78,8 @@ def _compared(first: _Client, second: _Client) -> list[str]:
             f"{np.percentile(column, 50):8.2f} {np.percentile(column, 99):8.2f}"
             for column in columns
         ]
-        ratio = np.percentile(columns[1], 50) / np.percentile(columns[0], 50)
-        lines.append(f"{kind:6s} | {' | '.join(shown)} | ratio p50 {ratio:.3f}")
+        ratio = ratio_of(measured)
+        lines.append(f"{kind:6s} | {' | '.join(shown)} | ratio {ratio:.3f}")
     return lines
 
 

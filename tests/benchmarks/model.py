@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tests.benchmarks.load import WORDS
+from tests.benchmarks.pairs import ratio_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +85,7 @@ def _table(
 ) -> list[str]:
     first, then = names
     lines = [
-        f"turns, {title} | {first} p50, p99 ms | {then} p50, p99 ms | added p50, p99 ms | ratio p50"
+        f"turns, {title} | {first} p50, p99 ms | {then} p50, p99 ms | added p50, p99 ms | ratio"
     ]
     added: dict[int, float] = {}
     # In turns: what else the machine does then weighs on all of them alike.
@@ -98,7 +99,7 @@ def _table(
         columns = (measured[:, 0], measured[:, 1], measured[:, 1] - measured[:, 0])
         shown = [f"{np.percentile(one, 50):8.2f} {np.percentile(one, 99):8.2f}" for one in columns]
         added[turns] = float(np.percentile(columns[2], 50))
-        ratio = np.percentile(columns[1], 50) / np.percentile(columns[0], 50)
+        ratio = ratio_of(measured)
         lines.append(f"{turns:5d} | {' | '.join(shown)} | {ratio:6.2f}")
     if names is _AGAINST:
         return lines
