@@ -27,8 +27,8 @@ from policy.model import (
     SourceKind,
     meet,
 )
-from policy.text.directive import Language
 from policy.text.language import language_of
+from policy.text.phrases import Language
 from policy.text.skeleton import skeleton
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import msgspec
 from policy.labels.editing import NOTHING, How
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind
-from policy.text.directive import Language
 from policy.text.language import language_of
+from policy.text.phrases import Language
 from policy.text.sentence_words import COUNTING, DEPENDING, GENERIC, NEGATING, PRONOUNS, SPEAKING
 from policy.text.sentences import exact, fingerprint, stated_in, utterances_in
 from policy.text.skeleton import skeleton

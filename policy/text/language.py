@@ -1,51 +1,42 @@
 """What a text speaks: plainly, in directives, or in injections.
 
-Looks at the skeleton, past passages that are quoted as an example: a note that quotes an attack is
-not an attack. Never the only wall: what is not found here is still bound by the matrix.
+Looks at the skeleton, and past any frame: an order in quotation marks, in a report or in an example
+is read as the order, because whoever recalls it reads it so. Never the only wall: what is not found
+here is still bound by the matrix.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from policy.text.directive import CLAUSES, DIRECTIVES, STARTS, Group, Language
-from policy.text.injection import INJECTIONS, JOINED_DIRECTIVE, JOINED_INJECTION
+from policy.text.languages import LANGUAGES
+from policy.text.phrases import Language
 
-_GROUPS: Final = (*DIRECTIVES, *INJECTIONS)
-_LEADING: Final = frozenset[str]().union(*(group.words for group in _GROUPS))
+if TYPE_CHECKING:
+    from policy.text.phrases import Group, Lexicon
+
+_GROUPS: Final = tuple((spoken, group) for spoken in LANGUAGES for group in spoken.groups)
+_JOINED: Final = tuple(joined for spoken in LANGUAGES for joined in spoken.joined)
+_LEADING: Final = frozenset[str]().union(*(group.words for _, group in _GROUPS))
+_GROUPS_OF: Final = {
+    word: tuple(number for number, (_, group) in enumerate(_GROUPS) if word in group.words)
+    for word in _LEADING
+}
 
 # Everything that is no letter, digit, apostrophe, hyphen or underscore parts words.
-_TO_SPACES: Final = str.maketrans(dict.fromkeys('\n\t.,;:!?()[]{}<>|/\\*#"=+~`^%&$@\u2022', " "))
+_TO_SPACES: Final = str.maketrans(
+    dict.fromkeys('\n\t.,;:!?()[]{}<>|/\\*#"=+~`^%&$@\u2022\u00ab\u00bb\u2039\u203a', " ")
+)
 _JOINED_LEN_MIN: Final = 12
-
-_QUOTED: Final = re.compile(
-    r"```.*?```|`[^`\n]{1,600}`|\"[^\"\n]{1,800}\"|(?<!\w)'[^'\n]{3,800}'(?!\w)|"
-    r"\u00ab[^\u00bb\n]{1,800}\u00bb|(?:(?<=\n)|^)> ?[^\n]*",
-    re.DOTALL,
-)
-_QUOTATION_MARK: Final = re.compile(r"[\"`\u00ab>]|(?<!\w)'")
-# One word in quotation marks is no quotation: ignore "all" previous ...
-_SCARE_QUOTED: Final = re.compile(r"[\"'`](\w{1,20})[\"'`]")
-# What makes a quotation an example: somebody reports it, just before or just after it.
-_REPORTED: Final = re.compile(
-    r"\b(?:says?|said|saying|wrote|writes?|written|asked|reads?|titled|called|labell?ed|"
-    r"contain(?:s|ed|ing)?|examples?|e\.g|such as|like|phrases?|payloads?|attacks?|attacker|"
-    r"injections?|strings?|quot(?:e|es|ed|ing)|sign|slogan|motto|song|book|lyrics?|"
-    r"detect(?:s|ed|ing)?|block(?:s|ed|ing)?|filter(?:s|ed|ing)?|reject(?:s|ed|ing)?|"
-    r"flag(?:s|ged|ging)?|tried|tries|attempt(?:s|ed|ing)?|sent|received|include[sd]?|including|"
-    r"instructions? like|starts? with|begins? with)\b"
-)
-_REPORTED_BEFORE_LEN: Final = 100
-_REPORTED_AFTER_LEN: Final = 60
-# What makes it an order all the same: the text around it adopts it.
-_ADOPTED: Final = re.compile(
-    r"\b(?:follow|obey|comply|execute|adopt|carry out|adhere|do as|act on|act upon|do exactly|"
-    r"do what|take effect|takes effect|is your|are your|as your|as a rule|as policy|your new|"
-    r"respond with|answer with|reply with|"
-    r"apply (?:it|this|the))\b"
-)
 _HYPHEN: Final = re.compile(r"(?<=[a-z])[-_](?=[a-z])")
+# Quotation marks, and what makes words bold or code: they may stand around an order, or in one.
+_MARKED: Final = re.compile("[\"'`*~\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f]")
+_MARK: Final = re.compile(
+    r"[\"`*~\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f]|(?<!\w)'|'(?!\w)"
+)
+# What stands at the beginning of a line in a quotation, a list or a table.
+_LINE_START: Final = re.compile(r"(?:^|\n)(?:[>|#*+\-] ?){0,4}")
 # "1gn0re": digits and signs that stand for letters, inside a word that has letters.
 _LEET: Final = (
     dict(zip(map(ord, "013457@$!"), "oieastasi", strict=True)),
@@ -73,57 +64,56 @@ def _unleet(shape: str, letters: dict[int, str]) -> str:
 def _spoken(shape: str) -> Language:
     words = shape.translate(_TO_SPACES).split()
     found = _joined(words)
+    readings = [shape]
+    # A mark may stand inside a sentence, or begin one.
+    if _MARKED.search(shape) and (bare := _MARK.sub("", shape)) != shape:
+        words += bare.translate(_TO_SPACES).split()
+        readings += (bare, _MARK.sub("\n", shape))
     # "from-now-on" is three words, "never-ending" is one: read it both ways.
     if "-" in shape or "_" in shape:
-        found |= _spoken_in(_HYPHEN.sub(" ", shape), _HYPHEN.sub(" ", " ".join(words)).split())
-    # A line may end inside a sentence.
+        words += _HYPHEN.sub(" ", " ".join(words)).split()
+        readings.append(_HYPHEN.sub(" ", shape))
+    # So may the end of a line, with what the next one begins with in a quotation, a list, a table.
     if "\n" in shape:
-        found |= _spoken_in(shape.replace("\n", " "), words)
-    spoken = _spoken_in(shape, words)
-    # `|` of two flags runs in Python; most texts need none.
-    return spoken if found is Language.PLAIN else found | spoken
-
-
-def _spoken_in(shape: str, words: list[str]) -> Language:
-    found = Language.PLAIN
+        readings += (_LINE_START.sub(" ", shape).lstrip(), _LINE_START.sub("\n", shape))
     asked = _asked(words)
-    if not asked:
-        return found
-    text = _without_examples(shape)
-    starts: list[int] | None = None
-    clauses: list[int] | None = None
-    for group in asked:
-        if group.speaks in found:
-            continue
-        shapes = group.shapes
-        if shapes.anywhere is not None and shapes.anywhere.search(text):
-            found |= group.speaks
-            continue
-        if any(reach.found(text) for reach in shapes.reaching):
-            found |= group.speaks
-            continue
-        if shapes.at_start is not None:
-            starts = starts or [place.end() for place in STARTS.finditer(text)]
-            if any(shapes.at_start.match(text, start) for start in starts):
-                found |= group.speaks
-                continue
-        if shapes.at_clause is not None:
-            clauses = clauses or [place.end() for place in CLAUSES.finditer(text)]
-            if any(shapes.at_clause.match(text, start) for start in clauses):
+    for reading in readings if asked else ():
+        places: dict[re.Pattern[str], list[int]] = {}
+        for lexicon, group in asked:
+            if group.speaks not in found and _speaks(reading, lexicon, group, places):
                 found |= group.speaks
     return found
 
 
-def _asked(words: list[str]) -> list[Group]:
+def _speaks(
+    shape: str, lexicon: Lexicon, group: Group, places: dict[re.Pattern[str], list[int]]
+) -> bool:
+    shapes = group.shapes
+    if shapes.anywhere is not None and shapes.anywhere.search(shape):
+        return True
+    if any(reach.found(shape) for reach in shapes.reaching):
+        return True
+    for pattern, opening in (
+        (shapes.at_start, lexicon.starts),
+        (shapes.at_clause, lexicon.clauses),
+    ):
+        if pattern is None:
+            continue
+        if opening not in places:
+            places[opening] = [place.end() for place in opening.finditer(shape)]
+        if any(pattern.match(shape, start) for start in places[opening]):
+            return True
+    return False
+
+
+def _asked(words: list[str]) -> list[tuple[Lexicon, Group]]:
     """The groups whose words are there: for most texts none, and that is all they cost."""
     leading = _LEADING.intersection(words)
     if not leading:
         return []
-    return [
-        group
-        for group in _GROUPS
-        if not group.words.isdisjoint(leading) and not (group.also and group.also.isdisjoint(words))
-    ]
+    numbers = {number for word in leading for number in _GROUPS_OF[word]}
+    asked = [_GROUPS[number] for number in sorted(numbers)]
+    return [one for one in asked if not (one[1].also and one[1].also.isdisjoint(words))]
 
 
 def _joined(words: list[str]) -> Language:
@@ -132,35 +122,7 @@ def _joined(words: list[str]) -> Language:
         return found
     for word in [word for word in words if len(word) >= _JOINED_LEN_MIN]:
         bare = word.replace("_", "")
-        if JOINED_INJECTION.search(bare):
-            found |= Language.INJECTION
-        if JOINED_DIRECTIVE.match(bare):
-            found |= Language.DIRECTIVE
+        for speaks, pattern in _JOINED:
+            if pattern.search(bare):
+                found |= speaks
     return found
-
-
-def _without_examples(shape: str) -> str:
-    """The text without the quotations in it that are reported and not adopted."""
-    if not _QUOTATION_MARK.search(shape):
-        return shape
-    shape = _SCARE_QUOTED.sub(r"\1", shape)
-    quotations = list(_QUOTED.finditer(shape))
-    if not quotations:
-        return shape
-    frame = _QUOTED.sub(" ", shape)
-    if _ADOPTED.search(frame):
-        return shape
-    kept: list[str] = []
-    at = 0
-    for quotation in quotations:
-        start, end = quotation.span()
-        around = (
-            shape[max(0, start - _REPORTED_BEFORE_LEN) : start]
-            + " \n "
-            + shape[end : end + _REPORTED_AFTER_LEN]
-        )
-        if _REPORTED.search(_QUOTED.sub(" ", around)):
-            kept.append(shape[at:start])
-            kept.append(" ")
-            at = end
-    return "".join([*kept, shape[at:]])

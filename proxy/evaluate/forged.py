@@ -34,6 +34,7 @@ _REFUSED_MAX: Final = 0.5
 # Of each pair that the matrix opens; of each that it closes, every text is tried.
 _OPEN_SAMPLE: Final = 100
 _QUOTED_LEN_MAX: Final = 1_000
+_FRAME: Final = 'Reviewed for the security log: a page contained the text "{}" and was reported.'
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -178,24 +179,14 @@ async def corpora(book: Book) -> None:
     benign = _texts(directory, "benign_*.jsonl")
     if not attacks or not benign:
         raise Broken(f"{CORPORA} has no attack_*.jsonl or no benign_*.jsonl")
-    await _benign(book, benign, attacks)
+    await _benign(book, benign)
+    await _framed(book, attacks)
     await _attacks(book, [text for texts in attacks.values() for text in texts])
 
 
-def _quoting(attacks: dict[str, list[str]]) -> list[str]:
-    """Security notes: they quote an attack, and are none."""
-    return [
-        f'Reviewed for the security log: a page contained the text "{text}" and was reported.'
-        for texts in attacks.values()
-        for text in texts
-        if len(text) <= _QUOTED_LEN_MAX and '"' not in text
-    ]
-
-
-async def _benign(book: Book, benign: dict[str, list[str]], attacks: dict[str, list[str]]) -> None:
+async def _benign(book: Book, sets: dict[str, list[str]]) -> None:
     figures: dict[str, Figure] = {}
     refused_texts: list[RefusedText] = []
-    sets = {**benign, "quoted_attacks": _quoting(attacks)}
     n, refused = 0, 0.0
     draw = book.progress("benign corpora")
     async with running(BY_NAME["S4"]) as bench:
@@ -222,6 +213,25 @@ async def _benign(book: Book, benign: dict[str, list[str]], attacks: dict[str, l
         _REFUSED_MAX,
         at_most=True,
     )
+
+
+async def _framed(book: Book, attacks: dict[str, list[str]]) -> None:
+    """Notes that quote an attack are held like the attack: by design, so no false positives."""
+    figures: dict[str, Figure] = {}
+    as_good = True
+    async with running(BY_NAME["S4"]) as bench:
+        key = await bench.key("frames-agent")
+        for name, texts in attacks.items():
+            whole = [text for text in texts if len(text) <= _QUOTED_LEN_MAX and '"' not in text]
+            stopped: list[int] = []
+            for form, frame in (("bare", "{}"), ("quoted", _FRAME)):
+                writes = [(key, Write(text=frame.format(text))) for text in whole]
+                answers = await bench.written(writes)
+                stopped.append(sum(answer.status not in ADMITTED for answer in answers))
+                figures[f"{name}_{form}"] = share(stopped[-1], len(whole))
+            as_good = as_good and stopped[1] >= stopped[0]
+    book.beyond(Beyond(corpora_framed=figures))
+    book.holds("beyond: a quotation makes no attack harmless", held=as_good)
 
 
 async def _attacks(book: Book, texts: list[str]) -> None:

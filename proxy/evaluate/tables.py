@@ -81,6 +81,8 @@ class Beyond(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     crash_nfr: Figure | None = None
     corpora_fpr: Figures | Figure | None = None
     corpora_refused: tuple[RefusedText, ...] | None = None
+    # Shares of attack texts that are stopped as an agent's notes, bare and in a quotation.
+    corpora_framed: Figures | None = None
     corpora_attack_nfr: Figure | None = None
     corpora_attack_stopped: Figures | None = None
     containment_roc: Curve | None = None
@@ -101,6 +103,7 @@ class Beyond(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("late_and_duplicate_nfr", self.late_and_duplicate_nfr),
             ("crash_nfr", self.crash_nfr),
             ("corpora_fpr", self.corpora_fpr),
+            ("corpora_framed", self.corpora_framed),
             ("corpora_attack_nfr", self.corpora_attack_nfr),
             ("corpora_attack_stopped", self.corpora_attack_stopped),
             ("containment_roc", roc),

@@ -75,6 +75,32 @@ LABELS: Final = (
         tests=("tests/unit/policy/text/test_language.py",),
     ),
     Mutant(
+        name="a quotation is not read",
+        file="policy/text/language.py",
+        old='readings += (bare, _MARK.sub("\\n", shape))',
+        new='readings = [re.sub(r"[\\"`][^\\"`]*[\\"`]", " ", shape)]',
+        invariant="an order is an order in any frame",
+        tests=(
+            at(
+                "tests/unit/policy/text/languages/test_languages.py",
+                "test_no_frame_makes_an_order_harmless",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a language is left out",
+        file="policy/text/languages/__init__.py",
+        old="(ENGLISH, GERMAN, ROMANCE)",
+        new="(ENGLISH, ROMANCE)",
+        invariant="orders are found in each language that is promised",
+        tests=(
+            at(
+                "tests/unit/policy/text/languages/test_languages.py",
+                "test_every_language_of_its_own_has_enough_examples",
+            ),
+        ),
+    ),
+    Mutant(
         name="names are not read",
         file=_LABELS,
         old="    if found is Language.PLAIN:\n        return reading\n",

@@ -253,7 +253,7 @@ def _code(text: str) -> list[str]:
 
 def test_decision_numbers_are_unique_and_all_are_listed() -> None:
     files = sorted(path.name for path in (ROOT / "docs/decisions").glob("0*.md"))
-    assert [name[:3] for name in files] == [f"{number:03}" for number in range(1, len(files) + 1)]
+    assert len({name[:3] for name in files}) == len(files)
     listed = re.findall(r"\]\((0[^)]+)\)", _text("docs/decisions/README.md"))
     assert listed == files
 

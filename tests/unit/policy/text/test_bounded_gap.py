@@ -7,12 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.labels.derive import read_text
-from policy.text.directive import DIRECTIVES
+from policy.text.languages import LANGUAGES
 
-REACHES = [reach for group in DIRECTIVES for reach in group.shapes.reaching]
+REACHES = [
+    reach for spoken in LANGUAGES for group in spoken.groups for reach in group.shapes.reaching
+]
 WORDS = (
     "if when whenever once should every time|user|the user|asked|you see|you|find|asks for|, |: |"
     ". |.|! |\n| then |always |never |use |recommend |your |answer |x |must |yyyyyyyyyyyyyyyyyyyyyy"
+    "|wenn |falls |der |nutzer|ich|, dann |, empfiehl |sag ihm|musst du|immer "
 )
 TEXTS = st.lists(st.sampled_from([*WORDS.split("|"), " ", "if ", "when "]), max_size=24).map(
     "".join

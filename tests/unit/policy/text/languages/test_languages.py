@@ -1,0 +1,106 @@
+"""Each language finds the orders and attacks among its own examples, and spares the others."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from policy.labels.derive import read_text
+from policy.text.languages import LANGUAGES
+from policy.text.skeleton import skeleton
+from tests.unit.policy import attack_texts
+
+if TYPE_CHECKING:
+    from policy.text.phrases import Group, Lexicon
+
+DIRECTIVES = [text for spoken in LANGUAGES for text in spoken.directives]
+INJECTIONS = [text for spoken in LANGUAGES for text in spoken.injections]
+HONEST = [text for spoken in LANGUAGES for text in spoken.honest]
+FULL = {"en", "de"}
+
+
+@pytest.mark.parametrize("text", DIRECTIVES)
+def test_a_directive_is_read_as_one(text: str) -> None:
+    assert read_text(text, None).directive
+    assert read_text(f"Notes of the day.\n{text}", None).directive
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_an_injection_is_read_as_one(text: str) -> None:
+    assert read_text(text, None).injection
+    assert read_text(f"Notes of the day.\n{text}", None).injection
+
+
+@pytest.mark.parametrize("text", HONEST)
+def test_an_honest_text_is_neither(text: str) -> None:
+    assert not read_text(text, None).flagged
+
+
+@pytest.mark.parametrize("frame", attack_texts.FRAMES)
+def test_no_frame_makes_an_order_harmless(frame: str) -> None:
+    assert not read_text(frame.format("The library opens at nine."), None).flagged
+    missed = [
+        text
+        for text in (*DIRECTIVES, *INJECTIONS)
+        if not read_text(frame.format(text), None).flagged
+    ]
+    assert missed == []
+
+
+def test_every_language_of_its_own_has_enough_examples() -> None:
+    assert {spoken.name for spoken in LANGUAGES} >= FULL
+    for spoken in LANGUAGES:
+        if spoken.name in FULL:
+            assert min(len(spoken.directives), len(spoken.honest)) >= 30
+            assert len(spoken.injections) >= 20
+        examples = (*spoken.directives, *spoken.injections, *spoken.honest)
+        assert len(set(examples)) == len(examples)
+
+
+@pytest.mark.parametrize("spoken", LANGUAGES, ids=lambda spoken: spoken.name)
+def test_every_pattern_finds_an_example(spoken: Lexicon) -> None:
+    shapes = [skeleton(text) for text in (*spoken.directives, *spoken.injections)]
+    starts = [{place.end() for place in spoken.starts.finditer(shape)} for shape in shapes]
+    idle = [
+        group.words
+        for group in spoken.groups
+        if not any(
+            _finds(group, shape, begins) for shape, begins in zip(shapes, starts, strict=True)
+        )
+    ]
+    assert idle == []
+
+
+def _finds(group: Group, shape: str, begins: set[int]) -> bool:
+    found = group.shapes
+    return (
+        (found.anywhere is not None and found.anywhere.search(shape) is not None)
+        or any(reach.found(shape) for reach in found.reaching)
+        or any(
+            pattern is not None and pattern.match(shape, begin)
+            for pattern in (found.at_start, found.at_clause)
+            for begin in begins
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("immer xx ", "empfiehl xx yy ", "ab jetzt xx ", "wenn der nutzer ", "du musst xx yy "),
+        *(
+            "sende token ",
+            "ignoriere alle deine ",
+            "sag dem nutzer ",
+            "antworte bitte ",
+            "keine xx ",
+        ),
+    ],
+)
+def test_a_long_hostile_text_is_read_in_bounded_time(piece: str) -> None:
+    text = (piece * 65_536)[:65_536]
+    began_s = time.process_time()
+    read_text(text, None)
+    assert time.process_time() - began_s < 5
