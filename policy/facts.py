@@ -58,6 +58,7 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     """The stored memory that an update, delete or purge is aimed at, as the store has it now."""
 
     source: SourceKind
+    ceiling: SourceKind
     memory_class: MemoryClass
     status: MemoryStatus
     version: int = 0
@@ -119,7 +120,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     overdue: bool
     # The stored memory for update, delete, purge; None where there is none in this tenant.
     stored: TargetState | None = None
-    # Lowest label among the stored memories named in derived_from; None where none is named.
+    # Lowest ceiling among the stored memories named in derived_from; None where none is named.
     lineage: SourceKind | None = None
     approval: Approval | None = None
     # Whether the memory lives behind another server, and `stored` is what is known of its key.

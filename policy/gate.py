@@ -13,8 +13,9 @@ from policy.checks import (
     provenance_of,
     stored_class,
 )
+from policy.labels.ceiling import lowered
 from policy.labels.derive import effective_class
-from policy.model import ChangeKind, MemoryClass, SourceKind, meet
+from policy.model import ChangeKind, MemoryClass
 from policy.verdict import (
     _SEAL,  # pyright: ignore[reportPrivateUsage] - the one key to the one lock
     Admit,
@@ -28,7 +29,7 @@ from policy.verdict import (
 if TYPE_CHECKING:
     from policy.checks import Finding
     from policy.facts import Facts
-    from policy.model import Candidate
+    from policy.model import Candidate, Provenance
     from policy.ruleset import Ruleset
 
 
@@ -118,24 +119,27 @@ def _admit(
     # Only a gate composed without the steps that need them gets here without these facts.
     if provenance is None or facts.staged_digest is None or facts.reading is None:
         return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
+    label = _landing_label(candidate, facts, provenance)
     permit = Permit(
         _SEAL,
         candidate_id=facts.candidate_id,
         digest=facts.staged_digest,
         epoch=ruleset.epoch,
         memory_class=landing,
-        source=_landing_source(candidate, facts, provenance.source),
+        source=label.source,
+        ceiling=label.ceiling,
+        basis=label.basis,
         passed=passed,
     )
     return Admit(permit=permit)
 
 
-def _landing_source(candidate: Candidate, facts: Facts, source: SourceKind) -> SourceKind:
+def _landing_label(candidate: Candidate, facts: Facts, label: Provenance) -> Provenance:
     # An updated memory keeps the lower of both labels: what remains of the old text is no better
     # than its source, and what is new is no better than its own.
     if candidate.change is not ChangeKind.UPDATE or facts.stored is None:
-        return source
-    return meet(source, facts.stored.source)
+        return label
+    return lowered(label, facts.stored.source, facts.stored.ceiling)
 
 
 GATE: Final = Gate(STEPS)

@@ -121,6 +121,7 @@ class Basis(enum.Enum):
     CONTAINMENT = "containment"  # what the text is contained in: the lowest segment, or none
     ENDORSEMENT = "endorsement"  # a person said or confirmed every sentence of it
     LINEAGE = "lineage"  # the minimum of the memories it derives from
+    CONFIRMATION = "confirmation"  # a person saw the whole of it, and said that it is so
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,11 +188,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """The attested origin of a candidate. What the client said stays in `Candidate.claimed_*`.
 
+    `source` is what it is judged to be. `ceiling` is at most that: the least trusted thing in the
+    context that it was written in, which is what whoever recalls it brings into a context.
     `culprits` are the segments that its text was found in, and last the channel it came on.
     """
 
     source: SourceKind
     basis: Basis
+    ceiling: SourceKind = SourceKind.UNKNOWN
     culprits: tuple[Origin, ...] = ()
     # Our own id of the session that it was joined to (32 hex digits).
     session: str | None = None
@@ -229,6 +233,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     memory_class: MemoryClass
     source: SourceKind
+    ceiling: SourceKind
     basis: Basis
     status: MemoryStatus
     version: int
@@ -249,6 +254,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     candidate_id: CandidateId
     source: SourceKind
+    ceiling: SourceKind
     memory_class: MemoryClass
     old_text: str | None
     new_text: str | None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import msgspec
 
 if TYPE_CHECKING:
-    from policy.model import CandidateId, Digest, MemoryClass, SourceKind
+    from policy.model import Basis, CandidateId, Digest, MemoryClass, SourceKind
 
 
 class InvariantBroken(Exception):  # noqa: N818 - names a state of the process, not a mistake
@@ -73,11 +73,14 @@ _SEAL: Final = object()
 class Permit:
     """Single-use right to commit one candidate; made only by `policy.gate`.
 
-    It names what was judged (candidate, digest, class, label), under which epoch, and which steps
+    It names what was judged (candidate, digest, class, labels), under which epoch, and which steps
     passed. `spend` may be called once.
     """
 
-    __slots__ = ("_spent", "candidate_id", "digest", "epoch", "memory_class", "passed", "source")
+    __slots__ = (
+        *("_spent", "candidate_id", "digest", "epoch", "memory_class", "passed"),
+        *("basis", "ceiling", "source"),
+    )
 
     def __init__(
         self,
@@ -88,6 +91,8 @@ class Permit:
         epoch: int,
         memory_class: MemoryClass,
         source: SourceKind,
+        ceiling: SourceKind,
+        basis: Basis,
         passed: frozenset[int],
     ) -> None:
         if seal is not _SEAL:
@@ -97,6 +102,8 @@ class Permit:
         self.epoch = epoch
         self.memory_class = memory_class
         self.source = source
+        self.ceiling = ceiling
+        self.basis = basis
         self.passed = passed
         self._spent = False
 

@@ -43,6 +43,7 @@ MODE_OBSERVE: Final = "mode.observe"
 MODE_ENFORCE: Final = "mode.enforce"
 QUARANTINE: Final = "memory.quarantine"
 PAROLE: Final = "memory.parole"
+VOUCH: Final = "memory.vouch"
 QUARANTINE_REASON_LEN_MAX: Final = 160
 
 Settled = tuple[CandidateId, Forwarded]
@@ -99,6 +100,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None
     memory_class: MemoryClass
     source: SourceKind
+    ceiling: SourceKind
     basis: Basis
     passed: tuple[int, ...]
     structural: bool
@@ -125,6 +127,7 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     memory_class: MemoryClass
     source: SourceKind
+    ceiling: SourceKind
     basis: Basis
     held_at_ms: int
     candidate: Candidate | None = None
@@ -354,6 +357,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     erased: bool = False
     # Guard mode: keyed name (8 bytes) of tenant, target and key; b"" where nothing is forwarded.
     keyed: bytes = b""
+    # None in a row of format 3: `policy.labels.ceiling.ceiling_of` says what it counts as.
+    ceiling: SourceKind | None = None
 
 
 class BackupSummary(msgspec.Struct, frozen=True, kw_only=True):

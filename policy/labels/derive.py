@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import msgspec
 
+from policy.labels.ceiling import lowered
 from policy.labels.forwarded_call import is_forwarded
 from policy.labels.taint import Joined, LabelRule, Seen
 from policy.model import (
@@ -204,6 +205,7 @@ def derive_provenance(
             source, basis = origin.kind, Basis.CONTAINMENT
     provenance = Provenance(
         source=source,
+        ceiling=source,
         basis=basis,
         culprits=(*found, Origin(kind=own)),
         session=None if seen is None else seen.session,
@@ -273,9 +275,7 @@ def derive_edit(
     brought = msgspec.structs.replace(seen, contained=seen.brought or ())
     rule = LabelRule.CONTAINMENT
     provenance = derive_provenance(principal, candidate, lineage, (), brought, rule)
-    if edit.source.trust >= provenance.source.trust:
-        return provenance
-    return msgspec.structs.replace(provenance, source=edit.source, basis=Basis.LINEAGE)
+    return lowered(provenance, edit.source, edit.ceiling)
 
 
 class Attested(NamedTuple):
@@ -311,6 +311,8 @@ def attest(
     else:
         provenance = derive_provenance(principal, candidate, lineage, culprits, seen, rule)
     if provenance.source.trust > tainted.source.trust:
+        # Not to be found in its context is one thing; not to come from there is another.
+        provenance = lowered(provenance, provenance.source, tainted.ceiling)
         return Attested(provenance, tainted, edit)
     return Attested(provenance if provenance.source is tainted.source else tainted)
 
@@ -345,10 +347,8 @@ def with_lineage(
     """
     if not candidate.derived_from and lineage is None:
         return provenance
-    least = meet(provenance.source, lineage if lineage is not None else SourceKind.UNKNOWN)
-    if least is provenance.source:
-        return provenance
-    return msgspec.structs.replace(provenance, source=least, basis=Basis.LINEAGE)
+    least = SourceKind.UNKNOWN if lineage is None else lineage
+    return lowered(provenance, least, least)
 
 
 def more_powerful(first: MemoryClass, second: MemoryClass) -> MemoryClass:

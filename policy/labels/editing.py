@@ -102,12 +102,14 @@ class TextStanding(msgspec.Struct, frozen=True, kw_only=True):
     """What the sidecar's own verdicts say of the text under a key; nothing a client claims.
 
     `text` is None where nobody knows. `mine`: all that it is made of was written by this principal,
-    and nothing under the key waits for the server's answer. `source` is the lowest of its labels.
+    and nothing under the key waits for the server's answer. `source` and `ceiling` are the lowest
+    of its labels.
     """
 
     text: str | None = None
     mine: bool = False
     source: SourceKind = SourceKind.UNKNOWN
+    ceiling: SourceKind = SourceKind.UNKNOWN
     # The most powerful class among the memories under the key.
     memory_class: MemoryClass | None = None
 
@@ -123,11 +125,12 @@ class Looked(NamedTuple):
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a text that is known: before and after it, and the former's label and class."""
+    """A change of a text that is known: before and after it, and the former's labels and class."""
 
     before: str
     after: str
     source: SourceKind
+    ceiling: SourceKind
     memory_class: MemoryClass
 
     @property
@@ -154,7 +157,11 @@ def edit_of(
     if before is None or after is None or standing.memory_class is None:
         return None
     return Edit(
-        before=before, after=after, source=standing.source, memory_class=standing.memory_class
+        before=before,
+        after=after,
+        source=standing.source,
+        ceiling=standing.ceiling,
+        memory_class=standing.memory_class,
     )
 
 

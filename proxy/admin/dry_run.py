@@ -152,6 +152,7 @@ def _view(verdict: Verdict, facts: Facts, rule: LabelRule) -> ExplainView:
         step=failed,
         memory_class=memory_class,
         source=source,
+        ceiling=facts.provenance.ceiling if facts.provenance else None,
         basis=basis,
         rule=rule,
         steps=tuple(steps),

@@ -214,6 +214,7 @@ def _show(terminal: Terminal, view: ExplainView) -> None:
         [
             ("lands in", view.memory_class.value),
             ("source", "-" if view.source is None else view.source.value),
+            ("ceiling", "-" if view.ceiling is None else view.ceiling.value),
             ("label rests on", "-" if view.basis is None else view.basis.value),
             ("rule of its class", view.rule.value),
             ("agent sees", view.observation or "-"),

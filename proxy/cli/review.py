@@ -42,7 +42,7 @@ async def _list(context: Context) -> Exit:
         terminal.data(review)
         return Exit.OK
     terminal.table(
-        ("candidate", "tenant", "principal", "class", "source", "held since", "reason"),
+        ("candidate", "tenant", "principal", "class", "source", "ceiling", "held since", "reason"),
         [
             (
                 held.candidate_id,
@@ -50,6 +50,7 @@ async def _list(context: Context) -> Exit:
                 held.principal,
                 held.memory_class.value,
                 held.source.value,
+                held.ceiling.value,
                 iso(held.held_at_ms),
                 f"{held.reason} (step {held.step})",
             )
@@ -78,6 +79,7 @@ async def _show(context: Context) -> Exit:
             ("tenant", held.tenant),
             ("class", held.memory_class.value),
             ("source", f"{held.source.value} (by {held.basis.value})"),
+            ("ceiling", held.ceiling.value),
             ("claimed source", claimed),
             ("change", "-" if held.change is None else held.change.value),
             ("target", held.target or "-"),

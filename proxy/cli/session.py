@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # How `session show` heads its two tables.
 _SEGMENTS = ("turn", "channel", "label", "from", "characters", "why")
-_WRITES = ("when", "class", "label", "by", "verdict", "candidate")
+_WRITES = ("when", "class", "label", "ceiling", "by", "verdict", "candidate")
 _NEWEST = "last"
 
 
@@ -180,6 +180,7 @@ def _written(one: SessionWriteView) -> tuple[str, ...]:
         iso(one.at_ms),
         one.memory_class.value,
         one.source.value,
+        one.ceiling.value,
         one.basis.value,
         verdict,
         one.candidate_id,

@@ -20,6 +20,7 @@ from storage.audit import (
     BadCheckpoint,
     Checkpoint,
     InterceptedLeaf,
+    Labels,
     OperatorLeaf,
     ResultLeaf,
     Results,
@@ -101,6 +102,7 @@ class Verifier:
         self._rows = 0
         self._mode = Mode()
         self._results = Results(lambda text: self._problem("leaf", None, text))
+        self._labels = Labels()
 
     def run(self) -> Verification:
         """Walk leaves, nodes, rows, checkpoint and copy.
@@ -208,6 +210,7 @@ class Verifier:
             whole = whole and data is not None
             if data is not None and whole:
                 tree.append(data, nodes)
+            self._labels.take(leaf)
             if leaf is not None and not self._mode.allows(leaf):
                 self._problem("leaf", index, "admits over an objection, outside observe mode")
             if isinstance(leaf, VerdictLeaf) and leaf.decision is Decision.ADMIT:
@@ -270,11 +273,9 @@ class Verifier:
         if leaf is None:
             self._problem("row", position, "no verdict leaf admitted it")
             return
-        said = (leaf.candidate_id, leaf.memory_class, leaf.source, leaf.basis, leaf.version)
-        has = (row.candidate_id, row.memory_class, row.source, row.basis, row.version)
         # An erased row has lost its id, and a leaf never carries one that a client made up.
         renamed = not row.erased and leaf.memory_id not in (None, row.memory_id)
-        if said != has or renamed:
+        if renamed or not self._labels.fit(leaf, row):
             self._problem("row", position, "its labels or ids are not those of its verdict leaf")
             return
         seen = self._intercepted(leaf)

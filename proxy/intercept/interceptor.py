@@ -16,7 +16,7 @@ import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.labels.derive import attest, label_rule, read_beside, read_candidate
-from policy.model import Candidate, CandidateId, ChangeKind, MemoryId
+from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, meet
 from policy.ruleset import OverBudget
 from policy.verdict import Reason
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
@@ -291,14 +291,13 @@ class Writing:
         )
 
     def _lineage(self, tenant: Tenant, proposal: Proposal) -> SourceKind | None:
-        """The lowest label among the memories this one says it derives from."""
+        """The lowest ceiling among the memories this one says it derives from."""
         lowest: SourceKind | None = None
         for memory_id in proposal.derived_from:
             memory = self._reader.get(tenant, MemoryId(memory_id))
             if memory is None:
                 raise MalformedRequest("derived_from: names a memory that is not there")
-            if lowest is None or memory.source.trust < lowest.trust:
-                lowest = memory.source
+            lowest = memory.ceiling if lowest is None else meet(lowest, memory.ceiling)
         return lowest
 
     def _sibling(self, trace: TraceContext) -> TraceContext:
@@ -369,6 +368,7 @@ def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None)
         step=outcome.step,
         memory_class=outcome.memory_class,
         source=outcome.source,
+        ceiling=outcome.ceiling,
         observation=observation_for(decision, outcome.reason, outcome.memory_class),
         version=outcome.version,
         leaf_index=outcome.leaf_index,

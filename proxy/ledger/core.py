@@ -169,12 +169,16 @@ class Core:
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory, ...], now_ms: int
     ) -> None:
-        """Memories were served to this principal's agent: their texts keep their labels."""
+        """Memories were served to this principal's agent: their texts count as their ceilings.
+
+        What was written where a page stood is a page's, in whatever conversation it is read.
+        """
         recalls = self.book(principal_id, now_ms).recalls
         for memory in memories:
-            parts, served = self.reader.parts(memory.text), (memory.source, memory.memory_id)
+            label = memory.ceiling
+            parts, served = self.reader.parts(memory.text), (label, memory.memory_id)
             if any(recalls.get(one) != served for one in parts):
-                label, found = memory.source, packed(parts)
+                found = packed(parts)
                 self.do(Recalled(principal_id, now_ms, memory.memory_id, label, found))
 
     def saw(self, principal_id: PrincipalId, segment: Segment, now_ms: int) -> None:

@@ -152,6 +152,7 @@ class Wrote(msgspec.Struct, frozen=True, array_like=True):
     calls: Prints = b""
     # Whose it is, where no session could be found.
     principal: str = ""
+    ceiling: SourceKind | None = None
 
 
 class Marked(msgspec.Struct, frozen=True, array_like=True):

@@ -309,6 +309,7 @@ class Sessions:
             origins=origins,
             calls=packed(seen.calls) if isinstance(seen, SeenCall) else b"",
             principal=principal_id,
+            ceiling=outcome.ceiling,
         )
         self._core.do(record)
         self._soon()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from policy.labels.ceiling import ceiling_of
 from proxy.ledger.core import taint_now
 from proxy.ledger.wire import (
     FallView,
@@ -155,6 +156,7 @@ def _write(wrote: Wrote) -> SessionWriteView:
         reason=wrote.reason or None,
         memory_class=wrote.memory_class,
         source=wrote.source,
+        ceiling=ceiling_of(wrote),
         basis=wrote.basis,
         joined=wrote.joined,
         endorsed=wrote.endorsed,

@@ -54,6 +54,7 @@ class SessionWriteView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     memory_class: MemoryClass
     source: SourceKind
+    ceiling: SourceKind
     basis: Basis
     # How it was known to be of this session: by the id of its call, or by its text.
     joined: str

@@ -175,6 +175,7 @@ class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
     memory_class: MemoryClass
     source: SourceKind | None
     observation: str  # what the agent is shown: reason, class, what it may do next; no content
+    ceiling: SourceKind | None = None
     version: int = 0
     leaf_index: int = 0
     replayed: bool = False

@@ -16,6 +16,7 @@ from storage.audit.leaves import (
     Culprit,
     Decided,
     InterceptedLeaf,
+    Labels,
     Leaf,
     OperatorLeaf,
     ResultLeaf,
@@ -26,6 +27,7 @@ from storage.audit.leaves import (
     decode_leaf,
     encode_leaf,
     veiled_target,
+    vouched_subject,
 )
 from storage.audit.merkle import (
     HASH_LEN,
@@ -50,6 +52,7 @@ __all__ = [
     "Culprit",
     "Decided",
     "InterceptedLeaf",
+    "Labels",
     "Leaf",
     "NodeStore",
     "OperatorLeaf",
@@ -74,4 +77,5 @@ __all__ = [
     "veiled_target",
     "verify_consistency",
     "verify_inclusion",
+    "vouched_subject",
 ]

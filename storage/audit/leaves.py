@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from policy.labels.ceiling import ceiling_of
 from policy.model import (
     Basis,
     Candidate,
@@ -28,10 +29,12 @@ from policy.model import (
 )
 from policy.verdict import InvariantBroken, Reason
 from storage.errors import StoreCorrupt
-from storage.values import Decision
+from storage.values import VOUCH, Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from storage.values import Row
 
 LEAF_FORMAT: Final = 1
 SALT_LEN: Final = 16
@@ -95,6 +98,8 @@ class VerdictLeaf(
     culprit: Culprit | None = None
     # The session that it was joined to, by our own id (32 hex digits); left out in the same way.
     session: Annotated[str, Meta(max_length=64)] | None = None
+    # At most `source`; left out by format 3.
+    ceiling: SourceKind | None = None
 
     @property
     def objection(self) -> str | None:
@@ -283,7 +288,35 @@ class Results:
             self.lost.add(leaf.verdict_index)
 
 
-def _packed_hex(text: str) -> bytes | str:
+class Labels:
+    """What the log says of the label of each admission: its verdict's, until a person vouched."""
+
+    def __init__(self) -> None:
+        self._vouched: set[str] = set()
+
+    def take(self, leaf: Leaf | None) -> None:
+        """One leaf of the log, or none where it cannot be read."""
+        if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:
+            self._vouched.add(leaf.subject)
+
+    def fit(self, leaf: VerdictLeaf, row: Row) -> bool:
+        """Whether the row that this leaf admitted is what the log says. After the last `take`."""
+        label = (leaf.source, ceiling_of(leaf), leaf.basis)
+        if vouched_subject(leaf.candidate_id) in self._vouched:
+            label = (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
+        said = (leaf.candidate_id, leaf.memory_class, leaf.version, *label)
+        has = (row.candidate_id, row.memory_class, row.version)
+        return said == (*has, row.source, ceiling_of(row), row.basis)
+
+
+def vouched_subject(candidate_id: CandidateId) -> str:
+    """What a leaf of a person's word for a row is about: one row, and not those after it."""
+    return f"candidate {candidate_id}"
+
+
+def _packed_hex(text: str | None) -> bytes | str | None:
+    if text is None:
+        return None
     try:
         raw = bytes.fromhex(text)
     except ValueError:

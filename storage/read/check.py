@@ -12,6 +12,7 @@ from policy.model import ChangeKind, MemoryStatus
 from storage.audit import (
     BadCheckpoint,
     InterceptedLeaf,
+    Labels,
     ResultLeaf,
     Results,
     Tree,
@@ -90,6 +91,7 @@ class _Walk:
         self._intercepted: dict[int, InterceptedLeaf] = {}
         self._newest: dict[bytes, int] = {}
         self._results = Results(self._problem)
+        self._labels = Labels()
         self._rows = 0
         self._vectors = 0
 
@@ -140,6 +142,7 @@ class _Walk:
                 self._problem(f"leaf {expected} is missing")
             expected = index + 1
             leaf = decode_leaf(data)
+            self._labels.take(leaf)
             if isinstance(leaf, InterceptedLeaf):
                 self._intercepted[index] = leaf
             elif isinstance(leaf, VerdictLeaf):
@@ -203,8 +206,7 @@ class _Walk:
         if leaf is None:
             self._problem(f"row {ordinal} has no admission leaf")
             return
-        said = (leaf.candidate_id, leaf.version, leaf.memory_class, leaf.source, leaf.basis)
-        if said != (row.candidate_id, row.version, row.memory_class, row.source, row.basis):
+        if not self._labels.fit(leaf, row):
             self._problem(f"row {ordinal} says something else than its leaf")
         if row.prev_ordinal != NO_ORDINAL and row.prev_ordinal >= ordinal:
             self._problem(f"row {ordinal} is linked to a later one")

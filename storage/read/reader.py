@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from policy.canonical import decode_canonical
+from policy.labels.ceiling import ceiling_of
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
 from policy.query import matches
 from policy.trust.ladder import NEWCOMER, TrustState
@@ -376,6 +377,7 @@ def _held_candidate(key: bytes, row: HeldRow) -> HeldCandidate:
         step=row.step,
         memory_class=row.memory_class,
         source=row.source,
+        ceiling=ceiling_of(row),
         basis=row.basis,
         held_at_ms=row.held_at_ms,
     )

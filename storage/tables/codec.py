@@ -33,7 +33,7 @@ from storage.errors import StoreCorrupt
 from storage.values import Anchor, Decision, KeyRecord, Pinned, Row
 
 FORMAT: Final = b"\x01"
-STORE_FORMAT: Final = 3
+STORE_FORMAT: Final = 4
 """Format of the store as a whole: of its tables, their keys and what their values mean."""
 _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN
@@ -142,6 +142,7 @@ class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
     version: int
     leaf_index: int
     ordinal: int  # of the row, or NO_ORDINAL
+    ceiling: SourceKind | None = None
 
 
 class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -179,6 +180,7 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     nonce_key: bytes
     intercepted_index: int
     sealed: bytes
+    ceiling: SourceKind | None = None
 
 
 class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from storage.tables.lmdb_store import Draft, LmdbStore
 
 Step = Callable[["Draft"], None]
-STEPS: Final[dict[int, Step]] = {}
+
+
+def _ceilings(_draft: Draft) -> None:
+    """Labels have ceilings from here on; one that was written down before says none.
+
+    What it counts as follows from the label itself (`policy.labels.ceiling.ceiling_of`), for a row
+    as for the leaf that it is held against, so no row is rewritten: a store that is more than half
+    full would have no room for each of them twice in one transaction.
+    """
+
+
+STEPS: Final[dict[int, Step]] = {3: _ceilings}
 """By the format each one starts from; it leads to the next one."""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.canonical import decode_canonical
+from policy.labels.ceiling import ceiling_of
 from policy.model import ChangeKind, HistoryEntry, Memory, MemoryStatus
 from policy.trust.ladder import TrustState
 from storage.errors import StoreCorrupt
@@ -88,6 +89,7 @@ def memory_of(row: Row, status: MemoryStatus, known: Candidate | None = None) ->
         target=kept.target if kept else candidate.target,
         memory_class=row.memory_class,
         source=row.source,
+        ceiling=ceiling_of(row),
         basis=row.basis,
         status=status,
         version=row.version,
@@ -206,6 +208,7 @@ def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
                 at_ms=row.at_ms,
                 candidate_id=row.candidate_id,
                 source=row.source,
+                ceiling=ceiling_of(row),
                 memory_class=row.memory_class,
                 old_text=old_text,
                 new_text=text,

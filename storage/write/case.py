@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.canonical import decode_canonical
+from policy.labels.ceiling import ceiling_of
 from policy.verdict import Reason, Reject
 from storage.tables.codec import HeldEvidence
 from storage.values import Outcome
@@ -98,6 +99,7 @@ def outcome_of(
         step=first.step,
         memory_class=first.memory_class,
         source=first.source,
+        ceiling=ceiling_of(first),
         basis=first.basis,
         passed=first.passed,
         structural=first.structural,

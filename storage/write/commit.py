@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, Scope, meet
+from policy.model import Candidate, ChangeKind, MemoryId, MemoryStatus, Scope
 from policy.verdict import Hold, InvariantBroken, Reject
 from storage.audit import OBSERVED_HOLD, OBSERVED_REJECT, VerdictLeaf
 from storage.errors import StalePermit
@@ -22,7 +22,7 @@ from storage.values import Decision, Kept, Row
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.model import Basis, PrincipalId, SourceKind
+    from policy.model import PrincipalId
     from policy.verdict import Permit
     from storage.audit import Culprit
     from storage.tables.change import Change
@@ -37,7 +37,6 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate
     canonical: bytes
     salt: bytes
-    basis: Basis
     intercepted_index: int
     trust_level: str
     vector: bytes
@@ -139,13 +138,6 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     stored: Row | None
     keyed: bytes
 
-    @property
-    def source(self) -> SourceKind:
-        """An updated memory keeps the lower of both labels (design section 6)."""
-        if self.stored is None or self.judged.candidate.change is not ChangeKind.UPDATE:
-            return self.permit.source
-        return meet(self.permit.source, self.stored.source)
-
     def log(self) -> int:
         """Append the verdict leaf."""
         judged = self.judged
@@ -160,8 +152,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 reason=None if judged.objection is None else judged.objection.reason,
                 step=None if judged.objection is None else judged.objection.step,
                 memory_class=self.permit.memory_class,
-                source=self.source,
-                basis=judged.basis,
+                source=self.permit.source,
+                basis=self.permit.basis,
                 version=self.change.version,
                 memory_id=self.memory_id if plain else None,
                 approved_by=_approver(judged),
@@ -170,6 +162,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 trust_level=judged.trust_level,
                 culprit=judged.culprit,
                 session=judged.session,
+                ceiling=self.permit.ceiling,
             )
         )
 
@@ -188,8 +181,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             memory_id=MemoryId("") if purge else self.memory_id,
             candidate_id=self.permit.candidate_id,
             memory_class=self.permit.memory_class,
-            source=self.source,
-            basis=self.judged.basis,
+            source=self.permit.source,
+            basis=self.permit.basis,
             version=change.version,
             at_ms=change.now_ms,
             created_at_ms=created_at_ms,
@@ -203,6 +196,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             canonical=b"" if purge else self.judged.canonical,
             erased=purge,
             keyed=self.keyed,
+            ceiling=self.permit.ceiling,
         )
 
     def put(self, name: bytes, row: Row, vector: bytes) -> Landed:

@@ -8,6 +8,7 @@ import msgspec
 
 from policy.canonical import digest_of
 from policy.facts import Facts, NonceState, TargetState, TokenState
+from policy.labels.ceiling import ceiling_of
 from policy.labels.derive import Attested, read_beside, read_text, standing_label
 from policy.labels.editing import text_after
 from policy.labels.forwarded_call import call_of
@@ -155,6 +156,7 @@ class Gatherer:
         row = read_row(change.draft, known.ordinal)
         state = TargetState(
             source=row.source,
+            ceiling=ceiling_of(row),
             memory_class=row.memory_class,
             status=known.status,
             version=row.version,
@@ -186,7 +188,7 @@ class Gatherer:
             source = SourceKind.UNKNOWN
             if known is not None and known.status is MemoryStatus.LIVE:
                 row = read_row(change.draft, known.ordinal)
-                source = source if is_expired(row, change.now_ms) else row.source
+                source = source if is_expired(row, change.now_ms) else ceiling_of(row)
             lowest = source if lowest is None else meet(lowest, source)
         return lowest
 

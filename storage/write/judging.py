@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.facts import NonceState, TokenState
-from policy.model import Basis, ChangeKind
+from policy.labels.ceiling import ceiling_of
+from policy.model import ChangeKind
 from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject
 from storage.audit import (
     SALT_LEN,
@@ -198,12 +199,10 @@ class Judge:
         if docket.case.staged is None or permit.candidate_id != submission.candidate_id:
             raise StalePermit("the permit is another candidate's")
         provenance = submission.provenance
-        lowered = permit.source.trust < provenance.source.trust
         judged = Judged(
             candidate=docket.candidate,
             canonical=docket.case.staged,
             salt=docket.salt,
-            basis=Basis.LINEAGE if lowered else provenance.basis,
             intercepted_index=docket.intercepted_index,
             trust_level=docket.trust.level.value,
             vector=submission.vector,
@@ -232,6 +231,7 @@ class Judge:
             version=change.version,
             leaf_index=landed.leaf_index,
             ordinal=landed.ordinal,
+            ceiling=landed.row.ceiling,
         )
         outcome = self._close(change, docket, first, landed)
         if verdict.objection is None:
@@ -263,6 +263,7 @@ class Judge:
             nonce_key=docket.nonce_key,
             intercepted_index=docket.intercepted_index,
             sealed=self._staging.seal(candidate_id, encode(intercept)),
+            ceiling=submission.provenance.ceiling,
         )
         change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
         change.held_count += 1
@@ -301,6 +302,7 @@ class Judge:
                 trust_level=docket.trust.level.value,
                 culprit=culprit_of(submission.provenance.culprits, submission.candidate),
                 session=submission.provenance.session,
+                ceiling=submission.provenance.ceiling,
             )
         )
         return FirstOutcome(
@@ -316,6 +318,7 @@ class Judge:
             version=change.version,
             leaf_index=leaf_index,
             ordinal=NO_ORDINAL,
+            ceiling=submission.provenance.ceiling,
         )
 
     def _close(
@@ -365,6 +368,7 @@ class Judge:
                 ruleset_epoch=ruleset.epoch,
                 structural=False,
                 trust_level=trust.level.value,
+                ceiling=ceiling_of(row),
             )
         )
         first = FirstOutcome(
@@ -380,6 +384,7 @@ class Judge:
             version=change.version,
             leaf_index=leaf_index,
             ordinal=NO_ORDINAL,
+            ceiling=ceiling_of(row),
         )
         spent = change.draft.get(NONCES, row.nonce_key)
         if spent is not None:

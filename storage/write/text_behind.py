@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from policy.facts import TargetState
+from policy.labels.ceiling import ceiling_of
 from policy.labels.editing import EDITS_MAX, NOBODY_KNOWS, How, TextStanding, text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
@@ -42,6 +44,7 @@ class _Text:
     def __init__(self) -> None:
         self._text: str | None = None
         self._sources: list[SourceKind] = []
+        self._ceilings: list[SourceKind] = []
         self._authors: set[PrincipalId] = set()
         self._waits = False
 
@@ -58,8 +61,9 @@ class _Text:
             return
         call = call_of(candidate_of(one.sent))
         if call is not None and call.effect is not None and call.effect.how is How.SET:
-            self._sources, self._authors = [], set()
+            self._sources, self._ceilings, self._authors = [], [], set()
         self._sources.append(one.sent.source)
+        self._ceilings.append(ceiling_of(one.sent))
         self._authors.add(one.sent.principal_id)
         effect = None if call is None or len(self._sources) > EDITS_MAX else call.effect
         self._text = None if call is None else text_after(self._text, call.pieces, effect)
@@ -68,13 +72,11 @@ class _Text:
         """What it all adds up to for one principal."""
         if self._text is None:
             return NOBODY_KNOWS
-        lowest = self._sources[0]
-        for source in self._sources:
-            lowest = meet(lowest, source)
         return TextStanding(
             text=self._text,
             mine=not self._waits and self._authors == {by},
-            source=lowest,
+            source=reduce(meet, self._sources),
+            ceiling=reduce(meet, self._ceilings),
             memory_class=memory_class,
         )
 
@@ -97,6 +99,7 @@ def read_thing(
     if found:
         state = TargetState(
             source=max((row.source for row in found), key=lambda source: source.trust),
+            ceiling=max(map(ceiling_of, found), key=lambda source: source.trust),
             memory_class=max((row.memory_class for row in found), key=lambda one: one.power),
             status=MemoryStatus.LIVE,
             version=max(row.version for row in found),

@@ -163,6 +163,7 @@ def _memory(proposal: Proposal) -> Memory:
         target=proposal.target,
         memory_class=MemoryClass.L3,
         source=SourceKind.UNKNOWN,
+        ceiling=SourceKind.UNKNOWN,
         basis=Basis.UNJOINED,
         status=MemoryStatus.LIVE,
         version=1,

@@ -152,6 +152,7 @@ async def test_nobody_but_the_guard_says_what_is_known_of_a_text(gate: Gate) -> 
         before="tea",
         after=GOOD,
         source=SourceKind.OPERATOR,
+        ceiling=SourceKind.OPERATOR,
         memory_class=MemoryClass.L4,
     )
     claims = Proposal(change=ChangeKind.CREATE, text=GOOD, edit=known)

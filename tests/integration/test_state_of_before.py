@@ -21,6 +21,8 @@ from tests.integration.cli_process import Place
 if TYPE_CHECKING:
     from tests.integration.cli_process import Running
 
+AS_BEFORE: dict[str, str | None] = {"channel": None, "vouched": None, "unjoined": "unknown"}
+"""The ceiling of a label of format 3, by its basis; None: what it was judged to be."""
 LIVES = sorted((Path(__file__).parent / "before").glob("*.tar.gz"))
 
 
@@ -34,7 +36,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def said(place: Place) -> Any:  # noqa: ANN401 - what the version before answered
-    return json.loads((place.root / "said.json").read_text("utf-8"))
+    """What it answered, and in format 3 the ceilings that its labels count as from here on."""
+    before = json.loads((place.root / "said.json").read_text("utf-8"))
+    for labelled in (*before["list"][1]["memories"], *before["review"]["held"]):
+        ceiling = AS_BEFORE[labelled["basis"]] or labelled["source"]
+        labelled.setdefault("ceiling", ceiling)
+    return before
 
 
 def listed(sidecar: Running, key: str) -> Any:  # noqa: ANN401 - the answer as it came

@@ -56,8 +56,8 @@ EDITS: Final = (
     Mutant(
         name="an edit cleans what it goes into",
         file=_LABELS,
-        old="    if edit.source.trust >= provenance.source.trust:\n        return provenance\n",
-        new="    if edit is not None:\n        return provenance\n",
+        old="    return lowered(provenance, edit.source, edit.ceiling)\n",
+        new="    return provenance\n",
         invariant="a text is labelled no better than what it is made of",
         tests=(at(_SESSION, "test_an_edit_is_labelled_no_better_than_what_it_goes_into"),),
     ),

@@ -10,6 +10,7 @@ _GATE: Final = "policy/gate.py"
 _LABELS: Final = "policy/labels/derive.py"
 _CHECK_TESTS: Final = "tests/unit/policy/test_checks.py"
 _LABEL_TESTS: Final = "tests/unit/policy/labels/test_derive.py"
+_SESSION_TESTS: Final = "tests/unit/policy/labels/test_derive_session.py"
 
 LABELS: Final = (
     Mutant(
@@ -59,10 +60,44 @@ LABELS: Final = (
         tests=(at(_LABEL_TESTS, "test_a_label_is_what_the_channel_is_worth"),),
     ),
     Mutant(
+        name="what is not found in a context has nothing of it",
+        file=_LABELS,
+        old="        provenance = lowered(provenance, provenance.source, tainted.ceiling)\n",
+        new="",
+        invariant="a text keeps how far its context could be trusted",
+        tests=(
+            at(
+                _SESSION_TESTS,
+                "test_a_paraphrase_that_is_not_found_keeps_what_its_context_had_read",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a recalled text is as good as it was judged",
+        file="proxy/ledger/core.py",
+        old="            label = memory.ceiling\n",
+        new="            label = memory.source\n",
+        invariant="a recall brings the context of its writer into another one",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_splices.py",
+                "test_a_recalled_memory_brings_in_its_ceiling",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a label of before has what it was judged to be as its ceiling",
+        file="policy/labels/ceiling.py",
+        old="    if label.basis in _KNOWN_WRITER:\n",
+        new="    if label.basis:\n",
+        invariant="what was in a context that was forgotten counts as the worst that is likely",
+        tests=("tests/unit/policy/labels/test_ceiling.py",),
+    ),
+    Mutant(
         name="lineage is ignored",
         file=_LABELS,
-        old="    if least is provenance.source:\n        return provenance\n",
-        new="    if least is not None:\n        return provenance\n",
+        old="    return lowered(provenance, least, least)\n",
+        new="    return provenance\n",
         invariant="a derived memory takes the minimum of what it derives from",
         tests=(at(_LABEL_TESTS, "test_lineage_only_lowers"),),
     ),
@@ -111,8 +146,8 @@ LABELS: Final = (
     Mutant(
         name="an updated memory takes the newer label",
         file=_GATE,
-        old="    return meet(source, facts.stored.source)\n",
-        new="    return source\n",
+        old="    return lowered(label, facts.stored.source, facts.stored.ceiling)\n",
+        new="    return label\n",
         invariant="an updated memory keeps the lower of both labels",
         tests=(at(_CHECK_TESTS, "test_an_updated_memory_keeps_the_lower_label"),),
     ),

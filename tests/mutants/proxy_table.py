@@ -89,8 +89,11 @@ PROXY: Final = (
         "            nonce=nonce,",
         more=(
             (
-                "from policy.model import Candidate, CandidateId, ChangeKind, MemoryId\n",
-                "from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, Tenant\n",
+                "from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, meet\n",
+                (
+                    "from policy.model import Candidate, CandidateId, ChangeKind, MemoryId\n"
+                    "from policy.model import Tenant, meet\n"
+                ),
             ),
         ),
         invariant="a tenant comes from the credential and from nowhere else",

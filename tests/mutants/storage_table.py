@@ -325,14 +325,6 @@ STORAGE: Final = (
         tests=(at(_WRITES, "test_deleted_memory_is_gone_from_every_read_but_its_history"),),
     ),
     Mutant(
-        name="the stored label is not kept by an update",
-        file=_COMMIT,
-        old="        return meet(self.permit.source, self.stored.source)\n",
-        new="        return self.stored.source\n",
-        invariant="the row says the lower of both labels",
-        tests=(at(_HELD, "test_released_update_keeps_the_lower_label"),),
-    ),
-    Mutant(
         name="an older state of a memory is shown",
         file="storage/read/reader.py",
         old="if known is None or known.ordinal != ordinal or known.status",

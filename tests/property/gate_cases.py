@@ -60,14 +60,18 @@ SHADOWS = (
 STORED = (
     None,
     *(
-        TargetState(source=source, memory_class=memory_class, status=status)
+        TargetState(source=source, ceiling=source, memory_class=memory_class, status=status)
         for source in SourceKind
         for memory_class in MemoryClass
         for status in MemoryStatus
     ),
     *(
         TargetState(
-            source=source, memory_class=MemoryClass.L3, status=MemoryStatus.LIVE, expired=True
+            source=source,
+            ceiling=source,
+            memory_class=MemoryClass.L3,
+            status=MemoryStatus.LIVE,
+            expired=True,
         )
         for source in SourceKind
     ),
@@ -96,6 +100,8 @@ class Labels(NamedTuple):
     overdue: bool = False
     # What the channel said before anything lowered it; None where it is not known.
     culprit: SourceKind | None = None
+    # None: as the source.
+    ceiling: SourceKind | None = None
 
 
 _CANDIDATES: dict[tuple[Any, ...], tuple[Candidate, Digest]] = {}
@@ -130,6 +136,7 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
         if labels.source is None
         else Provenance(
             source=labels.source,
+            ceiling=labels.ceiling or labels.source,
             basis=labels.basis,
             culprits=() if labels.culprit is None else (Origin(kind=labels.culprit),),
         )

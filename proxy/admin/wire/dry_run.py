@@ -47,6 +47,7 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None
     memory_class: MemoryClass  # the effective one, after the class floor
     source: SourceKind | None
+    ceiling: SourceKind | None
     basis: Basis | None
     rule: LabelRule  # what lowers a text of its class that a model wrote
     steps: tuple[ExplainStep, ...]

@@ -91,6 +91,7 @@ class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     memory_class: MemoryClass
     source: SourceKind
+    ceiling: SourceKind
     basis: Basis
     status: str
     version: int
@@ -116,6 +117,7 @@ class HistoryStep(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     candidate_id: str
     source: SourceKind
+    ceiling: SourceKind
     memory_class: MemoryClass
     old_text: str | None
     new_text: str | None
@@ -156,6 +158,7 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     memory_class: MemoryClass
     source: SourceKind
+    ceiling: SourceKind
     basis: Basis
     held_at_ms: int
     change: ChangeKind | None = None

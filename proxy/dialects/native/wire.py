@@ -123,6 +123,7 @@ class MemoryOut(msgspec.Struct, frozen=True, kw_only=True):
     metadata: msgspec.Raw | None
     memory_class: MemoryClass = msgspec.field(name="class")
     source: SourceKind
+    ceiling: SourceKind
     basis: str
     target: str
     version: int
@@ -149,6 +150,7 @@ class ItemOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: int | None = None
     memory_class: MemoryClass
     source: SourceKind | None = None
+    ceiling: SourceKind | None = None
     candidate_id: str | None = None
     leaf_index: int | None = None
     type: str | None = None
@@ -191,6 +193,7 @@ class StepOut(msgspec.Struct, frozen=True, kw_only=True):
     at: str
     candidate_id: str
     source: SourceKind
+    ceiling: SourceKind
     memory_class: MemoryClass = msgspec.field(name="class")
     old_text: str | None
     new_text: str | None

@@ -14,7 +14,12 @@ from policy.trust.ladder import TrustLevel, TrustState, after_outcome
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import RULESET, Labels, case_of
 
-OWN = TargetState(source=SourceKind.UNKNOWN, memory_class=MemoryClass.L3, status=MemoryStatus.LIVE)
+OWN = TargetState(
+    source=SourceKind.UNKNOWN,
+    ceiling=SourceKind.UNKNOWN,
+    memory_class=MemoryClass.L3,
+    status=MemoryStatus.LIVE,
+)
 
 
 @pytest.mark.parametrize("change", [ChangeKind.UPDATE, ChangeKind.DELETE])
@@ -62,7 +67,10 @@ def test_only_an_operator_purges(source: SourceKind) -> None:
 @pytest.mark.parametrize("change", [ChangeKind.DELETE, ChangeKind.PURGE])
 def test_an_operator_removes_anything(memory_class: MemoryClass, change: ChangeKind) -> None:
     stored = TargetState(
-        source=SourceKind.OPERATOR, memory_class=memory_class, status=MemoryStatus.LIVE
+        source=SourceKind.OPERATOR,
+        ceiling=SourceKind.OPERATOR,
+        memory_class=memory_class,
+        status=MemoryStatus.LIVE,
     )
     removal = Labels(
         change=change, source=SourceKind.OPERATOR, basis=Basis.CHANNEL, stored=stored, shadow=None

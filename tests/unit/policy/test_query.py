@@ -43,6 +43,7 @@ MEMORY = Memory(
     target="memories",
     memory_class=MemoryClass.L3,
     source=SourceKind.UNKNOWN,
+    ceiling=SourceKind.UNKNOWN,
     basis=Basis.UNJOINED,
     status=MemoryStatus.LIVE,
     version=1,

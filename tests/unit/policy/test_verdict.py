@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from policy.gate import GATE
-from policy.model import MemoryClass, SourceKind
+from policy.model import Basis, MemoryClass, SourceKind
 from policy.verdict import Admit, InvariantBroken, Permit
 from tests.property.gate_cases import CANDIDATE_ID, OTHER_DIGEST, RULESET, Labels, case_of
 
@@ -52,6 +52,8 @@ def test_a_permit_is_neither_forged_nor_copied_nor_spent_twice() -> None:
             epoch=0,
             memory_class=MemoryClass.L1,
             source=SourceKind.OPERATOR,
+            ceiling=SourceKind.OPERATOR,
+            basis=Basis.CHANNEL,
             passed=frozenset(),
         )
     with pytest.raises(InvariantBroken):

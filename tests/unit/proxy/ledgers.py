@@ -112,8 +112,10 @@ class Ledger:
         asked = Asked(texts=texts, sayable=True)
         return self.sessions.seen(by.principal_id, texts, join, asked)
 
-    def recall(self, memory_id: str, text: str, source: SourceKind) -> None:
-        """A memory is served to Ada's agent."""
+    def recall(
+        self, memory_id: str, text: str, source: SourceKind, ceiling: SourceKind | None = None
+    ) -> None:
+        """A memory is served to Ada's agent; where no ceiling is given, its source is one."""
         memory = Memory(
             memory_id=MemoryId(memory_id),
             tenant=ADA.tenant,
@@ -124,6 +126,7 @@ class Ledger:
             target="memories",
             memory_class=MemoryClass.L3,
             source=source,
+            ceiling=ceiling or source,
             basis=Basis.UNJOINED,
             status=MemoryStatus.LIVE,
             version=1,

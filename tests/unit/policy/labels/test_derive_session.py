@@ -229,16 +229,38 @@ def test_the_rule_is_that_of_the_class_it_is_judged_as(
     assert label_rule(proposed, reading, stored, {}) is LabelRule.TAINT
 
 
+@given(SEEN, st.sampled_from(LabelRule), ORIGINS)
+def test_a_ceiling_is_the_label_under_taint_whatever_the_rule(
+    seen: Seen, rule: LabelRule, culprits: tuple[Origin, ...]
+) -> None:
+    attested = attest(AGENT, candidate(), None, culprits, seen=seen, edit=None, rule=rule)
+    tainted = derive_provenance(AGENT, candidate(), None, culprits, seen, LabelRule.TAINT)
+    assert attested.provenance.ceiling is tainted.source
+    assert attested.provenance.ceiling.trust <= attested.provenance.source.trust
+
+
+def test_a_paraphrase_that_is_not_found_keeps_what_its_context_had_read() -> None:
+    seen = joined(SourceKind.TOOL_RESULT)
+    rule = LabelRule.CONTAINMENT
+    found = attest(AGENT, candidate(), None, (), seen=seen, edit=None, rule=rule).provenance
+    assert (found.source, found.ceiling) == (SourceKind.MODEL_INFERENCE, SourceKind.TOOL_RESULT)
+
+
 CONTAINED = LabelRule.CONTAINMENT
 FORWARDED = candidate(ChangeKind.UPDATE, target="mcp/graph", memory_class=MemoryClass.L4)
 EDIT = Edit(
     before="Ada likes tea.",
     after="Ada likes green tea.",
     source=SourceKind.MODEL_INFERENCE,
+    ceiling=SourceKind.MODEL_INFERENCE,
     memory_class=MemoryClass.L3,
 )
 KNOWN = TextStanding(
-    text=EDIT.before, mine=True, source=EDIT.source, memory_class=EDIT.memory_class
+    text=EDIT.before,
+    mine=True,
+    source=EDIT.source,
+    ceiling=EDIT.ceiling,
+    memory_class=EDIT.memory_class,
 )
 
 

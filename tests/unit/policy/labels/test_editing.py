@@ -29,6 +29,7 @@ def edit(before: str, after: str) -> Edit:
         before=before,
         after=after,
         source=SourceKind.MODEL_INFERENCE,
+        ceiling=SourceKind.MODEL_INFERENCE,
         memory_class=MemoryClass.L3,
     )
 

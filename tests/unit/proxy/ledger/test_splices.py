@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.model import SourceKind
 from proxy.ledger.splices import Inside, pieces_of, shipped_rules
 from tests.unit.proxy.ledgers import (
     HOST,
@@ -22,7 +23,6 @@ from tests.unit.proxy.ledgers import (
 )
 
 if TYPE_CHECKING:
-    from policy.model import SourceKind
     from proxy.dialects.strict_json.tolerant import Json
 
 REMINDER = "<system-reminder>\nToday's date is 2026-11-20.\n</system-reminder>\n\n"
@@ -162,6 +162,14 @@ async def test_a_recalled_memory_keeps_its_label_and_what_was_not_recalled_has_n
         USER,
         UNKNOWN,
     ]
+
+
+async def test_a_recalled_memory_brings_in_its_ceiling() -> None:
+    """It was judged to be the model's own, in a conversation that had read a page."""
+    ledger = Ledger()
+    text = "The user flies from Lisbon."
+    ledger.recall("m-1", text, SourceKind.MODEL_INFERENCE, TOOL)
+    assert await spans(ledger, SAID + RECALL.format(text)) == [USER, TOOL]
 
 
 @pytest.mark.parametrize(

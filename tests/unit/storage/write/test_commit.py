@@ -10,7 +10,7 @@ import pytest
 from policy.canonical import canonical_bytes
 from policy.facts import TargetState
 from policy.gate import GATE
-from policy.model import Basis, ChangeKind, MemoryClass, MemoryStatus, SourceKind
+from policy.model import ChangeKind, MemoryClass, MemoryStatus, SourceKind
 from policy.ruleset import parse_ruleset
 from policy.verdict import Admit, InvariantBroken, Permit
 from storage.audit import SALT_LEN, Tree
@@ -65,7 +65,6 @@ def admitted(labels: Labels) -> tuple[Permit, Judged]:
         candidate=candidate,
         canonical=canonical_bytes(candidate),
         salt=bytes(SALT_LEN),
-        basis=Basis.UNJOINED,
         intercepted_index=0,
         trust_level="trusted",
         vector=vector_of("a text"),
@@ -128,7 +127,10 @@ def test_a_permit_that_skipped_a_step_puts_nothing(change: Change) -> None:
 
 def test_a_change_of_a_memory_that_is_gone_puts_nothing(change: Change) -> None:
     stored = TargetState(
-        source=SourceKind.UNKNOWN, memory_class=MemoryClass.L3, status=MemoryStatus.LIVE
+        source=SourceKind.UNKNOWN,
+        ceiling=SourceKind.UNKNOWN,
+        memory_class=MemoryClass.L3,
+        status=MemoryStatus.LIVE,
     )
     permit, judged = admitted(Labels(change=ChangeKind.UPDATE, stored=stored))
     with pytest.raises(StalePermit, match="gone"):

@@ -69,6 +69,7 @@ def memory(
         target="memories",
         memory_class=MemoryClass.L3,
         source=SourceKind.UNKNOWN,
+        ceiling=SourceKind.UNKNOWN,
         basis=Basis.UNJOINED,
         status=MemoryStatus.LIVE,
         version=7,
