@@ -310,6 +310,18 @@ class Forwards(Protocol):
         """What our own verdicts say of the text under a key, for a change by who asks."""
         ...
 
+    def unmoved(
+        self,
+        behind: Behind,
+        candidate_ids: tuple[CandidateId, ...],
+        waiting: frozenset[CandidateId],
+    ) -> bool:
+        """Whether nothing that these intents were admitted on is another by now.
+
+        `waiting`: admitted ahead as they were, and not sent yet.
+        """
+        ...
+
 
 class Followed(Protocol):
     """What became of everything behind other servers, as the log grows. Any thread."""

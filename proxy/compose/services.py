@@ -19,7 +19,6 @@ from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
 from proxy.fronts.model import ModelFront
-from proxy.guard.live_tools import Relays
 from proxy.guard.local import Guarding
 from proxy.guard.sieve import Sieve
 from proxy.intercept.budgets import Budgets, Topics
@@ -96,9 +95,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             surroundings=self.surroundings,
         )
 
-    def guard(
-        self, writing: Writing, ledger: Sessions, *, confirms: Confirming, relays: Relays
-    ) -> Guarding:
+    def guard(self, writing: Writing, ledger: Sessions, confirms: Confirming) -> Guarding:
         """The gate as relays to MCP servers ask for it."""
         store = self.store
         sieve = Sieve(store.followed.since)
@@ -115,7 +112,6 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             ledger=ledger,
             surroundings=self.surroundings,
             confirms=confirms,
-            relays=relays,
         )
 
 
@@ -134,8 +130,7 @@ class Services:
         self.confirming = Confirming(store.token_key, store.reader.held_candidate, surroundings)
         self._foundation = foundation
         writing = foundation.interceptor(shadow, TokenVerifier(signer.public_key))
-        self.relays = Relays()
-        self.guard = foundation.guard(writing, ledger, confirms=self.confirming, relays=self.relays)
+        self.guard = foundation.guard(writing, ledger, self.confirming)
         self.operations = Operations(
             reader=store.reader,
             writing=writing,
@@ -200,7 +195,7 @@ class Services:
         coupling: Coupling = UnsafeUncoupled()
         if self._foundation.memory is not None:
             coupling = self._foundation.memory.coupled(coupling)
-        coupling = Vetoing(coupling, Veto(self.guard, self.relays))
+        coupling = Vetoing(coupling, Veto(self.guard))
         upstreams = self._foundation.settings.models if couple else ()
         return ModelFront(
             behind={one.name: await Behind.opened(one, stack) for one in upstreams},
@@ -215,7 +210,6 @@ class Services:
         """What the gate's own socket serves."""
         return GuardFront(
             guard=self.guard,
-            relays=self.relays,
             operations=self.operations,
             authenticator=self.authenticator,
             surroundings=self._foundation.surroundings,

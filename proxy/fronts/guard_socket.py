@@ -25,9 +25,8 @@ from telemetry import propagation
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from proxy.guard.live_tools import Relays
     from proxy.guard.local import Guarding
-    from proxy.seams.guard import Judged, PinState
+    from proxy.seams.guard import Judged
     from proxy.seams.operation import Proposal
     from proxy.seams.performs import Performs
     from proxy.seams.surroundings import Surroundings
@@ -60,7 +59,6 @@ class GuardFront:
         self,
         *,
         guard: Guarding,
-        relays: Relays,
         operations: Performs,
         authenticator: Authenticator,
         surroundings: Surroundings,
@@ -70,7 +68,6 @@ class GuardFront:
     ) -> None:
         """`link_of` makes a link that decides: for `own_uid`, which could decide without one."""
         self._guard = guard
-        self._relays = relays
         self._operations = operations
         self._authenticator = authenticator
         self._surroundings = surroundings
@@ -136,7 +133,7 @@ class GuardFront:
             case wire.Strings():
                 return await self._guard.sift(principal, asked.server, asked.strings)
             case wire.ToolList():
-                return await self._pin(asked, principal, incoming)
+                return await self._guard.pin(principal, asked.server, asked.tools)
             case wire.OneCandidate():
                 return await self._guard.decided(principal, CandidateId(asked.candidate_id))
             case _:
@@ -187,16 +184,6 @@ class GuardFront:
         if waiting is not None:
             waiting.update(admitted)
 
-    async def _pin(
-        self, asked: wire.ToolList, principal: Principal, incoming: Incoming
-    ) -> PinState:
-        relay = incoming.head.headers.get(wire.RELAY_HEADER.lower(), "")
-        state = await self._guard.pin_for(relay, principal, asked.server, asked.tools)
-        if relay not in self._present:
-            # Nobody would hear that it left: its tools count as served by nobody.
-            self._relays.left(relay)
-        return state
-
     async def _perform(
         self, asked: wire.Performance, principal: Principal, incoming: Incoming
     ) -> object:
@@ -244,7 +231,6 @@ class GuardFront:
         if self._present[relay] > 0:
             return  # it was back before its old connection was seen to end
         del self._present[relay]
-        self._relays.left(relay)
         waiting = self._sending.get(relay, set())
         self._guard.abandon(tuple(waiting))
         # Kept for its return; whoever does not return is forgotten with the oldest.

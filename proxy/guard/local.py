@@ -7,6 +7,7 @@ on disk before anybody may send it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol
@@ -23,11 +24,12 @@ from policy.labels.forwarded_call import (
 from policy.model import NAME_LEN_MAX, CandidateId, ChangeKind, Scope
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.strict_json.strict import canonical_json, check_text, decode_object
+from proxy.guard.ahead import Ahead
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import Forwarded, Judged, PinState, Unsettled
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import Proposal
-from storage.errors import UnknownCandidate
+from storage.errors import StorageError, UnknownCandidate
 from storage.values import Behind, Decision
 from telemetry import propagation
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     from policy.labels.editing import Edit
     from policy.model import Origin, Principal, PrincipalId
-    from proxy.guard.live_tools import Relays
+    from proxy.guard.ahead import AdmittedAhead
     from proxy.guard.sieve import Sieve
     from proxy.intercept.interceptor import Writing
     from proxy.seams.guard import GuardedCall, Item, PinnedTool, Segment
@@ -74,7 +76,7 @@ class Notes(Protocol):
 
 
 class Guarding:
-    """Implements `proxy.seams.guard.Guard` on an open store, for one protocol. Event loop only."""
+    """Implements `Guard` and `GuardAhead` on an open store, for one protocol. Event loop only."""
 
     def __init__(
         self,
@@ -89,10 +91,9 @@ class Guarding:
         ledger: Notes,
         surroundings: Surroundings,
         confirms: Confirms,
-        relays: Relays,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sieve`, `ledger` and `relays` are one for the guards of all protocols."""
+        """`sieve` and `ledger` are one for the guards of all protocols."""
         if target_prefix not in PREFIXES:
             # The gate would take its calls for memories of our own, and trust their labels more.
             raise InvariantBroken("the policy knows no servers behind of this protocol")
@@ -106,13 +107,46 @@ class Guarding:
         self._ledger = ledger
         self._surroundings = surroundings
         self._confirms = confirms
-        self._relays = relays
         self._monotonic_s = monotonic_s
         # Items that a relay is sending now, and until when that is believed.
         self._in_flight: OrderedDict[CandidateId, float] = OrderedDict()
+        self._ahead = Ahead(monotonic_s)
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
         """One verdict per item, in order; an admitted item's intent is durable when it returns.
+
+        For whoever is about to send the call. Where a model front admitted this very call, and all
+        that it was admitted on stands, its verdicts are these: there is no second judgement.
+
+        Raises:
+            MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
+            StorageError: Not one item could be judged.
+        """
+        taken = await self._taken_over(principal, call)
+        return await self.judge_ahead(principal, call) if taken is None else taken
+
+    async def _taken_over(
+        self, principal: Principal, call: GuardedCall
+    ) -> tuple[Judged, ...] | None:
+        await self._end_overdue()
+        one = self._ahead.find(principal, call)
+        if one is None:
+            return None
+        behind = self._behind(principal, call.server)
+        waiting = self._ahead.waiting(principal.tenant, call.server)
+        stands = await asyncio.to_thread(self._forwards.unmoved, behind, one.candidate_ids, waiting)
+        if not self._ahead.take(one):
+            return None  # its result came meanwhile, or another relay was faster
+        if stands:
+            for candidate_id in one.candidate_ids:
+                self._launch(candidate_id)
+            return one.judged
+        # Under that admission it is never sent.
+        await self._end(one, Forwarded.FAILED)
+        return None
+
+    async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        """One verdict per item, for a front that sends nothing itself.
 
         Raises:
             MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
@@ -228,6 +262,62 @@ class Guarding:
         for candidate_id in await self._forwards.settle(behind, settled):
             self._in_flight.pop(CandidateId(candidate_id), None)
 
+    # ---- calls that are admitted before they reach a relay --------------------------------------
+
+    def server_of(self, principal: Principal, host_name: str) -> str | None:
+        """What relays of this principal's agent call the server that its host calls so."""
+        return self._ahead.server_of(principal, host_name)
+
+    async def hand_over(
+        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
+    ) -> None:
+        """The agent is about to get this call; all of it is admitted."""
+        before = self._ahead.add(principal, call_id, call, judged)
+        if before is not None and not before.late:
+            # Where that is not recorded it is unsettled all the same, and is looked up.
+            with contextlib.suppress(StorageError):
+                await self._end(before, Forwarded.UNKNOWN)
+
+    def handed_over(self, principal: Principal) -> frozenset[str]:
+        """The ids of this principal's calls that wait for a relay or a result."""
+        return self._ahead.call_ids(principal)
+
+    async def ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
+        """What became of a call that was handed over, unless a relay has taken it.
+
+        Raises:
+            StorageError: It is not recorded; it may be said again.
+        """
+        await self._end_overdue()
+        one = self._ahead.get(principal, call_id)
+        if one is None or not self._ahead.take(one):
+            return
+        try:
+            await self._end(one, state)
+        except StorageError:
+            self._ahead.keep(one)
+            raise
+
+    async def _end(self, one: AdmittedAhead, state: Forwarded) -> None:
+        settled = tuple((candidate_id, state) for candidate_id in one.candidate_ids)
+        await self.settle(one.principal, one.server, settled)
+
+    async def _end_overdue(self) -> None:
+        for one in self._ahead.overdue():
+            await self._end(one, Forwarded.UNKNOWN)
+
+    async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
+        """Whether this released item is the caller's to send; nobody else will.
+
+        Raises:
+            StorageError: Nobody knows.
+        """
+        behind = self._behind(principal, server)
+        claimed = await self._forwards.claim(behind, (candidate_id,))
+        if claimed:
+            self._launch(candidate_id)
+        return bool(claimed)
+
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
@@ -257,28 +347,11 @@ class Guarding:
             MalformedRequest: Two tools share a name.
             StorageError: Nobody knows; refuse its tools.
         """
-        return await self.pin_for(None, principal, server, tools)
-
-    async def pin_for(
-        self,
-        relay: str | None,
-        principal: Principal,
-        server: str,
-        tools: tuple[PinnedTool, ...],
-    ) -> PinState:
-        """`pin` for a relay of another process, by its own name.
-
-        Raises:
-            MalformedRequest: Two tools share a name.
-            StorageError: Nobody knows; refuse its tools.
-        """
         if len({tool.name for tool in tools}) < len(tools):
             raise MalformedRequest("tools: a name is given twice")
         pairs = tuple((tool.name, tool.digest) for tool in tools)
         pinned = await self._pins.see(principal.tenant, server, pairs)
-        # Approved or not, their calls come there and are judged or refused there.
-        names = (tool.name for tool in tools)
-        self._relays.pinned(principal, server, names, relay)
+        self._ahead.named(principal, server)
         return PinState(approved=not pinned.changed, changed=pinned.changed)
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:

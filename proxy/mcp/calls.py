@@ -115,7 +115,7 @@ class Calls:
             traceparent=short(message.meta.get("traceparent"), _TRACEPARENT_LEN),
         )
         try:
-            return await judge(self._connection.guard, self._connection.principal, guarded)
+            return await judge(self._connection.guard.judge, self._connection.principal, guarded)
         except UNDECIDED:
             return None
 

@@ -1,15 +1,17 @@
 """Judges the memory writes that a model asks its agent for, before the agent hears of them.
 
 The write itself may never cross a front: a file in the agent's own folder, a block in its database.
-What is refused never reaches the agent; what is admitted is an intent on disk before it goes on,
-and is settled by the result that the agent reports with its next request.
+What is refused never reaches the agent; what is admitted is an intent on disk before it goes on.
+A relay that gets the call settles it; else the result does, which the agent reports with its next
+request.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,16 +26,15 @@ from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarding import UNDECIDED, admitted_of, judge, record
 
 if TYPE_CHECKING:
-    from policy.model import CandidateId, Principal, PrincipalId
+    from policy.model import CandidateId, Principal
     from proxy.dialects.mcp.calls import Call
     from proxy.dialects.mcp.maps import ToolMap
     from proxy.dialects.model.memory_tools import OfferedTools
     from proxy.dialects.model.transcript import ModelCall
     from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.guard import Guard, Item, Judged
+    from proxy.seams.guard import GuardAhead, Item, Judged
 
 SERVER_PREFIX: Final = "model/"
-OPEN_MAX: Final = 1_024
 HELD_MAX: Final = 1_024
 _CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _ADMIT: Final = "admit"
@@ -41,21 +42,6 @@ _HOLD: Final = "hold"
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-
-
-class Served(Protocol):
-    """Which tools are judged elsewhere: a live relay stands between the agent and their server."""
-
-    def serves(self, principal: Principal, server: str, tool: str) -> bool:
-        """Whether a call of this tool will come there."""
-        ...
-
-
-class _Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted call that went to the agent."""
-
-    server: str
-    candidate_ids: tuple[CandidateId, ...]
 
 
 class _ReplyOf(NamedTuple):
@@ -69,14 +55,12 @@ class _ReplyOf(NamedTuple):
 class Veto:
     """One for all model fronts. Event loop only; any number of replies at once."""
 
-    def __init__(self, guard: Guard, served: Served) -> None:
+    def __init__(self, guard: GuardAhead) -> None:
         self._guard = guard
-        self._served = served
-        self._sent: dict[PrincipalId, OrderedDict[str, _Sent]] = {}
         # What waits for a person, by its content: asked again, it is the same candidate.
         self._held: OrderedDict[bytes, CandidateId] = OrderedDict()
         # Released by a person and ours to send: the call that asks for it again goes on.
-        self._released: OrderedDict[CandidateId, str] = OrderedDict()
+        self._released: OrderedDict[CandidateId, None] = OrderedDict()
 
     async def judge(
         self,
@@ -94,21 +78,20 @@ class Veto:
 
     async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
         """An admitted call does not reach the agent after all: what it would write is not done."""
-        mine = self._sent.get(principal.principal_id)
-        sent = None if mine is None else mine.pop(call.call_id, None)
-        if sent is not None:
-            await record(self._guard, principal, sent.server, sent.candidate_ids, Forwarded.FAILED)
+        await self._ended(principal, call.call_id, Forwarded.FAILED)
 
     async def results(self, principal: Principal, body: dict[str, Json]) -> None:
         """Settle admitted calls whose results a request brings. Without one they stay unsettled."""
-        mine = self._sent.get(principal.principal_id)
-        if not mine:
+        waiting = self._guard.handed_over(principal)
+        if not waiting:
             return
-        for call_id, failed in outcomes_of(body, mine.keys()).items():
-            state = Forwarded.FAILED if failed else Forwarded.DONE
-            sent = mine[call_id]
-            if await record(self._guard, principal, sent.server, sent.candidate_ids, state):
-                mine.pop(call_id, None)
+        for call_id, failed in outcomes_of(body, waiting).items():
+            await self._ended(principal, call_id, Forwarded.FAILED if failed else Forwarded.DONE)
+
+    async def _ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
+        # What could not be recorded is told again with the next request.
+        with contextlib.suppress(*UNDECIDED):
+            await self._guard.ended(principal, call_id, state)
 
     async def _one(self, asked: _ReplyOf, call: ModelCall) -> str | None:
         principal = asked.principal
@@ -117,23 +100,32 @@ class Veto:
             return None
         if found.tool_map is None or found.tool is None:
             return observation_of_call(Reason.UNKNOWN_TOOL)
-        if found.server and self._served.serves(principal, found.server, found.tool):
-            return None
         try:
             read = _read(found.tool_map, found.tool, call)
         except MalformedRequest as error:
             # The detail names the map's own paths, never what was sent.
             return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
         if read.kind in _CHANGES:
-            return await self._write(asked, SERVER_PREFIX + found.tool_map.name, call, read)
+            # Under the name that a relay would judge it by: what is stored of it, held and
+            # withheld is the same whoever sent it.
+            relayed = self._guard.server_of(principal, found.server)
+            server = relayed or SERVER_PREFIX + found.tool_map.name
+            return await self._write(asked, server, call, read)
         closed = _closed(principal, read.kind)
         return None if closed is None else observation_of_call(closed)
 
     async def _write(self, asked: _ReplyOf, server: str, call: ModelCall, read: Call) -> str | None:
         principal = asked.principal
         prints = [_print_of(principal, server, read.tool, item) for item in read.items]
+        guarded = GuardedCall(
+            server=server,
+            tool=read.tool,
+            items=read.items,
+            join=Join(tool_use_id=_short(call.call_id)),
+            traceparent=asked.traceparent,
+        )
         try:
-            judged = await self._judged(asked, server, call, read, prints)
+            judged = await self._judged(principal, guarded, prints)
         except UNDECIDED:
             return observation_of_call(Reason.GATE_UNAVAILABLE)
         for content, one in zip(prints, judged, strict=True):
@@ -147,34 +139,22 @@ class Veto:
             return _text(judged)
         for content, candidate_id in zip(prints, admitted, strict=True):
             # A release lets one call through.
-            if self._released.pop(candidate_id, None) is not None:
+            if candidate_id in self._released:
+                del self._released[candidate_id]
                 self._held.pop(content, None)
-        mine = self._sent.setdefault(principal.principal_id, OrderedDict())
-        _keep(mine, call.call_id, _Sent(server=server, candidate_ids=admitted), OPEN_MAX)
+        await self._guard.hand_over(principal, call.call_id, guarded, judged)
         return None
 
     async def _judged(
-        self,
-        asked: _ReplyOf,
-        server: str,
-        call: ModelCall,
-        read: Call,
-        prints: list[bytes],
+        self, principal: Principal, call: GuardedCall, prints: list[bytes]
     ) -> tuple[Judged, ...]:
         """One verdict per item: a person's, where the same item waits for one already."""
-        principal = asked.principal
-        known = [await self._known(principal, server, one) for one in prints]
-        fresh = [item for item, one in zip(read.items, known, strict=True) if one is None]
+        known = [await self._known(principal, call.server, one) for one in prints]
+        fresh = [item for item, one in zip(call.items, known, strict=True) if one is None]
         judged: tuple[Judged, ...] = ()
         if fresh:
-            guarded = GuardedCall(
-                server=server,
-                tool=read.tool,
-                items=tuple(fresh),
-                join=Join(tool_use_id=_short(call.call_id)),
-                traceparent=asked.traceparent,
-            )
-            judged = await judge(self._guard, principal, guarded)
+            part = msgspec.structs.replace(call, items=tuple(fresh))
+            judged = await judge(self._guard.judge_ahead, principal, part)
         rest = iter(judged)
         return tuple(next(rest) if one is None else one for one in known)
 
@@ -184,14 +164,15 @@ class Veto:
             return None
         try:
             judged = await self._guard.decided(principal, candidate_id)
-            if judged.decision != _ADMIT:
+            if judged.decision != _ADMIT or candidate_id in self._released:
                 return judged
-            for one in await self._guard.unsettled(principal, server):
-                if not one.sent:
-                    _keep(self._released, one.candidate_id, server, HELD_MAX)
+            # A relay of that server may have sent it by now.
+            if not await self._guard.claim(principal, server, candidate_id):
+                return None
         except UNDECIDED:
             return None
-        return judged if candidate_id in self._released else None
+        _keep(self._released, candidate_id, None, HELD_MAX)
+        return judged
 
 
 def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> Call:

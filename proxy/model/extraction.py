@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from proxy.dialects.mcp.maps import ToolMap
     from proxy.dialects.model.outputs import Output
     from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.guard import Guard, Judged
+    from proxy.seams.guard import GuardAhead, Judged
 
 
 class Replied(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Replied(msgspec.Struct, frozen=True, kw_only=True):
 class Extraction:
     """Event loop only; any number of replies at once."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: GuardAhead) -> None:
         self._guard = guard
 
     async def edited(self, replied: Replied, body: dict[str, Json]) -> dict[str, Json]:
@@ -119,7 +119,7 @@ class Extraction:
             join=Join(tool_use_id=replied.call_id),
             traceparent=replied.traceparent,
         )
-        judged = await judge(self._guard, replied.principal, call)
+        judged = await judge(self._guard.judge_ahead, replied.principal, call)
         # Nothing comes back that says what the backend made of it: it was handed over. Where that
         # cannot be recorded its intent stands, and is only not known to be done.
         admitted = admitted_of(judged)

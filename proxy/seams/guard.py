@@ -30,6 +30,7 @@ __all__ = [
     "ITEMS_MAX",
     "Forwarded",
     "Guard",
+    "GuardAhead",
     "GuardedCall",
     "Item",
     "Join",
@@ -192,4 +193,51 @@ class Guard(Protocol):
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
         """What became of a held candidate by now: still "hold", or a person's decision."""
+        ...
+
+
+class GuardAhead(Protocol):
+    """What a model front asks: it judges calls that others send. Event loop only; raises alike.
+
+    Who gets such a call next is known to nobody: a relay, the server itself, or no one.
+    """
+
+    async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        """As `Guard.judge`; a verdict is never one that was given for an earlier call."""
+        ...
+
+    def server_of(self, principal: Principal, host_name: str) -> str | None:
+        """What relays of this principal's agent call the server that its host calls so."""
+        ...
+
+    async def hand_over(
+        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
+    ) -> None:
+        """The agent is about to get this call, all of which is admitted.
+
+        The first relay that gets the very same call of this principal takes these verdicts over
+        and settles them, alone. Until then they are the front's to end.
+        """
+        ...
+
+    def handed_over(self, principal: Principal) -> frozenset[str]:
+        """The ids of this principal's calls that wait for a relay or a result."""
+        ...
+
+    async def ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
+        """What became of a call that was handed over; nothing where a relay has taken it."""
+        ...
+
+    async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
+        """Whether this released item is the caller's to send; nobody else will."""
+        ...
+
+    async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
+        """As `Guard.decided`."""
+        ...
+
+    async def settle(
+        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+    ) -> None:
+        """As `Guard.settle`."""
         ...

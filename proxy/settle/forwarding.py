@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from policy.verdict import InvariantBroken
 from proxy.seams.faults import MalformedRequest
@@ -16,10 +16,12 @@ from proxy.seams.guard import ITEMS_MAX, Forwarded
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from policy.model import CandidateId, Principal
     from proxy.seams.guard import Guard, GuardedCall, Judged, Unsettled
+
+    Asks = Callable[[Principal, GuardedCall], Awaitable[tuple[Judged, ...]]]
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
 # What a guard raises where it cannot say.
@@ -27,13 +29,23 @@ UNDECIDED: Final = (StorageError, MalformedRequest)
 SETTLE_TRIES: Final = 60
 
 
-async def judge(guard: Guard, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+class Settles(Protocol):
+    """The part of a guard that records outcomes."""
+
+    async def settle(
+        self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
+    ) -> None:
+        """See `Guard.settle`."""
+        ...
+
+
+async def judge(asks: Asks, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
     """One verdict per item of the call. What is admitted has to be sent and settled, or settled.
 
     Raises:
         StorageError, MalformedRequest: Nothing was judged; send nothing.
     """
-    judged = await guard.judge(principal, call)
+    judged = await asks(principal, call)
     if len(judged) != len(call.items):
         raise InvariantBroken("a guard gives one verdict per item")
     return judged
@@ -49,7 +61,7 @@ def admitted_of(judged: tuple[Judged, ...]) -> tuple[CandidateId, ...]:
 
 
 async def record(
-    guard: Guard,
+    guard: Settles,
     principal: Principal,
     server: str,
     candidate_ids: tuple[CandidateId, ...],

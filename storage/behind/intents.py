@@ -13,6 +13,7 @@ import msgspec
 from policy.labels.forwarded_call import call_of, removes
 from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
 from storage.audit import ResultLeaf
+from storage.behind.unmoved import Unmoved
 from storage.errors import UnknownCandidate
 from storage.tables.codec import IdRecord, decode_forward, encode
 from storage.tables.lmdb_store import FORWARDS, IDS
@@ -75,6 +76,18 @@ class EmbeddedForwards:
         with self._engine.parts.store.reading() as view:
             thing = read_thing(view, names, behind.tenant, behind.target, key, behind.by)
         return thing.standing
+
+    def unmoved(
+        self,
+        behind: Behind,
+        candidate_ids: tuple[CandidateId, ...],
+        waiting: frozenset[CandidateId],
+    ) -> bool:
+        """Whether nothing that these intents were admitted on is another by now."""
+        parts = self._engine.parts
+        with parts.store.reading() as view:
+            looked = Unmoved(view, parts.names, self._engine.ruleset.epoch, waiting)
+            return looked.holds(behind, candidate_ids)
 
     # ---- writer thread only --------------------------------------------------------------------
 

@@ -8,6 +8,10 @@ from tests.mutants.mutant import Mutant, at
 
 _VETO: Final = "proxy/model/calls_judged.py"
 _VETO_TESTS: Final = "tests/unit/proxy/model/test_calls_judged.py"
+_AHEAD: Final = "proxy/guard/ahead.py"
+_AHEAD_TESTS: Final = "tests/unit/proxy/guard/test_ahead.py"
+_UNMOVED: Final = "storage/behind/unmoved.py"
+_UNMOVED_TESTS: Final = "tests/unit/storage/behind/test_unmoved.py"
 _TOOLS: Final = "proxy/dialects/model/memory_tools.py"
 _TOOL_TESTS: Final = "tests/unit/proxy/dialects/model/test_memory_tools.py"
 _EXTRACTION: Final = "proxy/model/extraction.py"
@@ -90,33 +94,102 @@ VETO: Final = (
         name="a release is not spent",
         file=_VETO,
         old="                self._held.pop(content, None)\n",
-        new="                self._released[candidate_id] = server\n",
+        new="                self._released[candidate_id] = None\n",
         invariant="what a person released lets one call through",
         tests=(at(_VETO_TESTS, "test_what_a_person_released_goes_on_once"),),
     ),
     Mutant(
-        name="anybody's relay is everybody's",
-        file="proxy/guard/live_tools.py",
-        old="name, wanted = folded(server), folded(tool)\n",
-        new='name, wanted = "kb", folded(tool)\n',
-        invariant="only a call that comes to a live relay is judged there instead",
-        tests=(at(_VETO_TESTS, "test_a_server_that_a_live_relay_serves_is_judged_there"),),
+        name="what a relay serves is judged by nobody else",
+        file=_VETO,
+        old="            server = relayed or SERVER_PREFIX + found.tool_map.name\n",
+        new="            if relayed:\n                return None\n            server = ''\n",
+        invariant="the model front judges every call, whoever serves the server",
+        tests=(at(_AHEAD_TESTS, "test_a_relay_that_is_gone_leaves_no_gap"),),
     ),
     Mutant(
-        name="one agent's relay stands on another one's way",
-        file="proxy/guard/live_tools.py",
-        old="        owner = _ANYONE if name.startswith(_UNBOUND) else name\n",
-        new="        owner = _ANYONE if name else name\n",
-        invariant="only a call that comes to a live relay is judged there instead",
-        tests=("tests/unit/proxy/guard/test_live_tools.py",),
+        name="a front's verdict is that of an earlier call",
+        file=_VETO,
+        old="await judge(self._guard.judge_ahead, principal, part)",
+        new="await judge(self._guard.judge, principal, part)",
+        invariant="two equal calls are two candidates",
+        tests=(at(_AHEAD_TESTS, "test_what_makes_room_for_others_is_unknown"),),
     ),
     Mutant(
-        name="a relay that left is still there",
-        file="proxy/guard/live_tools.py",
-        old="        self._elsewhere.pop(relay, None)\n",
-        new="        self._elsewhere.get(relay, None)\n",
-        invariant="a relay that is gone judges nothing",
-        tests=("tests/unit/proxy/guard/test_live_tools.py",),
+        name="an id is enough to take an admission over",
+        file=_AHEAD,
+        old="if one.content == content and not one.late and (",
+        new="if not one.late and (",
+        invariant="only the very call that was judged goes on unjudged",
+        tests=(at(_AHEAD_TESTS, "test_what_a_hook_rewrites_in_between_is_judged_anew_and_held"),),
+    ),
+    Mutant(
+        name="an id is not looked at",
+        file=_AHEAD,
+        old="(not ids or call_id in ids)",
+        new="(not ids or bool(call_id))",
+        invariant="a call that says which one it is takes that one's admission alone",
+        tests=(at(_AHEAD_TESTS, "test_an_id_that_no_admitted_call_has_takes_nothing"),),
+    ),
+    Mutant(
+        name="an admission is taken any number of times",
+        file=_AHEAD,
+        old="        del mine[one.call_id]\n        return True\n",
+        new="        return True\n",
+        invariant="an admission is taken once",
+        tests=(at(_AHEAD_TESTS, "test_two_equal_calls_are_two_candidates_and_each_is_taken_once"),),
+    ),
+    Mutant(
+        name="an admission is taken however old it is",
+        file=_AHEAD,
+        old="if one.content == content and not one.late and (",
+        new="if one.content == content and (",
+        invariant="an admission waits for its relay for an hour",
+        tests=(at(_AHEAD_TESTS, "test_after_an_hour_nobody_knows_and_no_relay_takes_it"),),
+    ),
+    Mutant(
+        name="any agent's relay takes an admission over",
+        file=_AHEAD,
+        old="        mine = self._open.get(principal)\n        if not mine:\n",
+        new="        mine = next(iter(self._open.values()), None)\n        if not mine:\n",
+        invariant="an admission is for the principal whose call it was",
+        tests=(at(_AHEAD_TESTS, "test_nobody_else_takes_it_nor_another_server_or_tool"),),
+    ),
+    Mutant(
+        name="what moved before the forward is not looked at",
+        file="proxy/guard/local.py",
+        old="        if stands:\n",
+        new="        if stands is not None:\n",
+        invariant="an admission counts while all that it was given for stands",
+        tests=(at(_AHEAD_TESTS, "test_where_a_person_or_an_operator_acted_it_is_judged_anew"),),
+    ),
+    Mutant(
+        name="the ladder is not looked at before the forward",
+        file=_UNMOVED,
+        old="if (verdict.ruleset_epoch, verdict.trust_level) != (self._epoch, level):",
+        new="if verdict.ruleset_epoch != self._epoch and level:",
+        invariant="an admission counts while all that it was given for stands",
+        tests=(at(_AHEAD_TESTS, "test_where_the_ladder_sank_it_is_judged_anew"),),
+    ),
+    Mutant(
+        name="a denial moves nothing",
+        file=_UNMOVED,
+        old="                case VerdictLeaf(reason=Reason.DENIED_BY_PERSON):\n",
+        new="                case VerdictLeaf(reason=Reason.OVERSIZE):\n",
+        invariant="an admission counts while all that it was given for stands",
+        tests=(at(_AHEAD_TESTS, "test_where_a_person_or_an_operator_acted_it_is_judged_anew"),),
+    ),
+    Mutant(
+        name="edits of one text are taken in any order",
+        file=_UNMOVED,
+        old="        if waits or one.row.version > row.version:\n",
+        new="        if one.row.version > row.version:\n",
+        invariant="the text that was judged is the text that comes to stand there",
+        tests=(
+            at(
+                _UNMOVED_TESTS,
+                "test_calls_for_one_key_are_taken_in_the_order_in_which_they_were_judged",
+            ),
+        ),
     ),
     Mutant(
         name="a name that is not offered passes",

@@ -13,7 +13,6 @@ from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.memory_tools import Maps, OfferedTools
 from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import ModelCall
-from proxy.guard.live_tools import Relays
 from proxy.guard.local import Guarding
 from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
@@ -96,10 +95,9 @@ class Desk:
             ledger=sessions,
             surroundings=parts.surroundings,
             confirms=NoPage(),
-            relays=Relays(),
             monotonic_s=Clock(),
         )
-        self.veto = Veto(self.guard, Relays())
+        self.veto = Veto(self.guard)
 
     def agent(self, tool_map: str, by: Principal = AGENT) -> Agent:
         agent = Agent(self.veto, self.sessions, self.parts, by)

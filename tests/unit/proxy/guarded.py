@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from policy.gate import GATE, Gate
 from policy.labels.forwarded_call import MCP
 from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
-from proxy.guard.live_tools import Relays
 from proxy.guard.local import Guarding
 from proxy.guard.sieve import Sieve
 from proxy.ledger.sessions import Sessions
@@ -81,7 +80,6 @@ def guard_of(
         ledger=Sessions(None, b"p" * 32, parts.surroundings),
         surroundings=parts.surroundings,
         confirms=NoPage(),
-        relays=Relays(),
         monotonic_s=clock,
     )
 

@@ -1,4 +1,4 @@
-"""A guard in memory that keeps the promises of `proxy.seams.guard.Guard`, for tests of relays.
+"""A guard in memory that keeps the promises of `proxy.seams.guard`, for relays and fronts.
 
 It refuses what holds `EVIL`, holds what holds `ASK`, and admits the rest. What is refused never
 gets a state; what is admitted waits for `settle`.
@@ -31,6 +31,8 @@ class MemoryGuard:
         self.held: dict[CandidateId, Item] = {}
         self.decisions: dict[CandidateId, Judged] = {}
         self.withheld: set[str] = set()
+        self.relayed: dict[str, str] = {}
+        self.ahead: dict[str, tuple[str, tuple[Judged, ...]]] = {}
         self.waiting: list[Unsettled] = []
         self.pins: tuple[PinnedTool, ...] | None = None
         self.approved = True
@@ -49,6 +51,32 @@ class MemoryGuard:
         self.judging.set()
         await self.may_judge.wait()
         return tuple(self._verdict(item) for item in call.items)
+
+    async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
+        return await self.judge(principal, call)
+
+    def server_of(self, principal: Principal, host_name: str) -> str | None:
+        return self.relayed.get(host_name)
+
+    async def hand_over(
+        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
+    ) -> None:
+        self.ahead[call_id] = call.server, judged
+
+    def handed_over(self, principal: Principal) -> frozenset[str]:
+        return frozenset(self.ahead)
+
+    async def ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
+        server, judged = self.ahead[call_id]
+        settled = tuple((one.candidate_id, state) for one in judged if one.candidate_id is not None)
+        await self.settle(principal, server, settled)
+        del self.ahead[call_id]
+
+    async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
+        self._check()
+        mine = [one for one in self.waiting if one.candidate_id == candidate_id]
+        self.waiting = [one for one in self.waiting if one.candidate_id != candidate_id]
+        return bool(mine)
 
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]

@@ -14,7 +14,6 @@ from policy.verdict import Reason
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of
-from proxy.guard.live_tools import Relays
 from proxy.model.calls_judged import Veto
 from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
@@ -47,7 +46,7 @@ def seen(tmp_path: Path) -> Iterator[Guarded]:
 
 
 def _veto(seen: Guarded) -> Veto:
-    return Veto(seen.guard, Relays())
+    return Veto(seen.guard)
 
 
 async def _one(
@@ -332,28 +331,26 @@ async def test_a_server_that_no_relay_serves_is_judged_here(seen: Guarded) -> No
     assert _waiting(seen) == [("mcp/model/server-memory", True)]
 
 
-async def test_a_server_that_a_live_relay_serves_is_judged_there(seen: Guarded) -> None:
-    relays = Relays()
-    veto = Veto(seen.guard, relays)
-    relays.pinned(AGENT, "kb", ["create_entities"], "relay-1")
-    assert await _one(veto, _entity("kb", STEERING), *_server_tools("kb")) is None
-    assert _waiting(seen) == []
-    # Another server of the same kind, another tenant, a tool that the relay does not have.
-    texts = [
-        await _one(veto, _entity("kb2", STEERING), *_server_tools("kb2")),
-        await _one(veto, _entity("kb", STEERING), *_server_tools("kb"), principal=OTHER),
-        await _one(veto, _observation("kb", STEERING), *_server_tools("kb")),
-    ]
-    assert [(text or "").startswith("Not stored") for text in texts] == [True, True, True]
-    relays.left("relay-1")
+async def test_a_server_that_a_relay_serves_is_judged_here_under_the_relay_s_name(
+    seen: Guarded,
+) -> None:
+    veto = _veto(seen)
+    await seen.guard.pin(AGENT, "KB", ())
     text = await _one(veto, _entity("kb", STEERING), *_server_tools("kb"))
     assert (text or "").startswith("Not stored")
+    assert await _one(veto, _entity("kb", GOOD), *_server_tools("kb")) is None
+    # Another agent's relay is not on this one's way, and another server is none of its own.
+    one = _entity("kb", GOOD)
+    assert await _one(veto, one, *_server_tools("kb"), principal=OTHER) is None
+    assert await _one(veto, _observation("kb2", GOOD), *_server_tools("kb2")) is None
+    targets = {one.candidate.target for one in seen.store.forwards.pending()}
+    assert targets == {"mcp/KB", "mcp/model/server-memory"}
 
 
 async def test_the_guard_is_told_which_call_it_is() -> None:
     guard = MemoryGuard()
     one = create(GOOD)
-    assert await _one(Veto(guard, Relays()), one) is None
+    assert await _one(Veto(guard), one) is None
     (judged,) = guard.judged
     assert (judged.server, judged.tool) == (FILES_AT, "memory")
     assert judged.join.tool_use_id == one.call_id
@@ -363,13 +360,13 @@ async def test_the_guard_is_told_which_call_it_is() -> None:
 async def test_a_gate_that_cannot_answer_is_a_refusal() -> None:
     guard = MemoryGuard()
     guard.broken = True
-    veto = Veto(guard, Relays())
+    veto = Veto(guard)
     assert await _one(veto, create(GOOD)) == observation_of_call(Reason.GATE_UNAVAILABLE)
 
 
 async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
     guard = MemoryGuard()
-    veto, one = Veto(guard, Relays()), create(GOOD)
+    veto, one = Veto(guard), create(GOOD)
     assert await _one(veto, one) is None
     guard.settle_broken = True
     await veto.results(AGENT, result(one))
@@ -382,7 +379,7 @@ async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
 
 async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
     guard = MemoryGuard()
-    coupling = Vetoing(UnsafeUncoupled(), Veto(guard, Relays()))
+    coupling = Vetoing(UnsafeUncoupled(), Veto(guard))
     asked = Asked(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
     )

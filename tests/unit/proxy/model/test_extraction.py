@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from policy.model import Principal
     from proxy.dialects.strict_json.tolerant import Json
-    from proxy.seams.guard import Guard
+    from proxy.seams.guard import GuardAhead
 
 SECOND = "The pump in hall four was replaced in March"
 
@@ -39,7 +39,10 @@ def _replied(name: str, principal: Principal = AGENT) -> Replied:
 
 
 async def _text(
-    guard: Guard, answer: str | Json, name: str = "mem0-extraction", principal: Principal = AGENT
+    guard: GuardAhead,
+    answer: str | Json,
+    name: str = "mem0-extraction",
+    principal: Principal = AGENT,
 ) -> str:
     """What a backend gets for an answer of its model."""
     content = answer if isinstance(answer, str) else json.dumps(answer)

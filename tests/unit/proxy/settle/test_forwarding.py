@@ -23,7 +23,7 @@ TWO = CandidateId("2" * 32)
 
 async def test_only_what_was_admitted_may_be_sent() -> None:
     items = (change_of("1", "tea"), change_of("2", EVIL), change_of("3", ASK), change_of("4", "x"))
-    judged = await judge(Gate(), AGENT, call(*items))
+    judged = await judge(Gate().judge, AGENT, call(*items))
     assert [one.decision for one in judged] == ["admit", "reject", "hold", "admit"]
     assert admitted_of(judged) == (judged[0].candidate_id, judged[3].candidate_id)
     # An admission without an id could never be settled.
@@ -36,7 +36,7 @@ async def test_a_guard_with_fewer_verdicts_than_items_stops_everything() -> None
             return (await super().judge(principal, call))[1:]
 
     with pytest.raises(InvariantBroken):
-        await judge(Short(), AGENT, call(change_of("1", "tea"), change_of("2", EVIL)))
+        await judge(Short().judge, AGENT, call(change_of("1", "tea"), change_of("2", EVIL)))
 
 
 async def test_an_answer_settles_what_went_with_it_and_closes_it() -> None:

@@ -1,0 +1,152 @@
+"""Calls that were admitted before anybody sent them, until a relay takes them or they end.
+
+A model front judges a call when the model makes it; the same call may then reach a relay, at once
+or after a person clicked. The relay takes that admission over and does not judge a second time.
+In memory only: after a restart a relay judges anew, and the first intent is looked up like any
+other whose answer was lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.model.memory_tools import folded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policy.model import CandidateId, Principal, Tenant
+    from proxy.seams.guard import GuardedCall, Judged
+
+TAKEN_WITHIN_S: Final = 3_600.0
+"""How long an admitted call may take to reach its relay."""
+OPEN_MAX: Final = 1_024
+"""Admitted calls of one principal whose end nobody told."""
+SERVERS_MAX: Final = 4_096
+
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+
+
+class AdmittedAhead(msgspec.Struct, kw_only=True):
+    """One call that a model front let through."""
+
+    principal: Principal
+    server: str
+    call_id: str
+    # Server, tool, and every item with its canonical arguments (RFC 8785).
+    content: bytes
+    judged: tuple[Judged, ...]
+    candidate_ids: tuple[CandidateId, ...]
+    until_s: float
+    # Its hour is over: no relay takes it any more, and the log says that nobody knows.
+    late: bool = False
+
+
+class Ahead:
+    """The table of them, and how relays call their servers. Event loop only."""
+
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s
+        # By principal and then by call; oldest first.
+        self._open: dict[Principal, OrderedDict[str, AdmittedAhead]] = {}
+        self._servers: OrderedDict[tuple[Principal, str], str] = OrderedDict()
+
+    def named(self, principal: Principal, server: str) -> None:
+        """A relay of this principal's agent serves a server under this name."""
+        key = (principal, folded(server))
+        self._servers[key] = server
+        self._servers.move_to_end(key)
+        if len(self._servers) > SERVERS_MAX:
+            self._servers.popitem(last=False)
+
+    def server_of(self, principal: Principal, host_name: str) -> str | None:
+        """What relays of this principal's agent call the server that its host calls so."""
+        return self._servers.get((principal, folded(host_name))) if host_name else None
+
+    def add(
+        self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
+    ) -> AdmittedAhead | None:
+        """Keep one; what had to make room for it, and is not known to have ended, comes back."""
+        mine = self._open.setdefault(principal, OrderedDict())
+        before = mine.pop(call_id, None)
+        if before is None and len(mine) >= OPEN_MAX:
+            _, before = mine.popitem(last=False)
+        mine[call_id] = AdmittedAhead(
+            principal=principal,
+            server=call.server,
+            call_id=call_id,
+            content=_content(call),
+            judged=judged,
+            candidate_ids=tuple(one.candidate_id for one in judged if one.candidate_id is not None),
+            until_s=self._monotonic_s() + TAKEN_WITHIN_S,
+        )
+        return before
+
+    def find(self, principal: Principal, call: GuardedCall) -> AdmittedAhead | None:
+        """What this call is, where it was admitted ahead: by its id if it has one, else the oldest.
+
+        Whatever its id, it has to be the very same call of the same principal.
+        """
+        mine = self._open.get(principal)
+        if not mine:
+            return None
+        ids = {call.join.tool_use_id, call.join.call_id} - {None}
+        content = _content(call)
+        for call_id, one in mine.items():
+            if one.content == content and not one.late and (not ids or call_id in ids):
+                return one
+        return None
+
+    def call_ids(self, principal: Principal) -> frozenset[str]:
+        """The calls of this principal whose results are waited for."""
+        return frozenset(self._open.get(principal, ()))
+
+    def get(self, principal: Principal, call_id: str) -> AdmittedAhead | None:
+        """The call of this id."""
+        mine = self._open.get(principal)
+        return None if mine is None else mine.get(call_id)
+
+    def take(self, one: AdmittedAhead) -> bool:
+        """Whether it was still here; whoever takes it settles it, alone."""
+        mine = self._open.get(one.principal)
+        if mine is None or mine.get(one.call_id) is not one:
+            return False
+        del mine[one.call_id]
+        return True
+
+    def keep(self, one: AdmittedAhead) -> None:
+        """Its end is known and could not be recorded: it may be told again, and is sent no more."""
+        one.late = True
+        self._open.setdefault(one.principal, OrderedDict()).setdefault(one.call_id, one)
+
+    def waiting(self, tenant: Tenant, server: str) -> frozenset[CandidateId]:
+        """Every admission for this server that no relay has taken."""
+        return frozenset(
+            candidate_id
+            for principal, mine in self._open.items()
+            if principal.tenant == tenant
+            for one in mine.values()
+            if one.server == server and not one.late
+            for candidate_id in one.candidate_ids
+        )
+
+    def overdue(self) -> tuple[AdmittedAhead, ...]:
+        """Those whose hour is over since the last time that this was asked."""
+        now_s = self._monotonic_s()
+        found: list[AdmittedAhead] = []
+        for mine in self._open.values():
+            for one in mine.values():
+                if one.until_s > now_s:
+                    break  # the others came later
+                if not one.late:
+                    one.late = True
+                    found.append(one)
+        return tuple(found)
+
+
+def _content(call: GuardedCall) -> bytes:
+    return hashlib.sha256(_ENCODER.encode((call.server, call.tool, call.items))).digest()

@@ -1,0 +1,143 @@
+"""Whether an admission still stands on what it was given for, read off the store when it is asked.
+
+Between a verdict and the call there may be minutes: a host asks its user first. Nothing is noted
+at the verdict for that: its leaf names the ladder and the ruleset, and all that moved since has a
+leaf or a row behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policy.labels.forwarded_call import call_of
+from policy.model import CandidateId, ChangeKind, Forwarded, MemoryStatus
+from policy.trust.ladder import NEWCOMER
+from policy.verdict import Reason
+from storage.audit import OperatorLeaf, ResultLeaf, VerdictLeaf
+from storage.errors import StoreCorrupt
+from storage.tables.change import read_leaf
+from storage.tables.codec import IdRecord, decode_forward, decode_trust
+from storage.tables.lmdb_store import FORWARDS, KEYED, TRUST
+from storage.tables.rows import candidate_of, guarded_row, held_key, read_id, read_row, trust_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policy.model import PrincipalId
+    from policy.trust.ladder import TrustLevel
+    from storage.tables.codec import ForwardRecord
+    from storage.tables.keys import KeyedNames
+    from storage.tables.lmdb_store import View
+    from storage.tables.rows import GuardedRow
+    from storage.values import Behind, Row
+
+LOOKED_BACK_MAX: Final = 8_192
+# A relay that connects pins its tools just before its first call: that moves nothing.
+_OF_TOOLS: Final = "tools."
+_ORDINAL_LEN: Final = 8
+
+
+class Unmoved:
+    """One view of the store, for the items of one call."""
+
+    def __init__(
+        self, view: View, names: KeyedNames, epoch: int, waiting: frozenset[CandidateId]
+    ) -> None:
+        """`waiting`: admitted ahead like these, and no relay has taken them yet."""
+        self._view = view
+        self._names = names
+        self._epoch = epoch
+        self._waiting = waiting
+
+    def holds(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> bool:
+        """Whether each of these intents is one still, and would be judged on the same ground.
+
+        The ladder, the ruleset, what people and operators decided, and what stands under its key.
+        """
+        return all(self._one(behind, one, frozenset(candidate_ids)) for one in candidate_ids)
+
+    def _one(
+        self, behind: Behind, candidate_id: CandidateId, together: frozenset[CandidateId]
+    ) -> bool:
+        record = self._record(behind, candidate_id)
+        if record is None:
+            return False
+        row = read_row(self._view, record.ordinal)
+        verdict = read_leaf(self._view, record.leaf_index)
+        if not isinstance(verdict, VerdictLeaf):
+            raise StoreCorrupt(f"leaf {record.leaf_index} is no verdict")
+        level = self._level(row.principal_id).value
+        if (verdict.ruleset_epoch, verdict.trust_level) != (self._epoch, level):
+            return False
+        ended = self._since(record)
+        if ended is None:
+            return False
+        return all(self._counted(one, row, ended) for one in self._beside(record, row, together))
+
+    def _record(self, behind: Behind, candidate_id: CandidateId) -> ForwardRecord | None:
+        """The intent, where nobody settled, lost, erased or changed it meanwhile."""
+        key = held_key(candidate_id)
+        payload = None if key is None else self._view.get(FORWARDS, key)
+        if payload is None:
+            return None
+        record = decode_forward(payload)
+        if (record.tenant, record.target) != (behind.tenant, behind.target) or record.unknown:
+            return None
+        known = read_id(self._view, record.name)
+        return record if known == IdRecord(record.ordinal, MemoryStatus.FORWARDING) else None
+
+    def _level(self, principal_id: PrincipalId) -> TrustLevel:
+        payload = self._view.get(TRUST, self._names.principal(principal_id))
+        return (NEWCOMER if payload is None else trust_of(decode_trust(payload))).level
+
+    def _since(self, record: ForwardRecord) -> dict[CandidateId, Forwarded] | None:
+        """How calls ended since the verdict; None where a person or an operator acted since.
+
+        Whom an act concerns is not always in its leaf: each one counts for everybody.
+        """
+        header = self._view.header()
+        now = 0 if header is None else header.leaf_count
+        if now - record.leaf_index > LOOKED_BACK_MAX:
+            return None
+        ended: dict[CandidateId, Forwarded] = {}
+        for index in range(record.leaf_index + 1, now):
+            leaf = read_leaf(self._view, index)
+            match leaf:
+                case OperatorLeaf() if not leaf.action.startswith(_OF_TOOLS):
+                    return None
+                case VerdictLeaf(reason=Reason.DENIED_BY_PERSON):
+                    return None
+                case ResultLeaf():
+                    ended[leaf.candidate_id] = leaf.result
+                case _:
+                    continue
+        return ended
+
+    def _beside(
+        self, record: ForwardRecord, row: Row, together: frozenset[CandidateId]
+    ) -> Iterator[GuardedRow]:
+        """The other rows under its key, where they were looked at for the verdict."""
+        call = call_of(candidate_of(row))
+        made_new = row.change is ChangeKind.CREATE and (call is None or call.effect is None)
+        if made_new or call is None or not call.key:
+            return
+        for found, _ in self._view.scan(KEYED, row.keyed):
+            if not found.startswith(row.keyed):
+                return
+            one = guarded_row(self._view, self._names, int.from_bytes(found[-_ORDINAL_LEN:], "big"))
+            if one.ordinal != record.ordinal and one.sent.candidate_id not in together:
+                yield one
+
+    def _counted(self, one: GuardedRow, row: Row, ended: dict[CandidateId, Forwarded]) -> bool:
+        """Whether another row says the same to this admission as it did then."""
+        waits = one.sent.candidate_id in self._waiting
+        if one.sent.version > row.version:
+            # Judged later, with this one in sight. Done before it, the order is another.
+            failed = one.status is MemoryStatus.DELETED and one.sent.change is not ChangeKind.DELETE
+            return waits or (failed and one.row is one.sent)
+        if waits or one.row.version > row.version:
+            return False  # judged before it and not done yet, or changed here since
+        how = ended.get(one.sent.candidate_id)
+        if one.sent.change is ChangeKind.DELETE:
+            return how is not Forwarded.DONE
+        return how is not Forwarded.FAILED
