@@ -119,7 +119,7 @@ class Basis(enum.Enum):
     UNJOINED = "unjoined"  # an agent's channel, and no model front saw where the text came from
     TAINT = "taint"  # the meet of everything in the session's context
     CONTAINMENT = "containment"  # what the text is contained in: the lowest segment, or none
-    ENDORSEMENT = "endorsement"  # a person said or confirmed every sentence of it
+    ENDORSEMENT = "endorsement"  # a person said the whole of it in one turn
     LINEAGE = "lineage"  # the minimum of the memories it derives from
     CONFIRMATION = "confirmation"  # a person saw the whole of it, and said that it is so
 

@@ -1,25 +1,26 @@
 """Whether a person said what a candidate says (design 5.4): the one way in which text raises.
 
-Both sides are fingerprints, so that nobody has to keep what was said. A candidate asks for each of
-its sentences, and for what one of them depends on; a user segment answers with what stands in it.
-What names or files a candidate has to be in its own sentences.
+Its whole text has to be what one turn of hers makes her own (`policy.text.own_words`). What names
+or files a candidate has to be words of that text. Both sides are compared as fingerprints, so that
+nobody has to keep what was said.
 """
 
 from __future__ import annotations
 
+import enum
 import re
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from policy.labels.editing import NOTHING, How
+from policy.labels.editing import How
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind
 from policy.text.language import language_of
+from policy.text.naming_words import COUNTING, GENERIC, NEGATING, PRONOUNS, SPEAKING
+from policy.text.own_words import TURN_LEN_MAX, folded, own_forms
 from policy.text.phrases import Language
-from policy.text.sentence_words import COUNTING, DEPENDING, GENERIC, NEGATING, PRONOUNS, SPEAKING
-from policy.text.sentences import exact, fingerprint, stated_in, utterances_in
+from policy.text.sentences import exact
 from policy.text.skeleton import skeleton
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from policy.labels.forwarded_call import ForwardedCall
     from policy.model import Candidate
-    from policy.text.sentences import Utterance
 
 NAME_LEN_MAX: Final = 64
 NAME_WORDS_MAX: Final = 6
@@ -39,7 +39,8 @@ ASKED_MAX: Final = 512
 _FILED_WORDS_MAX: Final = 4
 _FILED_WORD_LEN_MAX: Final = 16
 _FILED_DIGITS_MAX: Final = 8
-_SHORT: Final = 2
+# Told of "the user", a text is longer than the turn that it was.
+_TEXT_LEN_MAX: Final = 4 * TURN_LEN_MAX
 
 _NAME_WORD: Final = re.compile(r"[^\W_]+(?:['][^\W_]+)*")
 _NAME_GAP: Final = re.compile(r"[\s_\-./:#]*")
@@ -56,18 +57,22 @@ _DRAWN: Final = re.compile(r"(?<![A-Za-z0-9])(?=(?:[A-Za-z]*[0-9]){2})[A-Za-z0-9
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _METADATA: Final = msgspec.json.Decoder()
 _DEPTH_MAX: Final = 32
-_JOINT: Final = "\x1e"
 
 
-class Said(NamedTuple):
-    """Fingerprints of sentences, and of those that depend on one together with that one."""
+class UserTurns(enum.Enum):
+    """Who stands behind the user turns of a model API; only an operator knows.
 
-    sentences: frozenset[int]
-    pairs: frozenset[int]
+    Where none says so, a text counts only where an explicit request to remember comes before it.
+    """
+
+    __hash__ = object.__hash__
+
+    PERSON = "person"  # people type them
+    PROGRAM = "program"  # a program writes them, with other people's words in them
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a candidate somebody must have said: its texts as sentences, its names in them.
+    """What of a candidate somebody must have said: its whole texts, and its names in them.
 
     `sayable` is False where a part of it is neither: then nobody endorses it.
     """
@@ -107,69 +112,32 @@ def asked_of(candidate: Candidate, labels: tuple[int, ...] | None = None) -> Ask
     return Asked(texts=texts, names=tuple(dict.fromkeys(names)), sayable=True)
 
 
-def said_by(text: str, key: bytes) -> Said:
-    """What one segment of a person endorses."""
-    return said_in(utterances_in(text), key)
+def endorsed_by(turn: str, user_turns: UserTurns | None) -> tuple[str, ...]:
+    """The whole texts that one turn makes the words of its person, `folded`."""
+    if user_turns is UserTurns.PROGRAM:
+        return ()
+    forms = own_forms(turn)
+    return forms.asked if user_turns is None else (*forms.said, *forms.asked)
 
 
-def said_in(said: Iterable[Utterance | None], key: bytes) -> Said:
-    """What the sentences of one segment endorse, in their order; None for one that is not hers."""
-    sentences: set[int] = set()
-    pairs: set[int] = set()
-    before: tuple[str, ...] = ()
-    for one in said:
-        versions = () if one is None else one.versions
-        sentences.update(fingerprint(version, key) for version in versions)
-        pairs.update(_pair(first, then, key) for first in before for then in versions)
-        before = versions
-    return Said(sentences=frozenset(sentences), pairs=frozenset(pairs - {0}))
-
-
-def wanted_by(asked: Asked, key: bytes) -> Said | None:
-    """What one segment must have said to endorse all that is asked; None where none could."""
-    if not asked.sayable:
+def wanted_by(asked: Asked) -> frozenset[str] | None:
+    """What one turn must endorse to endorse all that is asked; None where none could."""
+    if not asked.sayable or len(asked.texts) + len(asked.names) > ASKED_MAX:
         return None
-    stated: list[str] = []
-    for text in asked.texts:
-        found = stated_in(text)
-        if not found:
-            return None  # it says nothing, or too much: there is nothing to hold on to
-        stated += found
-    if not stated or not _all_named(asked.names, stated):
+    if any(len(text) > _TEXT_LEN_MAX for text in asked.texts):
         return None
-    sentences = frozenset(fingerprint(one, key) for one in stated)
-    pairs = frozenset(_pair(first, then, key) for first, then in pairwise(stated)) - {0}
-    if len(sentences) + len(pairs) + len(asked.names) > ASKED_MAX:
+    wanted = frozenset(map(folded, asked.texts))
+    if not wanted or "" in wanted or not _all_named(asked.names, wanted):
         return None
-    return Said(sentences=sentences, pairs=pairs)
-
-
-def endorses(said: Said, wanted: Said) -> bool:
-    """Whether everything that is wanted stands in this one segment."""
-    return (
-        bool(wanted.sentences) and wanted.sentences <= said.sentences and wanted.pairs <= said.pairs
-    )
-
-
-def _pair(first: str, then: str, key: bytes) -> int:
-    """Two sentences as one where the second says nothing certain without the first; else 0."""
-    depends = (
-        first.endswith("?")
-        or DEPENDING.search(then) is not None
-        or len(then.split(None, _SHORT)) <= _SHORT
-    )
-    return fingerprint(f"{first}{_JOINT}{then}", key) if depends else 0
+    return wanted
 
 
 def _brings(call: ForwardedCall) -> bool:
-    """Whether a change brings in a text, so that it could have been said; else it takes away."""
+    """Whether a change brings in a text by itself: half of what replaces a part is not its own."""
     effect = call.effect
-    if effect is None or not 0 <= effect.text < len(call.pieces):
+    if effect is None or effect.how is How.REPLACE:
         return False
-    if effect.how is not How.REPLACE:
-        return True
-    gone = "" if effect.old == NOTHING else call.pieces[effect.old]
-    return not set(_words_of(call.pieces[effect.text])) <= set(_words_of(gone))
+    return 0 <= effect.text < len(call.pieces)
 
 
 def _words_of(text: str) -> list[str]:
@@ -219,7 +187,7 @@ def _run_of(name: str) -> tuple[str, ...] | None:
 
 
 def _all_named(names: Sequence[str], stated: Iterable[str]) -> bool:
-    """Whether each name is words in a row of a sentence that the candidate states."""
+    """Whether each name is words in a row of a text that the candidate states."""
     if not names:
         return True
     there: set[tuple[str, ...]] = set()

@@ -49,8 +49,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     contained: tuple[Origin, ...] = ()
     # Of these, what an edit of a known text brings into it; None where it is no such edit.
     brought: tuple[Origin, ...] | None = None
-    # Every whole sentence of it stands in one user segment of that very session.
+    # Its whole text is what one turn of a person in that very session makes her own words.
     endorsed: bool = False
+    # And the operator vouches that people type the user turns there.
+    by_person: bool = False
     # Everything that entered that session is still there to be looked in: no restart, no full
     # ring, no text beyond the limit. Otherwise `contained` proves nothing, and taint counts.
     whole: bool = False

@@ -272,7 +272,7 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--endorsed",
         action="store_true",
-        help="and as if a person had said every sentence of it there",
+        help="and as if a person had said the whole of it there",
     )
     parser.add_argument(
         "--ruleset",

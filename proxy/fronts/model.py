@@ -247,6 +247,7 @@ class ModelFront:
             trace=served.incoming.trace,
             maps=settings.maps,
             extracts=extracts,
+            user_turns=settings.user_turns,
             readings=self._recurring,
         )
         started_ns = self._surroundings.clock_ns()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from policy.labels.endorsement import endorses
 from policy.labels.taint import Joined, Seen
 from policy.model import Origin, SourceKind, meet
 from policy.text.skeleton import skeleton
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from policy.model import PrincipalId
     from proxy.ledger.core import Core
     from proxy.ledger.reading import Reader
+    from proxy.ledger.records import Typed
     from proxy.ledger.state import Book, CallMade, SessionState
     from proxy.seams.guard import Join
 
@@ -50,7 +50,7 @@ class _CandidateText:
             return False
         if all(one in session.spoken for one in self.parts):
             return True
-        return any(self.parts <= parts for _, parts in session.typed)
+        return any(self.parts <= typed.parts for typed in session.typed)
 
 
 def evidence(
@@ -91,13 +91,15 @@ def evidence(
         # What it may be contained in and cannot be looked up any more.
         contained = tuple(sorted((Origin(kind=blind), *contained), key=lambda one: one.kind.trust))
     distrusted = core.distrusts(book, now_ms)
+    turn = None if distrusted else _endorsing(session, wanted, core.reader)
     return SeenCall(
         session=session.session,
         joined=joined,
         taint=SourceKind.UNKNOWN if distrusted else taint,
         contained=contained[:CONTAINED_MAX],
         brought=None if blind is not None else brought,
-        endorsed=not distrusted and _endorsed(session, wanted, core.reader),
+        endorsed=turn is not None,
+        by_person=turn is not None and turn.by_person,
         whole=not distrusted and blind is None,
         calls=calls,
     )
@@ -150,7 +152,13 @@ def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] 
     return sessions[0], taint
 
 
-def _endorsed(session: SessionState, asked: Asked | None, reader: Reader) -> bool:
-    """Whether all that is stated was said by a person, in one breath of that very session."""
+def _endorsing(session: SessionState, asked: Asked | None, reader: Reader) -> Typed | None:
+    """The turn of that very session that makes all that is stated its person's own words.
+
+    Where several speak, nobody can say whose words they are.
+    """
     wanted = None if asked is None else reader.wanted(asked)
-    return wanted is not None and any(endorses(said, wanted) for said, _ in session.typed)
+    if wanted is None or len({typed.record.speaker for typed in session.typed}) > 1:
+        return None
+    found = [typed.record for typed in session.typed if wanted <= typed.whole]
+    return max(found, key=lambda typed: typed.by_person, default=None)

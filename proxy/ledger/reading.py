@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.labels.endorsement import said_in, wanted_by
+from policy.labels.endorsement import UserTurns, endorsed_by, wanted_by
 from policy.model import Origin, SourceKind, meet
 from policy.text.repeating import flowing, repeated
-from policy.text.sentences import fingerprint, utterances_in
+from policy.text.sentences import fingerprint
+from policy.text.stems import is_nobodys
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.ledger.records import Entry, Row, Typed
 from proxy.ledger.sentences import packed
@@ -28,12 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from policy.labels.endorsement import Asked
-    from policy.labels.endorsement import Said as Endorsing
-    from policy.text.sentences import Utterance
     from proxy.ledger.splices import Rules
 
 _LIST: Final = re.compile(r"[-*\u2022] ")
 _NAME_LEN_MAX: Final = 128
+_INSIDE: Final = re.compile("[:,;(] *| - ")
 _OWN: Final = frozenset({None, SourceKind.AGENT_SELF_EDIT})
 _CHAIN: Final = struct.Struct(">QQ")
 
@@ -74,13 +74,18 @@ class Reader:
             found += self.parts(reading)
         return list(dict.fromkeys(found))
 
-    def wanted(self, asked: Asked) -> Endorsing | None:
-        """What one turn of a person must have said to endorse a candidate."""
-        return wanted_by(asked, self._key)
+    def somebodys(self, text: str) -> list[int]:
+        """The fingerprints of the sentences of a text that tell who said it: all but nobody's."""
+        return [self.print(one) for one in sentences_between(text) if not is_nobodys(one)]
+
+    def wanted(self, asked: Asked) -> frozenset[int] | None:
+        """What one turn of a person must endorse to endorse a candidate."""
+        wanted = wanted_by(asked)
+        return None if wanted is None else frozenset(map(self.print, wanted))
 
     def turn(self, turn: Turn, ground: TurnGround) -> Read:
         """One turn of the conversation."""
-        found = TurnSum()
+        found = TurnSum(turn.speaker)
         beside = any(said.voice is Voice.TOOL for said in turn.said)
         for said in turn.said:
             match said.voice:
@@ -114,14 +119,14 @@ class Reader:
         lowest = found.lowest
         typed: tuple[Typed, ...] = ()
         if found.typed:
-            # Together: what stands before a reminder may govern what stands behind it.
-            whole = "\n\n".join(found.typed)
-            hers = [
-                None if self._came_from(one, found, ground) else one for one in utterances_in(whole)
-            ]
-            said = said_in(hers, self._key)
-            parts = packed(self.parts(whole))
-            typed = (Typed(packed(said.sentences), packed(said.pairs), parts),)
+            typed = (
+                Typed(
+                    parts=packed(self.parts("\n\n".join(found.typed))),
+                    whole=packed(self._whole(found, ground)),
+                    by_person=ground.user_turns is UserTurns.PERSON,
+                    speaker=self.named("speaker", found.speaker) if found.speaker else 0,
+                ),
+            )
         entry = Entry(
             session=ground.session.session,
             digest=ground.digest,
@@ -137,17 +142,28 @@ class Reader:
         )
         return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
 
-    def _came_from(self, said: Utterance, found: TurnSum, ground: TurnGround) -> bool:
-        """Whether any part of a sentence was said elsewhere first, word by word or nearly so.
+    def _whole(self, found: TurnSum, ground: TurnGround) -> list[int]:
+        """The whole texts that a turn endorses: its one text, if nobody else said any of it first.
 
-        Alone as well as under what stands over it, with what leads into it and without.
+        That is decided here, once: whoever says it later takes nothing from her.
         """
+        if found.mixed or len(found.typed) > 1:
+            return []
+        whole = endorsed_by(found.typed[0], ground.user_turns)
+        here = {one for heard in (*found.foreign.values(), found.host) for one in heard}
         source = ground.book.sentences.source
-        return any(
-            one in found.others or source(one) is not None
-            for version in (said.said, *said.versions)
-            for one in self.parts(version)
-        )
+        for said in (found.typed[0], *whole):
+            for one in self._readings(said):
+                if one in here or source(one) is not None:
+                    return []
+        return [self.print(one) for one in whole]
+
+    def _readings(self, text: str) -> Iterator[int]:
+        """The fingerprints of its sentences, and of each from a mark in it on."""
+        for sentence in sentences_between(text):
+            for start in (0, *(mark.end() for mark in _INSIDE.finditer(sentence))):
+                if not is_nobodys(sentence[start:]):
+                    yield self.print(sentence[start:])
 
     def _shows(self, text: str, origin: Origin, found: TurnSum) -> None:
         """What somebody else says enters: to be known when it comes again, in any spelling."""
@@ -274,6 +290,7 @@ class Reader:
                 label, channel, why = SourceKind.UNKNOWN, "unplaced", "beside_results"
                 self._shows(text, Origin(kind=label), found)
             elif piece.inside is None:
+                found.mixed |= not whole
                 spans += self._typed(text, piece.start, ground, found)
                 continue
             else:
@@ -293,24 +310,24 @@ class Reader:
             found.typed.append(text)
         for start, end in paragraphs(text):
             part = text[start:end]
-            parts = self.parts(part)
-            label, why = self._from_elsewhere(part, parts, ground, most)
+            label, why = self._from_elsewhere(part, ground, most)
             if not hers:
                 why = why or ("lost" if ground.lost else "under_a_call")
             elif label is SourceKind.USER_INPUT:
-                found.own += parts
+                found.own += self.parts(part)
             else:
-                self._quoting(part, parts, why, ground, found)
+                found.mixed = True
             channel = "user" if label is SourceKind.USER_INPUT else "spliced"
             found.row(Row(channel, label, len(part), why))
             found.texts.append(Text(part, Origin(kind=label)))
             yield LabelledSpan(at + start, at + end, label)
 
     def _from_elsewhere(
-        self, text: str, parts: list[int], ground: TurnGround, most: SourceKind
+        self, text: str, ground: TurnGround, most: SourceKind
     ) -> tuple[SourceKind, str]:
-        label, why = most, ""
-        for one in (*parts, *self.parts(flowing(text))) if "\n" in text.strip() else parts:
+        label, why, parts = most, "", self.somebodys(text)
+        flows = self.somebodys(flowing(text)) if "\n" in text.strip() else []
+        for one in (*parts, *flows):
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:
                 label, why = source, "said_before"
@@ -321,38 +338,20 @@ class Reader:
                     label, why = kept.origin.kind, "copied"
         return label, why
 
-    def _quoting(
-        self, text: str, parts: list[int], why: str, ground: TurnGround, found: TurnSum
-    ) -> None:
-        """A paragraph that is not all hers: beside what others said, she may speak for herself.
-
-        Not in what is nearly a copy, nor where line breaks leave in doubt who said which words.
-        """
-        source = ground.book.sentences.source
-        flows = self.parts(flowing(text))
-        own = {one: self.print(one) for one in sentences_between(text)}
-        own = {one: number for one, number in own.items() if source(number) is None}
-        doubt = any(source(one) is not None for one in {*flows}.difference(parts))
-        if why == "copied" or doubt or ground.ring.copied("\n".join(own)):
-            found.others.update(parts, flows)
-        else:
-            found.own += own.values()
-
     def _spliced(
         self, piece: Piece, text: str, ground: TurnGround, found: TurnSum
     ) -> tuple[SourceKind, str, str]:
         if piece.inside is Inside.RECALL:
             return self._recall(piece, text, ground, found), "", ""
-        parts = self.parts(text)
         if piece.inside is Inside.INHERITED:
             most, why = meet(SourceKind.MODEL_INFERENCE, ground.inherited), "summary"
         else:
             most, why = piece.inside.label if piece.inside else SourceKind.UNKNOWN, "rule"
         if ground.lost:
             most, why = SourceKind.UNKNOWN, "lost"
-        label, found_why = self._from_elsewhere(text, parts, ground, most)
+        label, found_why = self._from_elsewhere(text, ground, most)
         if label is SourceKind.AGENT_SELF_EDIT:
-            found.host += parts
+            found.host += self.parts(text)
             return label, "host", why
         self._shows(text, Origin(kind=label), found)
         return label, "spliced", found_why or why

@@ -74,12 +74,17 @@ class Conversed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Typed(msgspec.Struct, frozen=True, array_like=True):
-    """What a person typed in one turn: what it endorses, and how it is found again."""
+    """What a person typed in one turn: the whole texts it endorses, and how it is found again."""
 
-    sentences: Prints
-    # Of two sentences together where the second depends on the first.
-    pairs: Prints
-    parts: Prints
+    # In a log of before: prints of single sentences. They endorse nothing any more.
+    sentences: Prints = b""
+    pairs: Prints = b""
+    parts: Prints = b""
+    whole: Prints = b""
+    # Whether the operator vouches that a person types here.
+    by_person: bool = False
+    # Of the name that the turn came under; 0 without one.
+    speaker: int = 0
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

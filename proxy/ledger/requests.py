@@ -19,6 +19,7 @@ from proxy.ledger.state import SESSIONS_IN_ALL_MAX, SESSIONS_MAX
 from proxy.ledger.turn_values import TurnGround, TurnRead
 
 if TYPE_CHECKING:
+    from policy.labels.endorsement import UserTurns
     from policy.model import Principal
     from proxy.dialects.model.transcript import ModelRequest
     from proxy.ledger.core import Core
@@ -42,11 +43,13 @@ class Entered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moment(NamedTuple):
-    """When something happens, an id for what may begin then, and tools nobody takes on trust."""
+    """When something happens, an id for what may begin then, and what is known of who asks."""
 
     now_ms: int
     fresh_id: str
+    # Tools nobody takes on trust.
     distrusted_tools: frozenset[str] = frozenset()
+    user_turns: UserTurns | None = None
 
 
 class Entering:
@@ -92,6 +95,7 @@ class Entering:
             most=most,
             lost=False,
             inherited=inherited,
+            user_turns=moment.user_turns,
         )
         system = self._turn(above, ground) if request.system else TurnRead(SourceKind.OPERATOR, ())
         changed = self._catalogue(principal, request, ground, moment.distrusted_tools)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
     from policy.labels.editing import Looked
-    from policy.labels.endorsement import Asked
+    from policy.labels.endorsement import Asked, UserTurns
     from policy.labels.taint import Seen
     from policy.model import Memory, Origin, Principal, PrincipalId
     from proxy.dialects.model.transcript import ModelReply, ModelRequest
@@ -220,17 +220,19 @@ class Sessions:
         request: ModelRequest,
         names: tuple[str, ...],
         distrusted_tools: frozenset[str] = frozenset(),
+        user_turns: UserTurns | None = None,
     ) -> Entered:
         """What a request puts into the context; durable when this returns.
 
         `names` are the client's own names of its session, each with its kind in front: claims,
         which join and never separate. A tool is approved by being seen, but no distrusted one.
+        `user_turns` says what a turn of a user endorses when it enters.
 
         Raises:
             StoreUnavailable: It is not durable; the request must not go on.
         """
         now_ms, fresh_id = self.surroundings.now_ms(), self.surroundings.random_hex(16)
-        moment = Moment(now_ms, fresh_id, distrusted_tools)
+        moment = Moment(now_ms, fresh_id, distrusted_tools, user_turns)
         entered = self._entering.entered(principal, request, names, moment)
         await self._durable()
         return entered

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policy.labels.endorsement import Said
 from proxy.ledger.records import (
     Began,
     Distrusted,
@@ -20,10 +19,9 @@ from proxy.ledger.records import (
     Merged,
     Pinned,
     Recalled,
-    Typed,
 )
 from proxy.ledger.sentences import packed, prints
-from proxy.ledger.state import Book, CallMade, SessionState, ShownSegment
+from proxy.ledger.state import Book, CallMade, SessionState, ShownSegment, TypedTurn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,10 +83,7 @@ def _kept(session: SessionState) -> KeptSession:
         keys=packed(session.keys),
         conversations=tuple(session.conversations.items()),
         labels=tuple((one, label, root) for one, (label, root) in session.labels.items()),
-        typed=tuple(
-            Typed(packed(said.sentences), packed(said.pairs), packed(parts))
-            for said, parts in session.typed
-        ),
+        typed=tuple(one.record for one in session.typed),
         spoken=tuple((label, packed(ones)) for label, ones in spoken.items()),
         writes=tuple(
             msgspec.structs.replace(wrote, session=session.session) for wrote in session.writes
@@ -116,9 +111,7 @@ def restored_session(kept: KeptSession) -> SessionState:
     session.keys.update(dict.fromkeys(prints(kept.keys)))
     session.conversations.update(kept.conversations)
     session.labels.update({one: (label, root) for one, label, root in kept.labels})
-    for typed in kept.typed:
-        said = Said(frozenset(prints(typed.sentences)), frozenset(prints(typed.pairs)))
-        session.typed.append((said, frozenset(prints(typed.parts))))
+    session.typed.extend(map(TypedTurn, kept.typed))
     for label, ones in kept.spoken:
         session.spoken.update(dict.fromkeys(prints(ones), label))
     session.writes.extend(kept.writes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from policy.labels.endorsement import Said
 from policy.model import MemoryId, SourceKind, meet
 from policy.verdict import InvariantBroken
 from proxy.ledger.records import (
@@ -25,6 +24,7 @@ from proxy.ledger.records import (
     Recalled,
     Relayed,
     Row,
+    Typed,
     Wrote,
 )
 from proxy.ledger.sentences import Recalls, Sentences, prints
@@ -63,6 +63,17 @@ class ShownSegment:
         self.row = row
 
 
+class TypedTurn:
+    """A turn that a person typed: the whole texts that it endorses, and its sentences."""
+
+    __slots__ = ("parts", "record", "whole")
+
+    def __init__(self, record: Typed) -> None:
+        self.record = record
+        self.whole = frozenset(prints(record.whole))
+        self.parts = frozenset(prints(record.parts))
+
+
 class CallMade:
     """A call that a model of a session made."""
 
@@ -97,8 +108,7 @@ class SessionState:
         self.conversations: OrderedDict[int, SourceKind] = OrderedDict()
         # What each turn was labelled when it first came, and the conversation it belongs to.
         self.labels: OrderedDict[int, tuple[SourceKind, int]] = OrderedDict()
-        # Per turn that a person typed: what it endorses, and its sentences to be found again.
-        self.typed: deque[tuple[Said, frozenset[int]]] = deque(maxlen=TYPED_MAX)
+        self.typed: deque[TypedTurn] = deque(maxlen=TYPED_MAX)
         self.spoken: OrderedDict[int, SourceKind] = OrderedDict()
         self.writes: deque[Wrote] = deque(maxlen=WRITES_MAX)
         # Turns whose text cannot be searched any more, by their lowest label.
@@ -351,8 +361,7 @@ def _enter(session: SessionState, book: Book, entry: Entry) -> None:
         session.rows += 1
         session.lower(row.label, shown)
     for typed in entry.typed:
-        said = Said(frozenset(prints(typed.sentences)), frozenset(prints(typed.pairs)))
-        session.typed.append((said, frozenset(prints(typed.parts))))
+        session.typed.append(TypedTurn(typed))
     for one in prints(entry.spoken):
         session.spoken[one] = meet(session.spoken.get(one, entry.label), entry.label)
     _bound(session.spoken, SPOKEN_MAX)

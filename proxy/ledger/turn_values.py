@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from policy.model import SourceKind, meet
 
 if TYPE_CHECKING:
+    from policy.labels.endorsement import UserTurns
     from policy.model import Origin
     from proxy.ledger.records import Entry, Row
     from proxy.ledger.ring import Ring
@@ -44,6 +45,7 @@ class TurnGround(NamedTuple):
     inherited: SourceKind
     # Whether the conversation goes on by now: the agent's program speaks between the turns.
     begun: bool = False
+    user_turns: UserTurns | None = None
 
 
 class Text(NamedTuple):
@@ -68,10 +70,12 @@ class Read(NamedTuple):
 class TurnSum:
     """What one turn adds up to."""
 
-    def __init__(self) -> None:
+    def __init__(self, speaker: str = "") -> None:
+        self.speaker = speaker
         self.rows: list[Row] = []
         self.typed: list[str] = []
-        self.others: set[int] = set()  # sentences of paragraphs that others wrote, or nearly so
+        # Whether any of what was typed is part of a longer text, or came from elsewhere.
+        self.mixed = False
         self.own: list[int] = []
         self.host: list[int] = []
         self.foreign: dict[int, list[int]] = {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from policy.labels.endorsement import UserTurns  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.reading import AFRESH, Readings
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
@@ -35,6 +36,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     # The tools that write memory. `extracts`: a backend asks, and the answer itself is the write.
     maps: Maps
     extracts: bool = False
+    # Who stands behind its user turns, where the operator says so.
+    user_turns: UserTurns | None = None
     # Where parts of the body that came before have been read already.
     readings: Readings = AFRESH
 

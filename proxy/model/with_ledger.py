@@ -50,7 +50,11 @@ class Coupled:
         await self._withholding.quiet(principal_id, QUIET_S)
         names = (*asked.names, *(f"session:{name}" for name in request.sessions))
         entered = await self._sessions.entered(
-            principal, request, tuple(dict.fromkeys(names)), self._smuggling(principal, request)
+            principal,
+            request,
+            tuple(dict.fromkeys(names)),
+            self._smuggling(principal, request),
+            asked.user_turns,
         )
         # What was begun while the disk was waited for.
         await self._withholding.quiet(principal_id, QUIET_S)

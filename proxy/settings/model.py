@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from policy.labels.endorsement import UserTurns
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
@@ -57,6 +58,7 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     hosted_state: HostedState = HostedState.REFUSE
     purpose: ModelPurpose = ModelPurpose.AGENT
     maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
+    user_turns: UserTurns | None = None
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 600.0
     total_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 3_600.0
     request_bytes_max: Annotated[int, Meta(ge=1_024, le=128 * 1024**2)] = 32 * 1024**2
@@ -77,6 +79,9 @@ MEANINGS: Final[dict[str, str]] = {
     "answers is gated before the backend sees it.",
     "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "
     "are shipped. For `extraction` one, with the form of the answers.",
+    "user_turns": "`person`: people type the user turns, so one turn of theirs, stored as it is, "
+    "is `user_input`. `program`: a program writes them, and nothing is. Unset: only what follows "
+    'an explicit "remember that".',
     "answer_seconds": "Seconds to the beginning of an answer, and between two pieces of it.",
     "total_seconds": "Seconds for a whole answer, every second asking of the model included.",
     "request_bytes_max": "Largest request body in bytes.",
@@ -95,6 +100,7 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     hosted_state: HostedState
     purpose: ModelPurpose
     maps: Maps
+    user_turns: UserTurns | None
     answer_seconds: float
     total_seconds: float
     request_bytes_max: int
@@ -120,6 +126,9 @@ def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
 
 
 def _upstream(given: ModelTable) -> ModelUpstream:
+    extracts = given.purpose is ModelPurpose.EXTRACTION
+    if extracts and given.user_turns is UserTurns.PERSON:
+        raise BadValue("user_turns: what is extracted from, a program writes")
     if given.name in RESERVED:
         raise BadValue("name: another front is served below that path")
     headers = headers_from(given.headers_file)
@@ -133,6 +142,7 @@ def _upstream(given: ModelTable) -> ModelUpstream:
         hosted_state=given.hosted_state,
         purpose=given.purpose,
         maps=_maps(given),
+        user_turns=UserTurns.PROGRAM if extracts else given.user_turns,
         answer_seconds=given.answer_seconds,
         total_seconds=given.total_seconds,
         request_bytes_max=given.request_bytes_max,

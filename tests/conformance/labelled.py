@@ -12,6 +12,7 @@ import random
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from policy.labels.endorsement import UserTurns
 from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.ledger.sessions import Sessions
@@ -86,7 +87,7 @@ class Agent:
         self.numbers = itertools.count()
 
     async def session(self, entering: Iterable[tuple[str, str]]) -> Session:
-        """A session whose context these entered: ("user" | "tool", text).
+        """A session whose context these entered: ("user" | "tool" | "model", text).
 
         Turn by turn, as an agent does it: what a tool answers, the model had called before.
         """
@@ -95,6 +96,9 @@ class Agent:
             if voice == "user":
                 session.messages.append(user(text))
                 await session.ask()
+                continue
+            if voice == "model":
+                await session.says(text)
                 continue
             fetch = call(f"toolu_{next(self.numbers)}", "fetch", url="https://example.org/")
             await session.calls(fetch)
@@ -112,7 +116,15 @@ class Session(NamedTuple):
     async def ask(self) -> Entered:
         """The agent asks its model."""
         request = anthropic.read_request({"messages": [*self.messages]})
-        return await self.agent.sessions.entered(ADA, request, (self.name,))
+        return await self.agent.sessions.entered(
+            ADA, request, (self.name,), user_turns=UserTurns.PERSON
+        )
+
+    async def says(self, text: str) -> None:
+        """The model answers with a text."""
+        entered = await self.ask()
+        await self.agent.sessions.replied(ADA, entered.session, reply(text))
+        self.messages.append(assistant(text))
 
     async def calls(self, *calls: ModelCall) -> None:
         """The model answers with these calls."""

@@ -100,24 +100,27 @@ async def fronted(
     async with scripted_model() as model:
         tables = "".join(
             f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
-            f'headers_file = "{secrets}"\n{more}\n'
+            f'headers_file = "{secrets}"\nuser_turns = "person"\n{more}\n'
             for name in ("anthropic", "openai")
         )
         async with running(base, composition, flags, tables) as front:
             yield Bench(front, model)
 
 
-def asking(api: str, prompt: str, *, stream: bool = False, tools: tuple[str, ...] = ()) -> Json:
-    """A request that holds one user turn."""
+def asking(
+    api: str, prompt: str, *, stream: bool = False, tools: tuple[str, ...] = (), said: str = ""
+) -> Json:
+    """A request that holds one user turn, behind what she `said` in another one."""
     body: Json = {"model": "scripted"}
+    turns = [{"role": "user", "content": one} for one in (said, prompt) if one]
     if api == "anthropic":
-        body |= {"max_tokens": 64, "messages": [{"role": "user", "content": prompt}]}
+        body |= {"max_tokens": 64, "messages": turns}
         body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in tools]
     elif api == "chat":
-        body["messages"] = [{"role": "user", "content": prompt}]
+        body["messages"] = turns
         body["tools"] = [{"type": "function", "function": {"name": name}} for name in tools]
     else:
-        body["input"] = prompt
+        body["input"] = turns if said else prompt
         body["tools"] = [{"type": "function", "name": name} for name in tools]
     return {**body, "stream": True} if stream else body
 

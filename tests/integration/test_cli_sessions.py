@@ -74,7 +74,8 @@ async def served(place: Place, model: ScriptedModel) -> AsyncGenerator[Served]:
     """The process, ended by whoever asks for it, at the latest at the end of the block."""
     place.root.mkdir(exist_ok=True)
     config = place.root / "mnemogate.toml"
-    config.write_text(f'[[model]]\nname = "anthropic"\napi = "anthropic"\nurl = "{model.url}"\n')
+    table = f'name = "anthropic"\napi = "anthropic"\nurl = "{model.url}"\nuser_turns = "person"\n'
+    config.write_text(f"[[model]]\n{table}")
     config.chmod(0o600)
     process = started(place, config)
     assert process.stdout is not None
@@ -98,7 +99,7 @@ def answered(body: Json, call_id: str) -> Json:
 
 
 async def read_a_page(sidecar: Served, key: str) -> None:
-    body = asking("anthropic", f"{SAID} {call('fetch', url='x')}", tools=("fetch",))
+    body = asking("anthropic", call("fetch", url="x"), tools=("fetch",), said=SAID)
     status, reply = await sidecar.post(key, "/anthropic/v1/messages", body)
     assert status == 200, reply
     (use,) = [block for block in reply["content"] if block["type"] == "tool_use"]
@@ -123,7 +124,7 @@ async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_
         shown = await sidecar.command("session", "show", row["session"])
         assert shown == await sidecar.command("session", "show"), "the one used last"
         channels = [segment["channel"] for segment in shown["segments"]]
-        assert channels == ["catalogue", "user", "model", "call", "tool", "model"]
+        assert channels == ["catalogue", "user", "user", "model", "call", "tool", "model"]
         (page,) = [segment for segment in shown["segments"] if segment["channel"] == "tool"]
         assert (page["label"], page["tool"], page["characters"]) == ("tool_result", "fetch", 66)
         assert shown["fell"][-1]["segment"] == page

@@ -42,8 +42,9 @@ def answered(api: str, body: Json, call_id: str, result: str) -> Json:
         return {**body, "messages": [*body["messages"], *more]}
     item = {"type": "function_call", "call_id": call_id, "name": "fetch", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": call_id, "output": result}
-    first = {"role": "user", "content": body["input"]}
-    return {**body, "input": [first, item, output]}
+    said = body["input"]
+    turns = said if isinstance(said, list) else [{"role": "user", "content": said}]
+    return {**body, "input": [*turns, item, output]}
 
 
 async def poisoned(bench: Bench, api: str, how: str, poison: str) -> tuple[int, bytes, bytes]:
@@ -126,7 +127,7 @@ async def test_what_a_person_said_is_theirs_and_what_a_page_said_is_not(
     tmp_path: Path, api: str
 ) -> None:
     async with fronted(tmp_path) as bench:
-        body = asking(api, f"{LIKES} {call('fetch', url='x')}", tools=("fetch",))
+        body = asking(api, call("fetch", url="x"), tools=("fetch",), said=LIKES)
         await bench.ask(api, body)
         page = "The museum of clocks opens at nine and closes at five on weekdays."
         await bench.ask(api, answered(api, body, "call_0000", page))

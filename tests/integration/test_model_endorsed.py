@@ -54,8 +54,8 @@ async def test_a_stated_preference_is_kept_and_what_she_did_not_say_waits(
     tables = {"memory": command_table(scene.memory_words())}
     async with fronted(tmp_path / "ours", MessagesModel(told), mcp=tables) as at:
         servers = served(at, ("memory",))
-        await CLAUDE_CODE.run(at, scene, servers, f"{SISTER} Please remember that.")
-        await CLAUDE_CODE.run(at, scene, servers, f"{STATED} Please remember that.")
+        await CLAUDE_CODE.run(at, scene, servers, f"Please remember: {SISTER}")
+        await CLAUDE_CODE.run(at, scene, servers, f"Please remember that {STATED}")
         session = await writes(at)
     (write,) = session["writes"]
     assert (write["memory_class"], write["joined"]) == ("L2", "call")
@@ -75,4 +75,4 @@ async def test_a_stated_preference_is_kept_and_what_she_did_not_say_waits(
     assert {("host", "agent_self_edit"), ("system", "agent_self_edit")} <= labels
     assert ("tool", "unknown") in labels
     hers = [one["characters"] for one in session["segments"] if one["label"] == "user_input"]
-    assert hers == [len(f"{STATED} Please remember that.")]
+    assert hers == [len(f"Please remember that {STATED}")]

@@ -99,36 +99,31 @@ def test_whatever_else_enters_a_context_never_raises_a_label(
 
 @settings(deadline=None)
 @given(ENTERING, TEXTS, RULES)
+@example([("user", f"{SENTENCES[0]} {SENTENCES[2]}")], SENTENCES[2], LabelRule.TAINT)
 @example(
     [("tool", SENTENCES[0]), ("user", f"{SENTENCES[0]} {SENTENCES[2]}")],
-    SENTENCES[2],
+    f"{SENTENCES[0]} {SENTENCES[2]}",
     LabelRule.TAINT,
 )
 @example(
-    [
-        ("tool", SENTENCES[0]),
-        ("user", f"{SENTENCES[0]} {SENTENCES[4]}"),
-        ("tool", SENTENCES[4]),
-        ("user", f"{SENTENCES[2]} {SENTENCES[4]}"),
-    ],
-    f"{SENTENCES[2]} {SENTENCES[4]}",
+    [("user", SENTENCES[0]), ("tool", SENTENCES[0])],
+    SENTENCES[0],
     LabelRule.TAINT,
 )
-def test_endorsed_is_only_what_a_person_said_in_one_turn_before_anybody_else_did(
+def test_endorsed_is_only_a_whole_turn_of_which_nobody_else_said_any_sentence_before(
     entering: list[tuple[str, str]], text: str, rule: LabelRule
 ) -> None:
     provenance = labelled(entering, text, rule)
-    stated = _stated(text)
     hers: set[str] = set()
     elsewhere: set[str] = set()
     said = False
     for voice, words in entering:
         spoken = _stated(words)
-        if voice == "user":
-            said = said or stated <= spoken - elsewhere
-            hers |= spoken - elsewhere
-        else:
+        if voice != "user":
             elsewhere |= spoken - hers
+        elif not spoken & elsewhere:
+            said = said or words == text
+            hers |= spoken
     if provenance.basis is Basis.ENDORSEMENT:
         assert said
     if said:

@@ -25,7 +25,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     token: bool = False  # as if a valid promotion token came along
     trust: Annotated[str, Meta(pattern="^(trusted|degraded|untrusted)$")] = "trusted"
     # As if a model front had seen the session: the least trusted thing in its context, what the
-    # text was found in, and whether a person had said every sentence of it. Else: as without one.
+    # text was found in, and whether a person had said the whole of it. Else: as without one.
     context: SourceKind | None = None
     contained: SourceKind | None = None
     endorsed: bool = False

@@ -51,6 +51,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     said: tuple[Said, ...] = ()
     calls: tuple[ModelCall, ...] = ()
+    # The name under which a user speaks, where the API has one: several may share a conversation.
+    speaker: str = ""
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

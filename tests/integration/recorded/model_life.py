@@ -142,7 +142,8 @@ async def _labelled(client: ModelClient, recorder: Recorder) -> None:
     """What a person said is theirs, and what a page said is not."""
     likes = "I prefer trains over planes for any trip under six hours."
     museum = "The museum of clocks opens at nine and closes at five on weekdays."
-    body = _asking("anthropic", "whole", f"{likes} {call('fetch', url='y')}")
+    tools = (TOOL, FORGET, "look_up", "fetch")
+    body = asking("anthropic", call("fetch", url="y"), tools=tools, said=likes)
     await client.ask("said", "anthropic", body)
     told = answered("anthropic", body, {"url": "y"}, museum, tool="fetch")
     await client.ask("said.page", "anthropic", told)

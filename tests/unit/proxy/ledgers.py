@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policy.labels.endorsement import Asked
+from policy.labels.endorsement import Asked, UserTurns
 from policy.model import (
     Basis,
     CandidateId,
@@ -86,7 +86,13 @@ def reply(text: str = "", *calls: ModelCall, reply_id: str | None = None) -> Mod
 class Ledger:
     """One ledger, asked in the short forms of these tests."""
 
-    def __init__(self, clock: Clock | None = None, log: SessionLog | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        log: SessionLog | None = None,
+        user_turns: UserTurns | None = UserTurns.PERSON,
+    ) -> None:
+        self.user_turns = user_turns
         self.clock = clock or Clock()
         self.log = log
         self.sessions = Sessions(log, prints_key(KEY), self.clock.surroundings())
@@ -101,7 +107,7 @@ class Ledger:
         """A request with these messages enters."""
         self.clock.now_s += 1
         request = anthropic.read_request({"messages": list(messages), **body})
-        return await self.sessions.entered(by, request, names)
+        return await self.sessions.entered(by, request, names, user_turns=self.user_turns)
 
     async def answer(self, entered: Entered, answered: ModelReply, by: Principal = ADA) -> None:
         """The model replies."""

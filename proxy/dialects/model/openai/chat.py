@@ -94,7 +94,8 @@ def read_turn(message: dict[str, Json]) -> Turn:
             said += unplaced_in(block, ("content", at))
     if voice is Voice.TOOL and not said:
         said += result_in(None, ("content",), call_id)
-    return Turn(said=tuple(said), calls=_calls(message))
+    speaker = text_of(message.get("name")) if voice is Voice.USER else None
+    return Turn(said=tuple(said), calls=_calls(message), speaker=speaker or "")
 
 
 def read_reply(body: dict[str, Json]) -> ModelReply:

@@ -1,4 +1,4 @@
-"""What a person pastes is not hers; what she says beside it is."""
+"""What a person pastes is not hers, nor is what stands beside it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.labels.endorsement import UserTurns
+from proxy.dialects.model.openai import chat
 from proxy.seams.guard import Join
-from tests.unit.proxy.ledgers import TOOL, Ledger, assistant, call, reply, result, user
+from tests.unit.proxy.ledgers import (
+    ADA,
+    TOOL,
+    USER,
+    Ledger,
+    assistant,
+    call,
+    reply,
+    result,
+    user,
+)
 
 if TYPE_CHECKING:
+    from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.turn_values import TurnRead
 
 LINE = "Bills of the firm are paid at the quay office."
@@ -18,9 +31,11 @@ OPENS = "The harbour opens at nine."
 SAID = "Ada Bryn never eats meat."
 
 
-async def told(read: str, typed: str, text: str) -> tuple[Ledger, TurnRead]:
+async def told(
+    read: str, typed: str, text: str, user_turns: UserTurns | None = UserTurns.PERSON
+) -> tuple[Ledger, TurnRead]:
     """A session in which a tool said `read`, then a person `typed`, and a model writes `text`."""
-    ledger = Ledger()
+    ledger = Ledger(user_turns=user_turns)
     first = await ledger.ask(user("Read the file."), names=("s1",))
     fetch = call("toolu_read_1", "Read", file="desk.md")
     await ledger.answer(first, reply("", fetch))
@@ -36,62 +51,141 @@ def endorsed(ledger: Ledger, text: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("page", "typed"),
+    "page",
     [
-        (f"     1\u2192{LINE}\n     2\u2192Open from nine.", LINE),
-        (f"desk.md:12:{LINE}", f"Please remember: {LINE}"),
-        (f"note: {LINE}", LINE),
-        ("Bills of the firm\nare paid at the\nquay office.", LINE),
-        (LINE, "Bills of the firm are paid\nat the quay office."),
+        LINE,
+        f"     1\u2192{LINE}\n     2\u2192Open from nine.",
+        f"desk.md:12:{LINE}",
+        f"note: {LINE}",
+        "Bills of the firm\nare paid at the\nquay office.",
     ],
 )
-async def test_what_a_tool_said_first_is_not_hers_without_its_numbers_and_line_breaks(
-    page: str, typed: str
-) -> None:
-    ledger, turn = await told(page, typed, LINE)
-    assert typed.startswith("Please") or turn.label is TOOL
-    assert not endorsed(ledger, LINE)
-    # Without the page the same words are hers.
-    clean, _ = await told(OPENS, typed, LINE)
-    assert endorsed(clean, LINE)
-
-
-@pytest.mark.parametrize("beside", ["", f"{OPENS} ", f"{LINE} ", f"{LINE}\n"])
-async def test_what_is_nearly_a_copy_endorses_nothing(beside: str) -> None:
-    typed = PAGE.replace("are paid", "are to be paid")
-    said = f"Hello there.\n\n{beside}{typed}"
-    copied, _ = await told(f"{beside}{PAGE}", said, typed)
-    assert not endorsed(copied, typed)
-    # Without the page the same words are hers.
-    clean, _ = await told("The market is on Friday.", said, typed)
-    assert endorsed(clean, typed)
-
-
-@pytest.mark.parametrize("gap", [" ", "\n"])
-@pytest.mark.parametrize("read", [OPENS, PAGE, f"note: {OPENS}"])
-async def test_what_she_says_beside_a_quotation_is_hers(read: str, gap: str) -> None:
-    bare = read.removeprefix("note: ")
-    for typed in (f"{bare}{gap}{SAID}", f"{SAID}{gap}{bare}"):
-        ledger, turn = await told(read, typed, SAID)
-        assert endorsed(ledger, SAID)
-        assert turn.label is TOOL, "the quotation is not"
-        quoting, _ = await told(read, typed, bare)
-        assert not endorsed(quoting, bare)
-
-
-async def test_where_line_breaks_leave_it_in_doubt_who_said_which_words_none_are_hers() -> None:
-    cut = "Bills of the firm are paid\nat the quay office. And never at the gate."
-    for text in ("Bills of the firm are paid.", "At the quay office.", "And never at the gate."):
-        ledger, _ = await told(LINE, cut, text)
+@pytest.mark.parametrize("typed", ["{}", "Please remember: {}", "{} Is that so?", "By the way, {}"])
+async def test_what_a_tool_said_first_is_not_hers(page: str, typed: str) -> None:
+    whole = typed.format(LINE)
+    for text in (whole, LINE):
+        ledger, _ = await told(page, whole, text)
         assert not endorsed(ledger, text)
 
 
-@pytest.mark.parametrize(
-    "over", ["My rules:\n- {}", "# Rules of mine\n\n{}", "About the quay:\n\n{}", "Note: {}"]
-)
-async def test_what_a_tool_said_first_is_not_hers_under_a_heading_of_hers(over: str) -> None:
-    typed = over.format(LINE)
-    ledger, _ = await told(PAGE, typed, typed)
-    assert endorsed(ledger, typed), "of another page"
-    quoting, _ = await told(f"{OPENS} {LINE}", typed, typed)
+async def hers(typed: str, text: str) -> bool:
+    """Whether the same words are hers without the page."""
+    ledger, turn = await told(OPENS, typed, text)
+    assert turn.label is USER
+    return endorsed(ledger, text)
+
+
+@pytest.mark.parametrize("typed", ["{}", "Please remember: {}", "Hello there, {}"])
+async def test_control_without_the_page_the_same_words_are_hers(typed: str) -> None:
+    whole = typed.format(LINE)
+    assert await hers(whole, whole)
+    assert await hers(whole, LINE) is (typed != "Hello there, {}"), "only what is asked to be kept"
+
+
+async def test_what_is_nearly_a_copy_endorses_nothing() -> None:
+    typed = PAGE.replace("are paid", "are to be paid")
+    copied, turn = await told(PAGE, typed, typed)
+    assert turn.label is TOOL
+    assert not endorsed(copied, typed)
+    assert await hers(typed, typed)
+
+
+@pytest.mark.parametrize("read", [OPENS, PAGE, f"note: {OPENS}"])
+async def test_beside_a_quotation_nothing_of_a_turn_is_hers(read: str) -> None:
+    bare = read.removeprefix("note: ")
+    for typed in (f"{bare} {SAID}", f"{SAID} {bare}"):
+        for text in (typed, SAID, bare):
+            ledger, turn = await told(read, typed, text)
+            assert turn.label is TOOL
+            assert not endorsed(ledger, text)
+        other, _ = await told("The market is on Friday.", typed, typed)
+        assert endorsed(other, typed)
+
+
+@pytest.mark.parametrize("first", ["Thanks!", "You're welcome. Sounds good!", "OK"])
+async def test_what_is_nobody_s_may_be_said_first_by_anybody(first: str) -> None:
+    typed = f"{first} {SAID}"
+    ledger, turn = await told(first, typed, typed)
+    assert turn.label is USER
+    assert endorsed(ledger, typed)
+    quoting, _ = await told(f"{first} {SAID}", typed, typed)
     assert not endorsed(quoting, typed)
+
+
+async def test_what_a_tool_says_later_takes_nothing_from_her() -> None:
+    ledger, _ = await told(OPENS, SAID, SAID)
+    read = call("toolu_read_2", "Read", file="other.md")
+    turns = (user("Read the file."), assistant("", read), result("toolu_read_2", SAID))
+    first = await ledger.ask(user("Read the file."), names=("s2",))
+    await ledger.answer(first, reply("", read))
+    await ledger.ask(*turns, names=("s2",))
+    assert endorsed(ledger, SAID)
+
+
+@pytest.mark.parametrize(
+    ("user_turns", "whole", "asked"),
+    [(UserTurns.PERSON, True, True), (None, False, True), (UserTurns.PROGRAM, False, False)],
+)
+async def test_an_operator_says_who_types_and_until_then_only_a_request_counts(
+    user_turns: UserTurns | None,
+    whole: bool,  # noqa: FBT001
+    asked: bool,  # noqa: FBT001
+) -> None:
+    for typed, fine in ((SAID, whole), (f"Remember that {SAID}", asked)):
+        ledger, _ = await told(OPENS, typed, SAID, user_turns=user_turns)
+        seen = ledger.seen(SAID, join=Join(tool_use_id="toolu_save_1"))
+        assert seen.endorsed is fine
+        assert seen.by_person is (user_turns is UserTurns.PERSON)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        (f"<ide_selection>{OPENS}</ide_selection>{SAID}",),
+        (SAID, "And this."),
+        (f"{SAID}\n\nAnd this.",),
+    ],
+)
+async def test_a_turn_of_several_texts_or_with_a_splice_in_it_endorses_nothing(
+    typed: tuple[str, ...],
+) -> None:
+    ledger = Ledger()
+    asked = await ledger.ask(user(*typed), names=("s1",))
+    await ledger.answer(asked, reply("", call("toolu_save_1", text=SAID)))
+    assert not endorsed(ledger, SAID)
+
+
+async def test_a_reminder_beside_her_words_is_no_part_of_them() -> None:
+    reminder = "<system-reminder>Today is Monday.</system-reminder>"
+    for said, fine in ((reminder, True), (f"<ide_selection>{SAID}</ide_selection>", False)):
+        ledger = Ledger()
+        asked = await ledger.ask(user(said, SAID), names=("s1",))
+        await ledger.answer(asked, reply("", call("toolu_save_1", text=SAID)))
+        assert endorsed(ledger, SAID) is fine
+
+
+@pytest.mark.parametrize("others", [(), ("Ada",), ("Bob",), ("",)])
+async def test_where_several_speak_nobody_s_words_are_taken(others: tuple[str, ...]) -> None:
+    ledger = Ledger()
+    said = [("Ada", SAID), *((one, "Good morning.") for one in others)]
+    turns: list[Json] = []
+    turns += [{"role": "user", "name": name, "content": text} for name, text in said]
+    request = chat.read_request({"messages": turns})
+    entered = await ledger.sessions.entered(ADA, request, (), user_turns=UserTurns.PERSON)
+    await ledger.answer(entered, reply("", call("toolu_save_1", text=SAID)))
+    assert endorsed(ledger, SAID) is (others in {(), ("Ada",)})
+
+
+@pytest.mark.parametrize(
+    ("texts", "fine"),
+    [((SAID,), True), ((SAID, SAID), True), ((SAID, OPENS), False), ((OPENS,), False)],
+)
+async def test_every_text_of_a_call_is_the_whole_turn(
+    texts: tuple[str, ...],
+    fine: bool,  # noqa: FBT001
+) -> None:
+    ledger = Ledger()
+    asked = await ledger.ask(user(SAID), names=("s1",))
+    saved = call("toolu_save_1", texts=[*texts])
+    await ledger.answer(asked, reply("", saved))
+    assert ledger.seen(*texts, join=Join(tool_use_id="toolu_save_1")).endorsed is fine

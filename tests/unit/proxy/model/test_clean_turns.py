@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from policy.labels.endorsement import UserTurns
     from policy.model import Principal
     from proxy.dialects.model.api import ModelApi
     from proxy.dialects.model.transcript import ModelRequest
@@ -47,8 +48,9 @@ class _Ledger:
         request: ModelRequest,
         names: tuple[str, ...],
         distrusted_tools: frozenset[str],
+        user_turns: UserTurns | None,
     ) -> Entered:
-        del principal, names, distrusted_tools
+        del principal, names, distrusted_tools, user_turns
         turns: list[TurnRead] = []
         for turn in request.turns:
             spans = tuple((LabelledSpan(0, len(said.text), self.label),) for said in turn.said)
