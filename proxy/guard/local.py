@@ -410,7 +410,9 @@ class Guarding:
             decision=decision,
             candidate_id=candidate_id,
             memory_class=leaf.memory_class,
-            observation=observation_for(decision, reason, leaf.memory_class),
+            observation=observation_for(
+                decision, reason, leaf.memory_class, found.intercepted.change
+            ),
             reason=reason,
             step=leaf.step,
         )

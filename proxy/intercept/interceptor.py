@@ -369,7 +369,9 @@ def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None)
         memory_class=outcome.memory_class,
         source=outcome.source,
         ceiling=outcome.ceiling,
-        observation=observation_for(decision, outcome.reason, outcome.memory_class),
+        observation=observation_for(
+            decision, outcome.reason, outcome.memory_class, candidate.change
+        ),
         version=outcome.version,
         leaf_index=outcome.leaf_index,
         replayed=outcome.replayed,

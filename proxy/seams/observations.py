@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from policy.model import ChangeKind
 from policy.verdict import InvariantBroken, Reason
 
 if TYPE_CHECKING:
@@ -59,13 +60,19 @@ NEXT: Final[dict[Reason, str]] = {
 }
 
 
-def observation_for(decision: str, reason: Reason | None, memory_class: MemoryClass) -> str:
+def observation_for(
+    decision: str,
+    reason: Reason | None,
+    memory_class: MemoryClass,
+    change: ChangeKind = ChangeKind.CREATE,
+) -> str:
     """The text for one written item: state, reason code, class, and what the agent may do next.
 
     Args:
         decision: "admit", "hold", "reject", "missing" or "error".
         reason: Why it was not admitted; None for an admit.
         memory_class: The class under which it was judged.
+        change: What was to be done. An agent that hears of storing takes a deletion for done.
 
     Raises:
         InvariantBroken: A refusal without a reason.
@@ -75,8 +82,10 @@ def observation_for(decision: str, reason: Reason | None, memory_class: MemoryCl
     if reason is None:
         raise InvariantBroken("a refusal always has a reason")
     if decision == "hold":
+        removal = change in {ChangeKind.DELETE, ChangeKind.PURGE}
+        undone, waits = ("deleted", "the deletion") if removal else ("stored", "it")
         return (
-            f"Not stored yet ({reason.value}, {memory_class.value}): it waits for a person. "
+            f"Not {undone} yet ({reason.value}, {memory_class.value}): {waits} waits for a person. "
             "Do not send it again; go on without it."
         )
     return f"Not stored ({reason.value}, {memory_class.value}). {NEXT[reason]}"

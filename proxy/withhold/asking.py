@@ -32,7 +32,7 @@ _PLAIN_LEN_MAX: Final = 256
 # Nobody is told anything in the place of a block that is left out.
 _NOTHING: Final = Told("reject", Reason.GATE_UNAVAILABLE, MemoryClass.L4)
 _CODES: Final = "|".join(re.escape(reason.value) for reason in Reason)
-_MARK: Final = re.compile(rf"Not (?:stored|stored yet|done) \((?:{_CODES})[,)]")
+_MARK: Final = re.compile(rf"Not (?:stored|stored yet|deleted yet|done) \((?:{_CODES})[,)]")
 
 
 def observed(told: Told) -> str:

@@ -57,4 +57,5 @@ def own_texts() -> Iterator[str]:
     for decision in ("reject", "hold"):
         for reason in Reason:
             for memory_class in MemoryClass:
-                yield observation_for(decision, reason, memory_class)
+                for change in (ChangeKind.CREATE, ChangeKind.DELETE):
+                    yield observation_for(decision, reason, memory_class, change)

@@ -102,11 +102,9 @@ PROXY: Final = (
     Mutant(
         name="a refusal says what it refuses",
         file="proxy/intercept/interceptor.py",
-        old="        observation=observation_for(decision, outcome.reason, outcome.memory_class),\n"
-        "        version=outcome.version,",
-        new="        observation=observation_for(decision, outcome.reason, outcome.memory_class)\n"
-        '        + (candidate.text or ""),\n'
-        "        version=outcome.version,",
+        old="outcome.reason, outcome.memory_class, candidate.change\n        ),\n",
+        new="outcome.reason, outcome.memory_class, candidate.change\n        )\n"
+        '        + (candidate.text or ""),\n',
         invariant="an answer carries nothing of a refused candidate",
         tests=(
             at(

@@ -199,7 +199,7 @@ async def test_what_was_stored_may_be_removed_by_its_whole_text_and_other_text_w
     await veto.results(AGENT, result(one))
     assert len(_shown(seen)) == 1
     held = await _one(veto, call("memory", action="remove", target="memory", old_text="tea"))
-    assert (held or "").startswith("Not stored yet")
+    assert (held or "").startswith("Not deleted yet")
     gone = call("memory", action="remove", target="memory", old_text=GOOD)
     assert await _one(veto, gone) is None
     await veto.results(AGENT, result(gone))
@@ -221,7 +221,7 @@ async def test_a_removal_that_carries_operations_is_none(seen: Guarded) -> None:
 async def _held(seen: Guarded, veto: Veto) -> ModelCall:
     """A change of what nobody has seen waits for a person."""
     one = call("notebook", command="delete", path="/memories/old.md")
-    assert (await _one(veto, one) or "").startswith("Not stored yet")
+    assert (await _one(veto, one) or "").startswith("Not deleted yet")
     return one
 
 

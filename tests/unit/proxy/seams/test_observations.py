@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policy.model import MemoryClass
+from policy.model import ChangeKind, MemoryClass
 from policy.verdict import InvariantBroken, Reason
 from proxy.seams.observations import NEXT, observation_for
 
@@ -28,6 +28,13 @@ def test_hold_tells_the_agent_to_go_on() -> None:
     text = observation_for("hold", Reason.CLASS_FLOOR, MemoryClass.L1)
     assert "waits for a person" in text
     assert "Do not send it again" in text
+
+
+@pytest.mark.parametrize("change", [ChangeKind.DELETE, ChangeKind.PURGE])
+def test_a_deletion_that_waits_says_so(change: ChangeKind) -> None:
+    text = observation_for("hold", Reason.PERSON_REQUIRED, MemoryClass.L3, change)
+    assert text.startswith("Not deleted yet (person_required, L3): the deletion waits")
+    assert observation_for("hold", Reason.PERSON_REQUIRED, MemoryClass.L3).startswith("Not stored")
 
 
 def test_refusal_without_a_reason_is_a_broken_promise() -> None:
