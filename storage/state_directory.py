@@ -16,6 +16,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from storage.errors import StoreCorrupt, StoreLocked, StoreUnavailable
+from storage.trusted_files import Trust, UnfitFile, read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,7 +143,9 @@ class StateDirectory:
     def _secret(self, name: str) -> bytes:
         path = self._secrets / name
         try:
-            value = path.read_bytes()
+            value = read_file(path, SECRET_LEN + 1, Trust.SECRET)
+        except UnfitFile as error:
+            raise StoreUnavailable(f"secrets/{name} must be {error}") from error
         except FileNotFoundError:
             if self.bootstrapped:
                 raise StoreCorrupt(f"secrets/{name} is missing from a store in use") from None

@@ -17,9 +17,11 @@ from proxy.cli.failures import next_step, reason
 from proxy.cli.proofs import PROOF_LEN_MAX, Proof, check_proof
 from proxy.cli.terminal import inert
 from proxy.cli.verification import Verifier
+from storage import trusted_files
 from storage.audit import BadCheckpoint, VerdictLeaf, VerifierKey, decode_leaf
 from storage.errors import StorageError, StoreCorrupt
 from storage.opening import offline_store
+from storage.trusted_files import Trust
 
 if TYPE_CHECKING:
     import argparse
@@ -75,8 +77,7 @@ def _verify(context: Context) -> Exit:
 
 def _bytes_or_none(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as file:
-            return file.read(_NOTE_LEN_MAX)
+        return trusted_files.read_file(path, _NOTE_LEN_MAX, Trust.PLAIN)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -141,7 +142,7 @@ def _vkey(given: str | None) -> VerifierKey | None:
         return None
     text = given
     if "+" not in given:
-        raw = read_file(Path(given), "the verifier key", 1024)
+        raw = read_file(Path(given), "the verifier key", 1024, Trust.OURS)
         text = raw.decode("utf-8", "replace").strip()
     try:
         return VerifierKey.parse(text)

@@ -22,6 +22,7 @@ from proxy.cli.terminal import iso
 from proxy.cli.verification import Verifier
 from storage.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
 from storage.opening import offline_store, verified_backup
+from storage.trusted_files import UnfitFile, refuse_replaceable
 
 if TYPE_CHECKING:
     import argparse
@@ -117,8 +118,12 @@ def _restore(context: Context) -> Exit:
         bad = verifier.run().first_bad
         return None if bad is None else f"{bad.where} {bad.position}: {bad.what}"
 
+    secrets = None if asked.secrets is None else Path(asked.secrets)
+    if not asked.verify_only:
+        _refuse_replaceable(directory)
+        if secrets is not None:
+            _refuse_replaceable(secrets)
     try:
-        secrets = None if asked.secrets is None else Path(asked.secrets)
         backup = verified_backup(directory, secrets, audit)
     except NoSecrets as error:
         raise CommandFailed(
@@ -137,6 +142,21 @@ def _restore(context: Context) -> Exit:
     if asked.verify_only:
         return _say_verified(context, backup)
     return _bring_back(context, settings, backup, accept_rollback=asked.accept_rollback)
+
+
+def _refuse_replaceable(directory: Path) -> None:
+    """Refuse a source that another user could change while it is restored.
+
+    Raises:
+        CommandFailed: Whose it is, and what to do.
+    """
+    try:
+        for place in (directory, *directory.rglob("*")):
+            refuse_replaceable(place)
+    except UnfitFile as error:
+        raise CommandFailed(Exit.REFUSED, f"{directory} must be {error}") from error
+    except OSError as error:
+        raise CommandFailed(Exit.UNREACHABLE, f"{directory}: {reason(error)}") from error
 
 
 def _say_verified(context: Context, backup: Backup) -> Exit:

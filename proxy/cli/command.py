@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from proxy.cli.exits import CommandFailed, Exit
+from storage import trusted_files
+from storage.trusted_files import Trust, UnfitFile
 
 if TYPE_CHECKING:
     import argparse
@@ -58,21 +60,20 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     names_json_file: bool = False
 
 
-def read_file(path: Path, what: str, len_max: int) -> bytes:
+def read_file(path: Path, what: str, len_max: int, trust: Trust = Trust.ANYBODYS) -> bytes:
     """A file that was named on the command line.
 
     Raises:
-        CommandFailed: It cannot be read, or is too long to be what it should be.
+        CommandFailed: It cannot be read, is too long to be what it should be, or is not to be
+            relied on as far as `trust` asks.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(len_max + 1)
+        return trusted_files.read_file(path, len_max, trust)
     except OSError as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
             f"cannot read {what} {path}: {error.strerror}",
             then="check the path and who may read it",
         ) from error
-    if len(data) > len_max:
-        raise CommandFailed(Exit.USAGE, f"{what} {path} is longer than {len_max} bytes")
-    return data
+    except UnfitFile as error:
+        raise CommandFailed(Exit.USAGE, f"{what} {path} must be {error}") from error

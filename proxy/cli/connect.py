@@ -17,7 +17,7 @@ import msgspec
 
 from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.settings.load import Settings, SettingsError, load_settings
+from proxy.settings.load import MARKER, Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -152,7 +152,7 @@ def _openable(state: Path) -> None:
     """
     try:
         owner = state.stat().st_uid
-        known = (state / "marker").exists()
+        known = (state / MARKER).exists()
     except PermissionError as error:
         raise CommandFailed(
             Exit.REFUSED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,7 @@ from proxy.cli.terminal import block, inert
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.tenants import DEFAULT_TENANT
+from proxy.settings.load import RULESET_BYTES_MAX
 
 if TYPE_CHECKING:
     import argparse
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from policy.ruleset import Ruleset
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
-
-_RULESET_LEN_MAX: Final = 1024 * 1024
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +106,7 @@ def _check(context: Context) -> Exit:
 
 
 def _ruleset(path: Path) -> Ruleset:
-    data = read_file(path, "the ruleset", _RULESET_LEN_MAX)
+    data = read_file(path, "the ruleset", RULESET_BYTES_MAX)
     try:
         return parse_ruleset(data.decode())
     except UnicodeDecodeError as error:

@@ -19,7 +19,7 @@ from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
 from proxy.cli.pointing import pointed
 from proxy.compose.observe_mode import BANNER
-from proxy.settings.load import SETTINGS
+from proxy.settings.load import MARKER, SETTINGS
 from telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class _Ready(msgspec.Struct, frozen=True, kw_only=True):
     unix_socket: str | None
     admin_socket: str
     state: str
+    new_store: bool
     checkpoint: str
     tracing: str | None
     mode: str
@@ -88,6 +89,7 @@ async def _run(context: Context) -> Exit:
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
+        new_store = not (settings.state / MARKER).exists()
         with opening(settings.state):
             sidecar = await stack.enter_async_context(compose(settings))
         _settle()
@@ -98,7 +100,7 @@ async def _run(context: Context) -> Exit:
             signal.SIGHUP, lambda: reloads.create_task(sidecar.rules.reload_by_signal())
         )
         with suppress(BrokenPipeError):  # `| head`: who has read enough of this still wants a gate
-            _announce(context.terminal, settings, sidecar, shielding)
+            _announce(context.terminal, settings, sidecar, shielding, new_store=new_store)
         await _first(asked_to_stop, sidecar.halted)
         for number in (signal.SIGTERM, signal.SIGINT):
             # A second signal ends the process at once: nothing admitted is lost by that.
@@ -149,9 +151,14 @@ def _settle() -> None:
 
 
 def _announce(
-    terminal: Terminal, settings: Settings, sidecar: Sidecar, shielding: Shielding
+    terminal: Terminal,
+    settings: Settings,
+    sidecar: Sidecar,
+    shielding: Shielding,
+    *,
+    new_store: bool,
 ) -> None:
-    ready = _ready(settings, sidecar, shielding)
+    ready = _ready(settings, sidecar, shielding, new_store=new_store)
     if terminal.as_json:
         terminal.data(ready)
         return
@@ -167,7 +174,7 @@ def _announce(
             ("  admin", ready.admin or "-"),
             ("  admin socket", ready.admin_socket),
             *([("  health", ready.health)] if ready.health else []),
-            ("  state", ready.state),
+            ("  state", f"{ready.state}{_NEW_STORE if ready.new_store else ''}"),
             ("  checkpoint", ready.checkpoint),
             ("  tracing", ready.tracing or "off; set OTEL_EXPORTER_OTLP_ENDPOINT to switch it on"),
             ("  memory shield", _SHIELDED[shielding]),
@@ -202,6 +209,7 @@ _NOT_PROTECTED_MODEL: Final = (
 )
 
 
+_NEW_STORE: Final = " (a NEW, EMPTY store: none was there; expect_state makes that an error)"
 _SHIELDED: Final = {
     Shielding.ON: "on: not dumpable, closed to ptrace and /proc of its own user",
     Shielding.UNSUPPORTED: "OFF: this system has no prctl; its own user can read its memory",
@@ -209,7 +217,9 @@ _SHIELDED: Final = {
 }
 
 
-def _ready(settings: Settings, sidecar: Sidecar, shielding: Shielding) -> _Ready:
+def _ready(
+    settings: Settings, sidecar: Sidecar, shielding: Shielding, *, new_store: bool
+) -> _Ready:
     scheme = "http" if settings.tls is None else "https"
     return _Ready(
         event="ready",
@@ -220,6 +230,7 @@ def _ready(settings: Settings, sidecar: Sidecar, shielding: Shielding) -> _Ready
         unix_socket=None if settings.unix_socket is None else str(settings.unix_socket),
         admin_socket=str(settings.state / "admin.sock"),
         state=str(settings.state),
+        new_store=new_store,
         checkpoint=str(settings.checkpoint),
         tracing=settings.telemetry.endpoint,
         mode="observe" if settings.observe else "enforce",

@@ -22,6 +22,7 @@ from proxy.settings.secret_files import secret_from
 from proxy.settings.table import ENVIRONMENT_PREFIX, SETTINGS, Setting
 from proxy.settings.values import Address, BadValue, Raw, Secret
 from proxy.settings.values import path as path_of
+from storage.trusted_files import UnfitFile, read_file, refuse_replaceable
 from telemetry.settings import TelemetrySettings
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"
 # Read by `evaluate` alone, and no setting of a sidecar that happens to see them.
 EVALUATION_ENV = frozenset({"MNEMOGATE_CORPORA", "MNEMOGATE_CACHE"})
 _CONFIG_BYTES_MAX = 1024 * 1024
+RULESET_BYTES_MAX = 1024 * 1024
+_TLS_BYTES_MAX = 16 * 1024 * 1024
+# A file that a store leaves in its state directory with its first commit.
+MARKER = "marker"
 _LISTED = ("principals", "mcp", "model")
 
 __all__ = ["SETTINGS", "Address", "Binding", "Secret", "Settings", "SettingsError", "load_settings"]
@@ -72,6 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unix_uids: tuple[int, ...]
     tls: Tls | None
     state: Path
+    expect_state: bool
     checkpoint: Path
     ruleset: Path | None
     observe: bool
@@ -100,11 +106,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if self.ruleset is None:
             return resources.files("policy").joinpath("default.toml").read_text("utf-8")
         try:
-            return self.ruleset.read_text("utf-8")
+            return read_file(self.ruleset, RULESET_BYTES_MAX).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"ruleset: cannot be read ({type(error).__name__}); give a readable TOML file"
             ) from None
+        except UnfitFile as error:
+            raise SettingsError(f"ruleset: must be {error}") from None
 
 
 def load_settings(
@@ -209,13 +217,12 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object
     if file is None:
         return {}, listed
     try:
-        with file.open("rb") as handle:
-            data = handle.read(_CONFIG_BYTES_MAX + 1)
-        if len(data) > _CONFIG_BYTES_MAX:
-            raise SettingsError(f"{file}: larger than {_CONFIG_BYTES_MAX} bytes")
+        data = read_file(file, _CONFIG_BYTES_MAX)
         table = cast("dict[str, object]", tomllib.loads(data.decode("utf-8")))
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read ({error.strerror})") from None
+    except UnfitFile as error:
+        raise SettingsError(f"{file}: must be {error}") from None
     except (ValueError, RecursionError):
         # Besides syntax and encoding, the reader's own limits: thousands of digits or brackets.
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
@@ -351,9 +358,54 @@ def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
         raise SettingsError(
             "checkpoint: lies inside the state directory; a copy there is rolled back with it"
         )
+    _check_state(settings.state, expected=settings.expect_state)
+    _check_reach("checkpoint", settings.checkpoint)
+    if settings.tls is not None:
+        _check_certificates(settings.tls)
+
+
+def _check_reach(name: str, place: Path) -> None:
+    """Refuse a place that another user could take away, or lead elsewhere."""
     try:
-        found = settings.state.stat()
+        refuse_replaceable(place)
+    except UnfitFile as error:
+        raise SettingsError(f"{name}: must be {error}") from None
+    except OSError as error:
+        raise SettingsError(f"{name}: cannot be reached ({type(error).__name__})") from None
+
+
+def _check_certificates(tls: Tls) -> None:
+    """Look at the files that the TLS library opens by their names."""
+    for name, file in (
+        ("tls_cert", tls.cert),
+        ("tls_key", tls.key),
+        ("tls_client_ca", tls.client_ca),
+    ):
+        try:
+            if file is not None:
+                read_file(file, _TLS_BYTES_MAX)
+        except UnfitFile as error:
+            raise SettingsError(f"{name}: must be {error}") from None
+        except OSError as error:
+            raise SettingsError(f"{name}: cannot be read ({type(error).__name__})") from None
+
+
+def _check_state(state: Path, *, expected: bool) -> None:
+    try:
+        if expected and not (state / MARKER).is_file():
+            raise SettingsError(
+                f"state: there is no store in {state}, and expect_state says that there is one; "
+                "mount or name the right directory, or unset expect_state to begin a new store"
+            )
+        found = state.stat()
     except FileNotFoundError:
+        _check_reach("state", state)
+        above = next(one for one in state.parents if one.exists())
+        if not os.access(above, os.W_OK | os.X_OK, effective_ids=True):
+            raise SettingsError(
+                f"state: cannot be made, {above} is not this user's to write: as its owner, "
+                f"`install -d -m 700 -o {os.geteuid()} {state}`"
+            ) from None
         return
     except OSError as error:
         raise SettingsError(f"state: cannot be reached ({type(error).__name__})") from None
@@ -361,5 +413,8 @@ def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
         raise SettingsError("state: must be a directory")
     if found.st_mode & 0o077:
         raise SettingsError("state: others can enter the directory; run `chmod 700` on it")
-    if found.st_uid not in (os.geteuid(), 0):
-        raise SettingsError("state: the directory belongs to another user")
+    _check_reach("state", state)
+    if found.st_uid != os.geteuid():
+        raise SettingsError(
+            f"state: must belong to the user of the gate: `chown -R {os.geteuid()} {state}`"
+        )

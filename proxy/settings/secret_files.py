@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from typing import TYPE_CHECKING, Final
 
 from proxy.settings.values import BadValue, Secret, secret
+from storage.trusted_files import Trust, UnfitFile, read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The owning group may read: a kubelet makes a mounted secret root's, and readable by the pod's
-# `fsGroup`. Nobody else may read it, and nobody but its owner may write it.
-FORBIDDEN_MODE: Final = 0o037
 _FILE_BYTES_MAX: Final = 1024
-
-
 LIST_BYTES_MAX: Final = 16 * 1024
 
 
@@ -49,31 +43,14 @@ def pairs_from(path: Path, separator: str) -> tuple[tuple[str, str], ...]:
 def _read(path: Path, bytes_max: int) -> str:
     """The text of a file that is closed to strangers.
 
-    The path may lead over symlinks: a kubelet swaps a whole directory of secrets by one. The mode
-    is read from the file that was opened, so it cannot be another one's.
-
     Raises:
         BadValue: What is required of the file; never its content.
     """
     try:
-        # Not blocking: a named pipe in its place would stop the start for good.
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return read_file(path, bytes_max, Trust.SECRET).decode("ascii")
     except OSError as error:
         raise BadValue(f"a readable file ({type(error).__name__})") from None
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise BadValue("a regular file")
-        if found.st_mode & FORBIDDEN_MODE:
-            raise BadValue("a file that others cannot read or write: mode 0400, 0440 or 0600")
-        data = os.read(handle, bytes_max + 1)
-    except OSError as error:
-        raise BadValue(f"a readable file ({type(error).__name__})") from None
-    finally:
-        os.close(handle)
-    if len(data) > bytes_max:
-        raise BadValue(f"a file of at most {bytes_max} bytes")
-    try:
-        return data.decode("ascii")
+    except UnfitFile as error:
+        raise BadValue(str(error)) from None
     except UnicodeDecodeError:
         raise BadValue("a file of printable ASCII characters") from None

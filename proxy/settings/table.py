@@ -108,6 +108,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         parse=path,
     ),
     Setting(
+        name="expect_state",
+        default=False,
+        meaning="Refuse to start where the state directory holds no store, instead of beginning an "
+        "empty one: a volume that is not mounted, a directory that somebody moved.",
+        parse=boolean,
+    ),
+    Setting(
         name="checkpoint",
         default=None,
         meaning="File that gets a copy of the last signed checkpoint, outside the state "

@@ -10,6 +10,7 @@ from typing import Final
 
 from proxy.dialects.mcp.maps import MAP_BYTES_MAX, MapError, ToolMap, parse_map
 from proxy.dialects.model.memory_tools import Maps
+from storage.trusted_files import UnfitFile, read_file
 
 CONTEXT_MAP: Final = "context"
 # Whose tools store mode has, and so whose classes.
@@ -56,11 +57,11 @@ def load_map(given: str) -> ToolMap:
     if _NAME.fullmatch(given) and not Path(given).exists():
         raise MapError(f"{given}: no such map; there are {', '.join(shipped())}, or name a file")
     try:
-        with Path(given).open("rb") as file:
-            raw = file.read(MAP_BYTES_MAX + 1)
-        return parse_map(raw.decode("utf-8"), given)
+        return parse_map(read_file(Path(given), MAP_BYTES_MAX).decode("utf-8"), given)
     except OSError as error:
         raise MapError(f"{given}: cannot be read: {error.strerror}") from None
+    except UnfitFile as error:
+        raise MapError(f"{given}: must be {error}") from None
     except UnicodeDecodeError:
         raise MapError(f"{given}: not UTF-8") from None
 

@@ -34,7 +34,9 @@ from storage.state_directory import (
 from storage.tables.copying import DATA, copy_compactly
 from storage.tables.formats import refuse_unknown
 from storage.tables.read_only import header_of, hot, read_only
+from storage.trusted_files import Trust, UnfitFile, read_file, refuse_replaceable
 from storage.values import BackupSummary
+from storage.write.checkpoint_copy import NOTE_LEN_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,9 +120,10 @@ def load_secrets(directory: Path) -> Secrets:
     """
     found: list[bytes] = []
     for name in SECRET_NAMES:
-        _refuse_odd(directory / name)
         try:
-            value = (directory / name).read_bytes()
+            value = read_file(directory / name, SECRET_LEN + 1, Trust.PLAIN)
+        except UnfitFile as error:
+            raise BadBackup(f"{directory / name} must be {error}") from error
         except OSError as error:
             raise BadBackup(f"{directory / name} cannot be read: {error.strerror}") from error
         if len(value) != SECRET_LEN:
@@ -166,6 +169,10 @@ def _refuse_place(state: Path, target: Path) -> None:
         raise BadBackup("a backup inside the state directory is lost with it; choose another place")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BadBackup(f"{target} is not empty; each backup takes a directory of its own")
+    try:
+        refuse_replaceable(target)
+    except UnfitFile as error:
+        raise BadBackup(f"a backup must be {error}") from error
 
 
 def _take_checkpoint(target: Path) -> None:
@@ -189,7 +196,7 @@ def _copy_each(source: Path, target: Path, names: tuple[str, ...]) -> None:
     target.mkdir(mode=DIRECTORY_MODE)
     for name in names:
         try:
-            data = (source / name).read_bytes()
+            data = read_file(source / name, SECRET_LEN, Trust.PLAIN)
         except FileNotFoundError:
             continue  # a held candidate that was decided meanwhile
         write_durably(target / name, data)
@@ -201,7 +208,7 @@ def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
         header = view.header()
     if header is None:
         raise StoreUnavailable("the store has no header: nothing was ever committed")
-    origin = (target / CHECKPOINT).read_bytes().split(b"\n", 1)[0].decode("utf-8", "replace")
+    origin = note_of(target, CHECKPOINT).split(b"\n", 1)[0].decode("utf-8", "replace")
     return Manifest(
         format=BACKUP_FORMAT,
         taken_at_ms=now_ms,
@@ -221,14 +228,12 @@ def _described(target: Path, secrets: Secrets, now_ms: int) -> Manifest:
     )
 
 
-def _refuse_odd(path: Path) -> None:
-    """Refuse what is there and no file, before it is opened: a pipe is opened for ever.
-
-    Raises:
-        BadBackup: It is something else.
-    """
-    if path.exists() and not path.is_file():
-        raise BadBackup(f"{path} is no file")
+def note_of(directory: Path, name: str) -> bytes:
+    """A short file of a backup, whose content a signature proves."""
+    try:
+        return read_file(directory / name, NOTE_LEN_MAX, Trust.PLAIN)
+    except UnfitFile as error:
+        raise BadBackup(f"{directory / name} must be {error}") from error
 
 
 def _files(directory: Path) -> list[Path]:
@@ -262,10 +267,8 @@ def read_manifest(directory: Path) -> tuple[Manifest, bytes]:
     Raises:
         BadBackup: There is none, or it is not one of this version's.
     """
-    _refuse_odd(directory / MANIFEST)
     try:
-        with (directory / MANIFEST).open("rb") as file:
-            data = file.read(_MANIFEST_LEN_MAX)
+        data = read_file(directory / MANIFEST, _MANIFEST_LEN_MAX, Trust.PLAIN)
         manifest = msgspec.json.decode(data, type=Manifest)
     except FileNotFoundError as error:
         raise BadBackup(
@@ -273,6 +276,8 @@ def read_manifest(directory: Path) -> tuple[Manifest, bytes]:
         ) from error
     except OSError as error:
         raise BadBackup(f"{directory / MANIFEST} cannot be read: {error.strerror}") from error
+    except UnfitFile as error:
+        raise BadBackup(f"{directory / MANIFEST} must be {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadBackup(f"{directory / MANIFEST} does not decode: {error}") from error
     if manifest.format != BACKUP_FORMAT:
@@ -288,9 +293,8 @@ def verify(directory: Path, secrets: Secrets) -> Manifest:
     """
     manifest, data = read_manifest(directory)
     key = Ed25519PrivateKey.from_private_bytes(secrets.log_key).public_key()
-    _refuse_odd(directory / SIGNATURE)
     try:
-        key.verify((directory / SIGNATURE).read_bytes(), _SIGNED_AS + data)
+        key.verify(note_of(directory, SIGNATURE), _SIGNED_AS + data)
     except InvalidSignature as error:
         raise BadBackup("the manifest was not signed by this store's log key") from error
     except OSError as error:
@@ -312,7 +316,7 @@ def verify(directory: Path, secrets: Secrets) -> Manifest:
 def _verify_head(directory: Path, manifest: Manifest, secrets: Secrets) -> None:
     verifier = VerifierKey.of(manifest.origin, secrets.log_signer())
     try:
-        head = open_checkpoint((directory / CHECKPOINT).read_bytes(), verifier)
+        head = open_checkpoint(note_of(directory, CHECKPOINT), verifier)
         with read_only(directory / "store") as view:
             header = view.header()
     except (BadCheckpoint, OSError, lmdb.Error) as error:

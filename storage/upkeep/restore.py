@@ -14,15 +14,17 @@ from storage.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory, 
 from storage.tables.change import Nodes, leaf_source
 from storage.tables.copying import fsync_file
 from storage.tables.read_only import read_only
+from storage.trusted_files import UnfitFile, read_file
 from storage.upkeep.backup import (
     CHECKPOINT,
     SECRET_NAMES,
     load_secrets,
+    note_of,
     read_manifest,
     verify,
 )
 from storage.upkeep.offline import EmbeddedFiles
-from storage.write.checkpoint_copy import CheckpointCopy
+from storage.write.checkpoint_copy import NOTE_LEN_MAX, CheckpointCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +51,7 @@ def verified(
         raise NoSecrets("this backup has no secrets in it")
     secrets = load_secrets(elsewhere or directory / "secrets")
     verify(directory, secrets)
-    copy = (directory / CHECKPOINT).read_bytes()
+    copy = note_of(directory, CHECKPOINT)
     with EmbeddedFiles(directory).viewed() as view:
         bad = audit(view, copy, secrets.log_key)
     if bad is not None:
@@ -120,11 +122,13 @@ class EmbeddedBackup:
         leaf_count = self._manifest.leaf_count
         taken = f"backup of {self._manifest.incarnation} with {leaf_count} leaves"
         try:
-            note = checkpoint.read_bytes()
+            note = read_file(checkpoint, NOTE_LEN_MAX)
         except FileNotFoundError:
             return f"{taken}; no checkpoint outside"
         except OSError as error:
             raise StoreUnavailable(f"{checkpoint} cannot be read: {error.strerror}") from error
+        except UnfitFile as error:
+            raise StoreUnavailable(f"{checkpoint} must be {error}") from error
         try:
             kept = open_checkpoint(note, self._verifier)
         except BadCheckpoint as error:

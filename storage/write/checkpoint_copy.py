@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from storage.audit import BadCheckpoint, Tree, VerifierKey, open_checkpoint
 from storage.errors import StoreRolledBack, StoreUnavailable
 from storage.state_directory import DIRECTORY_MODE, write_durably
 from storage.tables.change import Nodes, leaf_source
+from storage.trusted_files import UnfitFile, read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from storage.audit import Checkpoint
     from storage.tables.codec import StoreHeader
     from storage.tables.lmdb_store import View
+
+
+NOTE_LEN_MAX: Final = 64 * 1024
 
 
 class CheckpointCopy:
@@ -45,11 +49,13 @@ class CheckpointCopy:
             StoreRolledBack: The file is not a checkpoint that this store's key signed.
         """
         try:
-            note = self.path.read_bytes()
+            note = read_file(self.path, NOTE_LEN_MAX)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise StoreUnavailable(f"{self.path} cannot be read: {error.strerror}") from error
+        except UnfitFile as error:
+            raise StoreUnavailable(f"{self.path} must be {error}") from error
         try:
             return open_checkpoint(note, self._verifier)
         except BadCheckpoint as error:

@@ -23,6 +23,7 @@ from tests.mutants.session_table import SESSIONS
 from tests.mutants.settle_table import SETTLE
 from tests.mutants.storage_table import STORAGE
 from tests.mutants.veto_table import VETO
+from tests.mutants.walls_table import WALLS
 from tests.mutants.withheld_table import WITHHELD
 
 MUTANTS: Final = (
@@ -46,4 +47,5 @@ MUTANTS: Final = (
     *VETO,
     *EDITS,
     *ENDORSED,
+    *WALLS,
 )

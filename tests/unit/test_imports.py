@@ -43,15 +43,18 @@ ALLOWED: dict[str, frozenset[str]] = {
         "contextlib",
         "datetime",
         "fcntl",
+        "grp",
         "os",
         "pathlib",
+        "pwd",
+        "stat",
     }
     | {"queue", "secrets", "shutil", "threading", "time"},
     "proxy": frozenset(sys.stdlib_module_names)
     | {"policy", "proxy", "telemetry", "msgspec", "rfc8785", "aiohttp"}
     # Of the store what no engine changes, and the one place that picks an engine.
     | {"storage.audit", "storage.clock", "storage.deadline", "storage.errors"}
-    | {"storage.interfaces", "storage.opening", "storage.values"}
+    | {"storage.interfaces", "storage.opening", "storage.trusted_files", "storage.values"}
     | {"cryptography", "multidict", "numpy", "tokenizers"},
 }
 

@@ -219,6 +219,8 @@ def test_tls_files_come_in_pairs(tmp_path: Path) -> None:
         load(tmp_path, tls_cert="cert.pem")
     with pytest.raises(SettingsError, match="tls_cert"):
         load(tmp_path, tls_client_ca="ca.pem")
+    for name in ("cert.pem", "key.pem"):
+        Path(name).write_text("pem", "utf-8")
     assert load(tmp_path, tls_cert="cert.pem", tls_key="key.pem").tls is not None
 
 
