@@ -12,6 +12,14 @@ _RESULTS: Final = f"{_UNIT}/test_results.py"
 
 MCP: Final = (
     Mutant(
+        name="a list that a map names is empty",
+        file="proxy/dialects/mcp/places.py",
+        old="return frozenset(words).union(*(LISTS.get(word, ()) for word in words))",
+        new="return frozenset(words)",
+        invariant="a file that hosts load is no everyday note",
+        tests=(at(f"{_UNIT}/test_places.py", "test_a_file_that_hosts_load_is_no_everyday_note"),),
+    ),
+    Mutant(
         name="the filter forgets structuredContent",
         file="proxy/dialects/mcp/results.py",
         old="            elif name not in _PROTOCOL:\n",

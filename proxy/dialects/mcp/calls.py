@@ -29,6 +29,7 @@ from proxy.dialects.mcp.maps import (
 )
 from proxy.dialects.mcp.paths import ELEMENT, Location, MisfitError, Pattern, places
 from proxy.dialects.mcp.pieces import Taking, arguments_of
+from proxy.dialects.mcp.places import meant_by
 from proxy.dialects.strict_json.strict import canonical_json
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ITEMS_MAX, Item
@@ -351,7 +352,7 @@ def _memory_class(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]
 def _fits(rule: ClassRule, text: str) -> bool:
     folded = skeleton(_CAMEL.sub(" ", text) if rule.words else text)
     if rule.words:
-        return not {*_NO_WORD.split(folded)}.isdisjoint(rule.words)
+        return not meant_by(rule.words).isdisjoint(_NO_WORD.split(folded))
     if rule.prefixes:
         return folded.startswith(rule.prefixes)
     return re.search(rule.pattern, folded[:_MATCHED_LEN_MAX]) is not None

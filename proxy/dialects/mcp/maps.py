@@ -20,6 +20,7 @@ from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.mcp.effects import EffectRule  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.mcp.in_model import InModel
 from proxy.dialects.mcp.paths import PathError, Pattern, parse_path
+from proxy.dialects.mcp.places import LISTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,7 +75,8 @@ class KeyForm(enum.Enum):
 class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Raises the class of an item by a string in it. Exactly one of the three tests is given.
 
-    `words`: one of them is a word of the string (`user_Preference` has `preference`).
+    `words`: one of them is a word of the string (`user_Preference` has `preference`). "$steering"
+    and "$places" stand for the lists of `proxy.dialects.mcp.places`.
     `prefixes`: it begins with one of them. `pattern`: the regular expression fits somewhere in its
     first 256 characters. All three look at the skeleton, so a lookalike letter changes nothing.
     """
@@ -372,6 +374,10 @@ def _check_rules(rules: tuple[ClassRule, ...], where: str) -> None:
         _check_paths((rule.path,), where)
         if sum(map(bool, (rule.words, rule.prefixes, rule.pattern))) != 1:
             raise MapError(f"{where}: {rule.path}: needs one of words, prefixes, pattern")
+        unknown = [word for word in rule.words if word.startswith("$") and word not in LISTS]
+        if unknown:
+            known = ", ".join(LISTS)
+            raise MapError(f"{where}: {rule.path}: words: {unknown[0]!r}: there are {known}")
         try:
             re.compile(rule.pattern)
         except re.error as error:
