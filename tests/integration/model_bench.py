@@ -92,8 +92,12 @@ async def fronted(
     composition: Composition | None = None,
     more: str = "",
     flags: Mapping[str, str] | None = None,
+    beside: str = "",
 ) -> AsyncGenerator[Bench]:
-    """A sidecar with `/anthropic` and `/openai` before one scripted model."""
+    """A sidecar with `/anthropic` and `/openai` before one scripted model.
+
+    `more` is in both tables, `beside` below them.
+    """
     secrets = base / "provider-headers"
     secrets.write_text(f"Authorization: Bearer {MODEL_KEY}\n")
     secrets.chmod(0o600)
@@ -103,7 +107,7 @@ async def fronted(
             f'headers_file = "{secrets}"\nuser_turns = "person"\n{more}\n'
             for name in ("anthropic", "openai")
         )
-        async with running(base, composition, flags, tables) as front:
+        async with running(base, composition, flags, tables + beside) as front:
             yield Bench(front, model)
 
 

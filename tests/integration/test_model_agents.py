@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from policy.model import Claims
+from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
+from storage.values import Decision
 from tests.conformance.canary import new_canary, traces
 from tests.integration.hosts.agents import HOSTS, SDKS, TASK, TEA, Agent, plain_servers, served
 from tests.integration.hosts.fronted import Fronted, answered, asked, fronted
@@ -77,6 +79,8 @@ class Attack(NamedTuple):
     said: str
     person: Person
     canary: str
+    # One word for each admission and each result of one, in order.
+    judged: list[str]
 
 
 async def attacked(
@@ -100,7 +104,20 @@ async def attacked(
         person.at = at
         plain = plain_servers(scene) if agent.has_servers else {}
         said = await agent.run(at, scene, served(at, tuple(tables)) if servers else plain, TASK)
-    return Attack(at, scene, said, person, canary)
+        judged = admissions(at)
+    return Attack(at, scene, said, person, canary, judged)
+
+
+def admissions(at: Fronted) -> list[str]:
+    """What the log says of what was admitted."""
+    told: list[str] = []
+    for data in at.sidecar.sidecar.store.audit.leaves(0, 1_000):
+        leaf = decode_leaf(data)
+        if isinstance(leaf, VerdictLeaf) and leaf.decision is Decision.ADMIT:
+            told.append("admit")
+        elif isinstance(leaf, ResultLeaf):
+            told.append(leaf.result.value)
+    return told
 
 
 def model_requests(exchanges: list[HttpExchange]) -> list[HttpExchange]:
@@ -116,6 +133,8 @@ def check_task(attack: Attack, agent: Agent) -> None:
     """It went on to its end, and kept the good memory alone."""
     assert "FINAL: " in attack.said
     assert agent.kept(attack.scene) == [TEA]
+    # The call that passed the model front and then the relay was judged once.
+    assert attack.judged == ["admit", "done"]
     assert traces(attack.scene.base / "ours", attack.canary) == []
     assert traces(attack.scene.server_folder, attack.canary) == []
     assert traces(attack.scene.server_folder, TEA) != []
