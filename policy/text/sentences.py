@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 from policy.text.sentence_words import ABBREVIATIONS
 from policy.text.skeleton import skeleton, unpiled
+from policy.text.stems import is_nobodys
 
 _WORD_LEN_MAX: Final = 32
 
@@ -43,6 +45,17 @@ _WORD: Final = re.compile(r"\w")
 _ITEM: Final = re.compile(
     r" ?(?:[-*\u2022\u00b7\u2023+]|\(?([0-9]{1,3})[.)]|\(?([a-z])[.)])[ \n](?=\S)"
 )
+_AROUND: Final = "\"'`*_> "
+# What may lead to something that is then said alone, and where a quotation of it may end.
+_CUT: Final = re.compile(
+    r"[-:,;\"`(\[|]+ ?(?=\S)|(?<!\w)'(?=\w)"
+    r"|\b(?:that|say|write|type|answer|reply|paste|send|enter|dass|sag|schreib|antworte) (?=\S)"
+    r"| (?=(?:i|i'm|i've|i'd|i'll|my|we|our|ich|mein|meine|wir) )"
+)
+_CLOSING: Final = re.compile(r"[\"`)\]|]|'(?!\w)")
+_CUTS_MAX: Final = 512
+_TOLD_LEN_MAX: Final = 640
+_SHORT_LEN_MAX: Final = 64  # no three words that are in every text are longer
 
 
 def sentences_of(text: str) -> tuple[str, ...]:
@@ -51,10 +64,28 @@ def sentences_of(text: str) -> tuple[str, ...]:
     for line in skeleton(text).translate(_MARKS).split("\n"):
         item = _ITEM.match(line)
         for part in _parts(line[item.end() :] if item else line):
-            sentence = _normal(part.strip("\"'`*_> "))
+            sentence = _normal(part.strip(_AROUND))
             if sentence and _WORD.search(sentence):
                 found.append(sentence)
     return tuple(found)
+
+
+def tellings_of(text: str) -> tuple[str, ...]:
+    """The same, and what of each sentence may be said alone: what stands behind a mark in it.
+
+    Behind a colon, a dash, a comma, a quotation mark, a bracket, a word that leads in; up to the
+    end, and up to where a quotation closes. What is nobody's is left out.
+    """
+    found: dict[str, None] = {}
+    for sentence in sentences_of(text):
+        found[sentence] = None
+        for cut in islice(_CUT.finditer(sentence), _CUTS_MAX):
+            rest = sentence[cut.end() : cut.end() + _TOLD_LEN_MAX]
+            closing = _CLOSING.search(rest)
+            found[_normal(rest.strip(_AROUND))] = None
+            if closing is not None:
+                found[_normal(rest[: closing.start()].strip(_AROUND))] = None
+    return tuple([one for one in found if len(one) > _SHORT_LEN_MAX or not is_nobodys(one)])
 
 
 def fingerprint(sentence: str, key: bytes) -> int:

@@ -18,6 +18,7 @@ from proxy.ledger.records import (
     Distrusted,
     Dropped,
     Entry,
+    Heard,
     Keyed,
     Recalled,
     Relayed,
@@ -30,6 +31,8 @@ from proxy.ledger.texts import strings_in
 from proxy.ledger.turn_values import Text, TurnGround
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from policy.model import Memory, PrincipalId
     from proxy.dialects.model.transcript import ModelCall, ModelReply
     from proxy.ledger.records import Record
@@ -45,6 +48,8 @@ DISTRUST_MS: Final = 3_600_000
 INDEXED_MAX: Final = 50_000
 _DERIVED_MAX: Final = 3
 _NAME_LEN_MAX: Final = 128
+_DECLARING: Final = frozenset({"initialize", "server/discover", "tools/list"})
+"""What a server says of itself and its tools: pinned, and told to the model by its host."""
 
 
 class Core:
@@ -111,7 +116,7 @@ class Core:
                 label=label,
                 rows=tuple(rows),
                 spoken=packed(parts),
-                foreign=((label.trust, packed(parts)),),
+                foreign=((label.trust, packed(self._all_heard(texts))),),
                 calls=tuple(calls),
                 answers=packed(
                     self.reader.print(one.call_id) for one in reply.heard if one.call_id
@@ -141,6 +146,9 @@ class Core:
         read = self.reader.turn(Turn(said=reply.heard), ground)
         self.do(read.entry)
         self.index(book, session, ground.digest, read.texts)
+
+    def _all_heard(self, texts: Iterable[str]) -> Iterator[int]:
+        return (one for text in texts for one in self.reader.elsewhere(text))
 
     def _call_row(self, call: ModelCall) -> CallRow:
         strings = list(strings_in(call.arguments))
@@ -192,6 +200,9 @@ class Core:
             self.do(Relayed(principal_id, key, server, tool, segment.kind, exact))
         if any(key in book.calls for key in keys):
             return  # it enters that call's session with its next request, and is read there
+        if segment.tool not in _DECLARING:
+            heard = packed(self._all_heard(segment.texts))
+            self.do(Heard(principal_id, now_ms, ((segment.kind.trust, heard),)))
         ring = self.ring_of(principal_id)
         call_id = segment.call_id[:_NAME_LEN_MAX]
         origin = Origin(kind=segment.kind, server=server, tool=tool, call_id=call_id)

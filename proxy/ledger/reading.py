@@ -22,7 +22,14 @@ from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.ledger.records import Entry, Row, Typed
 from proxy.ledger.sentences import packed
 from proxy.ledger.splices import Inside, Piece, pieces_of, told_between
-from proxy.ledger.texts import paragraphs, sentences_between, strings_in, strings_of
+from proxy.ledger.texts import (
+    paragraphs,
+    readings,
+    sentences_between,
+    strings_in,
+    strings_of,
+    tellings_between,
+)
 from proxy.ledger.turn_values import LabelledSpan, Read, Text, TurnGround, TurnRead, TurnSum
 
 if TYPE_CHECKING:
@@ -69,10 +76,10 @@ class Reader:
 
     def elsewhere(self, text: str) -> list[int]:
         """The same of what was said elsewhere, in every way in which it may be repeated."""
-        found = [*self.parts(text)]
-        for reading in repeated(text):
-            found += self.parts(reading)
-        return list(dict.fromkeys(found))
+        found: dict[str, None] = {}
+        for reading in dict.fromkeys((*readings(text), *repeated(text))):
+            found.update(dict.fromkeys(tellings_between(reading)))
+        return [fingerprint(one, self._key) for one in found]
 
     def somebodys(self, text: str) -> list[int]:
         """The fingerprints of the sentences of a text that tell who said it: all but nobody's."""

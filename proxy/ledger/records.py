@@ -175,6 +175,14 @@ class Forgotten(msgspec.Struct, frozen=True, array_like=True):
     bits: bytes
 
 
+class Heard(msgspec.Struct, frozen=True, array_like=True):
+    """Sentences that a principal's agent was shown by a front that knows no session."""
+
+    principal: str
+    at_ms: int
+    foreign: tuple[tuple[int, Prints], ...]
+
+
 class KeptRow(msgspec.Struct, frozen=True, array_like=True):
     """In a snapshot: a segment with the turn it came in."""
 
@@ -254,6 +262,7 @@ Record: TypeAlias = (
     | Distrusted
     | KeptSession
     | KeptBook
+    | Heard
 )
 
 TAGS: Final[dict[int, type[Record]]] = {
@@ -272,6 +281,7 @@ TAGS: Final[dict[int, type[Record]]] = {
     13: Distrusted,
     14: KeptSession,
     15: KeptBook,
+    16: Heard,
 }
 """The first byte of each; 64 and above belong to others that keep something in the same log."""
 OTHERS_FROM: Final = 64

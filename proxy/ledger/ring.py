@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.labels.containment import Index, prints_of, resemblance
+from proxy.ledger.texts import readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,9 +70,19 @@ class Ring:
         digest: int,
         derived: tuple[Origin, ...] | None = None,
     ) -> bool:
-        """Keep a text; False where it is too long to be kept whole."""
-        for start in range(0, min(len(text), _TEXT_LEN_MAX), _PART_LEN):
-            prints = prints_of(text[start : start + _PART_LEN + _PART_OVERLAP])
+        """Keep a text in all its readings; False where it is too long to be kept whole."""
+        looked_at = text[:_TEXT_LEN_MAX]
+        seen: set[int] = set()
+        parts = (
+            (reading is not looked_at, reading[start : start + _PART_LEN + _PART_OVERLAP])
+            for reading in readings(looked_at)
+            for start in range(0, len(reading), _PART_LEN)
+        )
+        for respelled, part in parts:
+            prints = prints_of(part)
+            if respelled and seen.issuperset(prints.runs):
+                continue
+            seen.update(prints.runs)
             count = self._index.add(self._next, prints)
             kept = RingText(self._next, origin, session, digest, derived, prints, count)
             self._kept.append(kept)

@@ -15,6 +15,7 @@ from proxy.ledger.records import (
     Dropped,
     Entry,
     Forgotten,
+    Heard,
     KeptBook,
     KeptSession,
     Keyed,
@@ -206,7 +207,7 @@ class State:
                 self._drop(record)
             case Distrusted():
                 self._distrust(record)
-            case Recalled() | Relayed() | Marked() | Forgotten():
+            case Recalled() | Relayed() | Heard() | Marked() | Forgotten():
                 self._noted(self.book(record.principal), record)
             case KeptSession() | KeptBook():
                 raise InvariantBroken("a record of a snapshot is restored, not applied")
@@ -248,8 +249,11 @@ class State:
             case Wrote():
                 _wrote(session, book, record)
 
-    def _noted(self, book: Book, record: Recalled | Relayed | Marked | Forgotten) -> None:
+    def _noted(self, book: Book, record: Recalled | Relayed | Heard | Marked | Forgotten) -> None:
         match record:
+            case Heard():
+                for trust, parts in record.foreign:
+                    book.sentences.heard(prints(parts), trust)
             case Recalled():
                 found = prints(record.parts)
                 book.recalls.served(found, record.label, MemoryId(record.memory_id))

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from policy.text.sentences import sentences_of
+from policy.text.readings import readings_of
+from policy.text.sentences import sentences_of, tellings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
+_WORDS: Final = re.compile(r"[^\W_]+")
 _JSON: Final = msgspec.json.Decoder()
 _JSON_LEN_MAX: Final = 4_000_000
 
@@ -27,6 +29,22 @@ def paragraphs(text: str) -> Iterator[tuple[int, int]]:
             at = gap.end()
     if text[at:].strip():
         yield at, len(text)
+
+
+def readings(text: str) -> Iterator[str]:
+    """A text, and what else it is to a reader; nothing that says the same words in a row."""
+    known = [_WORDS.findall(text)]
+    yield text
+    for reading in readings_of(text):
+        words = _WORDS.findall(reading)
+        if words not in known:
+            known.append(words)
+            yield reading
+
+
+def tellings_between(text: str) -> tuple[str, ...]:
+    """The sentences of a text and what of each may be said alone; tags stand between them."""
+    return tellings_of(_TAG.sub("\n", text) if "<" in text else text)
 
 
 def sentences_between(text: str) -> tuple[str, ...]:

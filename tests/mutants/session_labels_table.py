@@ -11,6 +11,7 @@ _ENDORSEMENT: Final = "policy/labels/endorsement.py"
 _CONTAINMENT: Final = "policy/labels/containment.py"
 _LABEL_TESTS: Final = "tests/unit/policy/labels/test_derive_session.py"
 _SENTENCE_TESTS: Final = "tests/unit/policy/text/test_sentences.py"
+_DOOR_TESTS: Final = "tests/unit/proxy/ledger/test_one_door.py"
 _CONTAINMENT_TESTS: Final = "tests/unit/policy/labels/test_containment.py"
 _RULE: Final = at(_LABEL_TESTS, "test_the_rule_is_that_of_the_class_it_is_judged_as")
 
@@ -40,6 +41,38 @@ SESSION_LABELS: Final = (
                 "test_a_file_that_is_named_by_its_id_was_written_by_nobody_known",
             ),
         ),
+    ),
+    Mutant(
+        name="a text is indexed as it is spelled",
+        file="proxy/ledger/ring.py",
+        old="            for reading in readings(looked_at)\n",
+        new="            for reading in (looked_at,)\n",
+        invariant="what is made of a text is found, however the text was spelled",
+        tests=(at(_DOOR_TESTS, "test_what_is_made_of_it_is_labelled_by_it"),),
+    ),
+    Mutant(
+        name="a sentence is heard as it is spelled",
+        file="proxy/ledger/reading.py",
+        old="dict.fromkeys((*readings(text), *repeated(text))):",
+        new="dict.fromkeys((text, *repeated(text))):",
+        invariant="what was heard is known again, however it was spelled",
+        tests=(at(_DOOR_TESTS, "test_it_is_no_person_s_however_it_was_spelled"),),
+    ),
+    Mutant(
+        name="a sentence is heard whole",
+        file="policy/text/sentences.py",
+        old="islice(_CUT.finditer(sentence), _CUTS_MAX):",
+        new="islice(_CUT.finditer(sentence), 0):",
+        invariant="what may be said alone is heard alone",
+        tests=(at(_DOOR_TESTS, "test_what_came_in_by_any_door_is_no_person_s_when_she_types_it"),),
+    ),
+    Mutant(
+        name="a prompt of a server is not heard",
+        file="proxy/ledger/core.py",
+        old="        if segment.tool not in _DECLARING:\n",
+        new="        if segment.tool in _DECLARING:\n",
+        invariant="what a relay shows is heard like what a tool answers",
+        tests=(at(_DOOR_TESTS, "test_what_came_in_by_any_door_is_no_person_s_when_she_types_it"),),
     ),
     Mutant(
         name="a picture is searched",
