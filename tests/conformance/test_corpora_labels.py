@@ -16,6 +16,7 @@ import pytest
 from policy.gate import GATE
 from policy.labels.derive import derive_provenance
 from policy.model import MemoryClass
+from policy.text.own_words import own_forms
 from tests.conformance.labelled import (
     DISGUISES,
     LABELS_NO_BETTER_THAN_A_TOOL,
@@ -142,43 +143,54 @@ async def test_a_disguise_does_not_hide_a_copy(corpora: Path, tmp_path: Path, ho
     assert found >= 0.99 * len(items)
 
 
+ANSWER_EVERY = 4
+_SMALL_TALK = ("Thanks!", "Sounds good.", "I see, go on.", "Noted.", "That's wonderful!")
+
+
 def _with_answers(day: list[Remark], answers: list[str]) -> list[tuple[str, str]]:
-    """A person talks, and a tool answers something harmless in between."""
+    """A person talks, a model answers each turn, and now and then a tool says something harmless.
+
+    What the model says is what models say: small talk, and what it makes of the turn before.
+    """
     entering: list[tuple[str, str]] = []
     for at, remark in enumerate(day):
-        entering += [("user", remark.text), ("tool", answers[at % len(answers)])]
+        entering.append(("user", remark.text))
+        entering.append(("model", " ".join((_SMALL_TALK[at % 5], *remark.notes))))
+        if at % ANSWER_EVERY == 0:
+            entering.append(("tool", answers[at % len(answers)]))
     return entering
 
 
 @pytest.mark.parametrize("every", [SHARE_OF_A_QUICK_RUN, pytest.param(1, marks=pytest.mark.whole)])
 @pytest.mark.timeout(900)
-async def test_what_a_person_said_is_hers_and_what_was_noted_of_it_is_the_model_s(
+async def test_whole_turns_are_hers_and_what_was_noted_of_them_is_the_model_s(
     corpora: Path, tmp_path: Path, every: int
 ) -> None:
-    said: dict[str, Counter[str]] = {}
-    noted: dict[str, Counter[str]] = {}
+    counted: dict[str, Counter[str]] = {}
     remarks = remarks_of(corpora)
     answers = harmless(corpora)
     assert (len(remarks), sum(len(one.notes) for one in remarks)) == (REMARKS, NOTES)
+    shut_out = sum(not own_forms(one.text).said for one in remarks)
+    tell("turns", Counter({"of her own": len(remarks) - shut_out, "shut out": shut_out}))
+    assert shut_out <= 0.05 * len(remarks)
     for number, days in enumerate(_stores(corpora, every)):
         with wired(tmp_path / str(number), GATE, sessions=(sessions := new_sessions())) as live:
             agent = Agent(sessions, live)
             for day in days:
                 session = await agent.session(_with_answers(day, answers))
-                notes = [note for remark in day for note in remark.notes]
-                for memory_class in (MemoryClass.L2, MemoryClass.L3, MemoryClass.L4):
-                    texts = [remark.text for remark in day]
-                    counts = said.setdefault(memory_class.value, Counter())
-                    counts += labels_in(await session.write(texts, memory_class))
-                    counts = noted.setdefault(memory_class.value, Counter())
-                    counts += labels_in(await session.write(notes, memory_class))
-    for target, counts in said.items():
-        tell(f"said by a person, written as it is, {target}", counts)
+                forms = [own_forms(remark.text).said for remark in day]
+                texts = {
+                    "verbatim": [one.text for one, own in zip(day, forms, strict=True) if own],
+                    "told of the user": [own[1] for own in forms if len(own) > 1],
+                    "noted": [note for remark in day for note in remark.notes],
+                }
+                for memory_class in (MemoryClass.L2, MemoryClass.L3):
+                    for kind, written in texts.items():
+                        counts = counted.setdefault(f"{kind} {memory_class.value}", Counter())
+                        counts += labels_in(await session.write(written, memory_class))
+    for kind, counts in counted.items():
+        tell(kind, counts)
         hers = sum(count for label, count in counts.items() if label.endswith(" user_input"))
-        assert hers >= 0.995 * counts.total()
-    for target, counts in noted.items():
-        tell(f"noted of what a person said, {target}", counts)
+        least = {"verbatim": 0.99, "told": 0.95, "noted": 0.0}[kind.split(" ", 1)[0]]
+        assert hers >= least * counts.total()
         assert not [label for label in counts if label.startswith("reject")]
-        if target != "L2":
-            held = sum(count for label, count in counts.items() if label.startswith("hold"))
-            assert held <= 0.01 * counts.total()

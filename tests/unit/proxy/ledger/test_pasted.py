@@ -167,9 +167,9 @@ async def test_a_reminder_beside_her_words_is_no_part_of_them() -> None:
 @pytest.mark.parametrize("others", [(), ("Ada",), ("Bob",), ("",)])
 async def test_where_several_speak_nobody_s_words_are_taken(others: tuple[str, ...]) -> None:
     ledger = Ledger()
-    said = [("Ada", SAID), *((one, "Good morning.") for one in others)]
     turns: list[Json] = []
-    turns += [{"role": "user", "name": name, "content": text} for name, text in said]
+    for name, text in (("Ada", SAID), *((one, "Good morning.") for one in others)):
+        turns.append({"role": "user", "name": name, "content": text})
     request = chat.read_request({"messages": turns})
     entered = await ledger.sessions.entered(ADA, request, (), user_turns=UserTurns.PERSON)
     await ledger.answer(entered, reply("", call("toolu_save_1", text=SAID)))
