@@ -20,6 +20,7 @@ from proxy.cli.hardening import Shielding, shield
 from proxy.cli.pointing import pointed
 from proxy.compose.observe_mode import BANNER
 from proxy.settings.load import MARKER, SETTINGS
+from proxy.settings.model import unset_in
 from telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -191,6 +192,12 @@ def _announce(
     )
     for model in settings.models:
         terminal.say(f"  {pointed(model, ready.data or '-', key)}")
+    unset = ", ".join(unset_in(settings.models))
+    if unset:
+        terminal.say(
+            f"say who types at {unset}: user_turns in its [[model]] table, `person` or `program`.\n"
+            "  Until then only what follows a request to remember is a person's."
+        )
     terminal.say(_NOT_PROTECTED_MODEL if settings.models else _NOT_PROTECTED)
     terminal.say(
         "  Whoever runs as this user or as root can edit the files: run `mnemogate doctor` as the\n"

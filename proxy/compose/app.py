@@ -28,6 +28,7 @@ from proxy.fronts.memory import MemoryFront, routes_of
 from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.mcp.relay import limits_of
 from proxy.seams.surroundings import RandomPool, Surroundings
+from proxy.settings.model import unset_in
 from proxy.transport.auth import NewKey, first_keys
 from proxy.transport.connection import check_aiohttp
 from storage.clock import SteadyClock
@@ -145,7 +146,9 @@ async def compose(
         )
         foundation = await _foundation(stack, settings, composition, store, embedder, surroundings)
         services = Services(foundation, executor, rules)
-        health = Health(lambda: _told(store, clock), Scrape(store, telemetry))
+        health = Health(
+            lambda: _told(store, clock), Scrape(store, telemetry), unset_in(settings.models)
+        )
         mcp = _mcp(settings, composition, services, surroundings, halted)
         memory = MemoryFront(dialects, services.operations, services.authenticator, halted.set)
         couple = composition.couple if composition.listen else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -36,6 +37,7 @@ from proxy.model.sending import Behind
 from proxy.seams.ledger import NoSessions
 from proxy.seams.recalls import UnheardRecalls
 from proxy.seams.withholding import Unwatched
+from proxy.settings.model import unset_in
 from proxy.transport.auth import Authenticator
 from telemetry.events import StoreGauges
 
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from proxy.settings.load import Settings
     from storage.interfaces import Store
     from telemetry.facade import Telemetry
+
+_LOG: Final = logging.getLogger("mnemogate.services")
 
 
 class Foundation(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +201,12 @@ class Services:
             coupling = self._foundation.memory.coupled(coupling)
         coupling = Vetoing(coupling, Veto(self.guard))
         upstreams = self._foundation.settings.models if couple else ()
+        for name in unset_in(upstreams):
+            _LOG.warning(
+                'the [[model]] table "%s" has no user_turns: say "person" or "program"; until then '
+                "nothing that people type is theirs but what follows a request to remember",
+                name,
+            )
         return ModelFront(
             behind={one.name: await Behind.opened(one, stack) for one in upstreams},
             authenticator=self.authenticator,

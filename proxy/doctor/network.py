@@ -44,6 +44,7 @@ class _Whoami(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
+    user_turns_unset: tuple[str, ...] = ()
 
 
 class _Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ def probe_network(aim: Aim) -> Iterator[Finding]:
             yield _closed(f"admin.agent_key.{method}", aim.admin_url, method, path, aim.agent_key)
     yield _closed("data.anonymous", aim.data_url, "POST", "/v1/memories", None)
     yield _policy_write(aim)
-    yield _mode(aim)
+    yield from _modes(aim)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -101,16 +102,26 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
     return attempt.fail(f"{answer.status}: the request was let through")
 
 
-def _mode(aim: Aim) -> Finding:
-    attempt = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
+def _modes(aim: Aim) -> Iterator[Finding]:
+    mode = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
+    typing = Attempt("model.user_turns", "ask the sidecar who types the user turns", "it was told")
     try:
         answer = _exchange(_connection(aim.admin_url), "GET", "/readyz", None, b"")
-        mode = msgspec.json.decode(answer.body, type=_Readiness).mode
+        ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
-        return attempt.skipped(f"cannot be asked ({type(error).__name__})")
-    if mode == "observe":
-        return attempt.fail("observe: nothing is refused, every write lands")
-    return attempt.ok(mode)
+        why = f"cannot be asked ({type(error).__name__})"
+        yield from (mode.skipped(why), typing.skipped(why))
+        return
+    if ready.mode == "observe":
+        yield mode.fail("observe: nothing is refused, every write lands")
+    else:
+        yield mode.ok(ready.mode)
+    if ready.user_turns_unset:
+        # No hole: less is believed than could be.
+        unset = ", ".join(ready.user_turns_unset)
+        yield typing.skipped(f"set user_turns in the [[model]] tables: {unset}")
+    else:
+        yield typing.ok("it was told, or has no model API")
 
 
 def _policy_write(aim: Aim) -> Finding:

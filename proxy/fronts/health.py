@@ -30,20 +30,26 @@ _ADDRESS: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+))(?::[0-9]{1,5})
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
+class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Body of `/readyz`: reads work while the process lives; writes may be off."""
 
     status: str  # "ready" | "degraded"
     reason: str | None
     mode: str  # "enforce" | "observe"
+    # The model APIs of which nobody says whether people type their user turns.
+    user_turns_unset: tuple[str, ...] = ()
 
 
 class Health:
     """The answers, none of which needs a principal. Event loop only."""
 
     def __init__(
-        self, status: Callable[[], StoreStatus], render_metrics: Callable[[], bytes]
+        self,
+        status: Callable[[], StoreStatus],
+        render_metrics: Callable[[], bytes],
+        user_turns_unset: tuple[str, ...] = (),
     ) -> None:
+        self._user_turns_unset = user_turns_unset
         self._status = status
         self._render_metrics = render_metrics
 
@@ -80,6 +86,7 @@ class Health:
             status="ready" if status.writable else "degraded",
             reason=status.reason,
             mode="observe" if status.observing else "enforce",
+            user_turns_unset=self._user_turns_unset,
         )
         code = 200 if status.writable or not query else 503
         return HttpReply(status=code, body=_ENCODER.encode(body))

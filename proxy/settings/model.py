@@ -107,6 +107,11 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     reply_bytes_max: int
 
 
+def unset_in(models: tuple[ModelUpstream, ...]) -> tuple[str, ...]:
+    """The names of those of which nobody says who types their user turns."""
+    return tuple(one.name for one in models if one.user_turns is None)
+
+
 def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
     """The model APIs of these tables.
 

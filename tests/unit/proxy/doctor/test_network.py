@@ -152,6 +152,27 @@ def test_without_an_agent_key_the_write_is_skipped(tmp_path: Path) -> None:
     assert "admin.agent_key.GET" not in found
 
 
+@pytest.mark.parametrize(
+    ("ready", "verdict"),
+    [
+        (b'{"mode":"enforce"}', ProbeResult.OK),
+        (b'{"mode":"enforce","user_turns_unset":["anthropic"]}', ProbeResult.SKIPPED),
+        (b"no JSON", ProbeResult.SKIPPED),
+    ],
+)
+def test_who_types_is_asked_for_where_nobody_said_it(
+    ready: bytes, verdict: ProbeResult, tmp_path: Path
+) -> None:
+    def told(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
+        return (200, ready) if path == "/readyz" else _separated(method, path, credential, body)
+
+    with _server(told) as url:
+        found = _probe(url, tmp_path)["model.user_turns"]
+
+    assert found.verdict is verdict
+    assert ("anthropic" in found.got) is (b"anthropic" in ready)
+
+
 def test_nothing_there_is_skipped_and_never_called_proven(tmp_path: Path) -> None:
     aim = Aim(
         state=tmp_path / "none",

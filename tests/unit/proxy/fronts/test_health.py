@@ -56,6 +56,13 @@ def test_store_that_takes_no_writes_is_degraded_and_stays_in_service(status: Sto
         assert msgspec.json.decode(answer[1]) == reason
 
 
+def test_it_says_of_which_model_apis_nobody_said_who_types_there() -> None:
+    health = Health(lambda: WELL, lambda: b"", ("anthropic",))
+    reply = health.answer(HttpRequest(method="GET", path="/readyz", query=(), headers={}))
+    assert reply is not None
+    assert msgspec.json.decode(reply.body)["user_turns_unset"] == ["anthropic"]
+
+
 def test_store_that_takes_writes_is_ready_in_both_senses() -> None:
     for query in ((), (("strict", "true"),)):
         assert asked(WELL, "/readyz", query) == (

@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from policy.labels.endorsement import UserTurns
 from proxy.dialects.mem0 import Mem0Oss
 from proxy.fronts.admin import admin_routes
 from proxy.seams.operation import HttpRequest
 from proxy.settings.load import SettingsError, load_settings
-from proxy.settings.model import MEANINGS, RESERVED, Api, HostedState, ModelTable, model_upstreams
+from proxy.settings.model import (
+    MEANINGS,
+    RESERVED,
+    Api,
+    HostedState,
+    ModelTable,
+    model_upstreams,
+    unset_in,
+)
 from proxy.settings.values import BadValue
 
 if TYPE_CHECKING:
@@ -56,6 +65,24 @@ def test_a_bad_table_is_named_with_what_is_allowed(table: object, says: str) -> 
     with pytest.raises(BadValue, match="table 2: ") as error:
         model_upstreams([{**TABLE, "name": "first"}, table])
     assert says in str(error.value)
+
+
+def test_who_types_is_said_by_the_operator_and_of_extractions_a_program() -> None:
+    plain = {"name": "one", "api": "openai", "url": "https://one.example"}
+    extracts = {**plain, "purpose": "extraction", "maps": ["mem0-extraction"]}
+    tables: list[tuple[dict[str, object], UserTurns | None]] = [
+        ({**plain}, None),
+        ({**plain, "user_turns": "person"}, UserTurns.PERSON),
+        ({**plain, "user_turns": "program"}, UserTurns.PROGRAM),
+        ({**extracts}, UserTurns.PROGRAM),
+    ]
+    for table, user_turns in tables:
+        found = model_upstreams([table])
+        assert found[0].user_turns is user_turns
+        assert unset_in(found) == (("one",) if user_turns is None else ())
+    for refused in ({**plain, "user_turns": "anybody"}, {**extracts, "user_turns": "person"}):
+        with pytest.raises(BadValue, match="user_turns"):
+            model_upstreams([refused])
 
 
 def test_two_of_one_name_are_refused() -> None:
