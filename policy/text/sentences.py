@@ -10,11 +10,13 @@ import re
 import unicodedata
 from hashlib import blake2b
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from policy.text.sentence_words import ABBREVIATIONS
 from policy.text.skeleton import skeleton, unpiled
-from policy.text.stems import is_nobodys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _WORD_LEN_MAX: Final = 32
 
@@ -55,7 +57,6 @@ _CUT: Final = re.compile(
 _CLOSING: Final = re.compile(r"[\"`)\]|]|'(?!\w)")
 _CUTS_MAX: Final = 512
 _TOLD_LEN_MAX: Final = 640
-_SHORT_LEN_MAX: Final = 64  # no three words that are in every text are longer
 
 
 def sentences_of(text: str) -> tuple[str, ...]:
@@ -70,22 +71,18 @@ def sentences_of(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def tellings_of(text: str) -> tuple[str, ...]:
-    """The same, and what of each sentence may be said alone: what stands behind a mark in it.
+def tails_of(sentence: str) -> Iterator[str]:
+    """What of a sentence may be said alone: what stands behind a mark in it.
 
     Behind a colon, a dash, a comma, a quotation mark, a bracket, a word that leads in; up to the
-    end, and up to where a quotation closes. What is nobody's is left out.
+    end, and up to where a quotation closes.
     """
-    found: dict[str, None] = {}
-    for sentence in sentences_of(text):
-        found[sentence] = None
-        for cut in islice(_CUT.finditer(sentence), _CUTS_MAX):
-            rest = sentence[cut.end() : cut.end() + _TOLD_LEN_MAX]
-            closing = _CLOSING.search(rest)
-            found[_normal(rest.strip(_AROUND))] = None
-            if closing is not None:
-                found[_normal(rest[: closing.start()].strip(_AROUND))] = None
-    return tuple([one for one in found if len(one) > _SHORT_LEN_MAX or not is_nobodys(one)])
+    for cut in islice(_CUT.finditer(sentence), _CUTS_MAX):
+        rest = sentence[cut.end() : cut.end() + _TOLD_LEN_MAX]
+        yield _normal(rest.strip(_AROUND))
+        closing = _CLOSING.search(rest)
+        if closing is not None:
+            yield _normal(rest[: closing.start()].strip(_AROUND))
 
 
 def fingerprint(sentence: str, key: bytes) -> int:

@@ -16,7 +16,7 @@ import msgspec
 from policy.labels.endorsement import UserTurns, endorsed_by, wanted_by
 from policy.model import Origin, SourceKind, meet
 from policy.text.repeating import flowing, repeated
-from policy.text.sentences import fingerprint
+from policy.text.sentences import fingerprint, tails_of
 from policy.text.stems import is_nobodys
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.ledger.records import Entry, Row, Typed
@@ -28,7 +28,6 @@ from proxy.ledger.texts import (
     sentences_between,
     strings_in,
     strings_of,
-    tellings_between,
 )
 from proxy.ledger.turn_values import LabelledSpan, Read, Text, TurnGround, TurnRead, TurnSum
 
@@ -42,6 +41,8 @@ _LIST: Final = re.compile(r"[-*\u2022] ")
 _NAME_LEN_MAX: Final = 128
 _INSIDE: Final = re.compile("[:,;(] *| - ")
 _OWN: Final = frozenset({None, SourceKind.AGENT_SELF_EDIT})
+TAIL: Final = 0x7A11
+"""Tells the print of a part of a sentence from that of a sentence."""
 _CHAIN: Final = struct.Struct(">QQ")
 
 
@@ -76,10 +77,23 @@ class Reader:
 
     def elsewhere(self, text: str) -> list[int]:
         """The same of what was said elsewhere, in every way in which it may be repeated."""
-        found: dict[str, None] = {}
+        found: dict[int, None] = {}
         for reading in dict.fromkeys((*readings(text), *repeated(text))):
-            found.update(dict.fromkeys(tellings_between(reading)))
-        return [fingerprint(one, self._key) for one in found]
+            found.update(dict.fromkeys(self.told(reading)))
+        return list(found)
+
+    def told(self, text: str) -> Iterator[int]:
+        """The fingerprints of its sentences and of what of them may be said alone; of somebody's.
+
+        A part is known apart from a sentence: two texts that end alike were not said by one.
+        """
+        for sentence in dict.fromkeys(sentences_between(text)):
+            if is_nobodys(sentence):
+                continue
+            yield self.print(sentence)
+            for tail in dict.fromkeys(tails_of(sentence)):
+                if not is_nobodys(tail):
+                    yield self.print(tail) ^ TAIL
 
     def somebodys(self, text: str) -> list[int]:
         """The fingerprints of the sentences of a text that tell who said it: all but nobody's."""
@@ -166,8 +180,9 @@ class Reader:
         return [self.print(one) for one in whole]
 
     def _readings(self, text: str) -> Iterator[int]:
-        """The fingerprints of its sentences, and of each from a mark in it on."""
+        """What others have said of it: its sentences, also in part, and each from a mark on."""
         for sentence in sentences_between(text):
+            yield self.print(sentence) ^ TAIL
             for start in (0, *(mark.end() for mark in _INSIDE.finditer(sentence))):
                 if not is_nobodys(sentence[start:]):
                     yield self.print(sentence[start:])
@@ -311,17 +326,18 @@ class Reader:
         self, text: str, at: int, ground: TurnGround, found: TurnSum
     ) -> Iterator[LabelledSpan]:
         """Paragraph by paragraph: she may have pasted one of them."""
-        hers = ground.most is SourceKind.USER_INPUT and not ground.lost
+        by_her = ground.most is SourceKind.USER_INPUT and not ground.lost
         most = SourceKind.UNKNOWN if ground.lost else ground.most
-        if hers:
+        if by_her:
             found.typed.append(text)
         for start, end in paragraphs(text):
             part = text[start:end]
             label, why = self._from_elsewhere(part, ground, most)
-            if not hers:
+            if not by_her:
                 why = why or ("lost" if ground.lost else "under_a_call")
             elif label is SourceKind.USER_INPUT:
-                found.own += self.parts(part)
+                hers = self.parts(part)
+                found.own += (*hers, *(one ^ TAIL for one in hers), *self.told(part))
             else:
                 found.mixed = True
             channel = "user" if label is SourceKind.USER_INPUT else "spliced"
@@ -334,7 +350,7 @@ class Reader:
     ) -> tuple[SourceKind, str]:
         label, why, parts = most, "", self.somebodys(text)
         flows = self.somebodys(flowing(text)) if "\n" in text.strip() else []
-        for one in (*parts, *flows):
+        for one in (*parts, *flows, *(one ^ TAIL for one in (*parts, *flows))):
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:
                 label, why = source, "said_before"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from policy.text.readings import readings_of
-from policy.text.sentences import sentences_of, tellings_of
+from policy.text.sentences import sentences_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,11 +40,6 @@ def readings(text: str) -> Iterator[str]:
         if words not in known:
             known.append(words)
             yield reading
-
-
-def tellings_between(text: str) -> tuple[str, ...]:
-    """The sentences of a text and what of each may be said alone; tags stand between them."""
-    return tellings_of(_TAG.sub("\n", text) if "<" in text else text)
 
 
 def sentences_between(text: str) -> tuple[str, ...]:
