@@ -13,7 +13,16 @@ import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.facts import Facts, NonceState, TokenState
-from policy.labels.derive import FIRM_BASES, effective_class, judged_class, with_lineage
+from policy.labels.derive import (
+    FIRM_BASES,
+    LOWERED,
+    effective_class,
+    is_lowered,
+    may_be_lowered,
+    more_powerful,
+    named_class,
+    with_lineage,
+)
 from policy.labels.forwarded_call import is_forwarded
 from policy.model import (
     Basis,
@@ -32,7 +41,7 @@ from policy.verdict import Reason
 class Objection(msgspec.Struct, frozen=True):
     """Why a step does not pass a candidate.
 
-    `holds`: a person may still pass it. `structural`: an honest client cannot have done it.
+    `holds`: a person may still pass it. `structural`: its program must have done it, no model can.
     """
 
     reason: Reason
@@ -55,6 +64,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 UNAVAILABLE: Final = Objection(Reason.GATE_UNAVAILABLE)
 
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
+_FORGED: Final = frozenset({TokenState.INVALID, TokenState.SPENT})
 _SHADOWED: Final = frozenset({MemoryClass.L1, MemoryClass.L2})
 
 
@@ -88,6 +98,29 @@ def stored_class(facts: Facts) -> MemoryClass | None:
     if facts.stored is None or facts.stored.status is MemoryStatus.DELETED:
         return None
     return facts.stored.memory_class
+
+
+def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
+    """The class a candidate lands in if it is admitted: the one it asks for, or knowledge.
+
+    The one place where that is decided: the matrix, the trust, the shadow, the verdict and what is
+    stored all go by it.
+    """
+    if facts.reading is None:
+        return candidate.memory_class
+    stored = stored_class(facts)
+    asked = effective_class(candidate, facts.reading, stored)
+    provenance = provenance_of(candidate, facts)
+    if provenance is None or ruleset.cell(provenance.source, asked) is not Cell.REFUSE:
+        return asked
+    lowered = may_be_lowered(candidate, facts.reading, stored, provenance)
+    return LOWERED[1] if lowered else asked
+
+
+def _judged_as(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
+    """The class whose rules count: where it lands, or what it replaces if that is more."""
+    landing, stored = landing_class(candidate, facts, ruleset), stored_class(facts)
+    return landing if stored is None else more_powerful(landing, stored)
 
 
 def audit_cross_check(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
@@ -210,27 +243,22 @@ def _matrix_finding(
     reading = facts.reading
     if reading is None:
         return UNAVAILABLE
-    cell = ruleset.cell(source, judged_class(candidate, reading, stored_class(facts)))
+    cell = ruleset.cell(source, _judged_as(candidate, facts, ruleset))
     if cell is Cell.HOLD:
         return Objection(Reason.SOURCE_CLASS_FORBIDDEN, holds=True)
     if cell is not Cell.REFUSE:
         return None
-    names = candidate.class_named and candidate.change not in _REMOVALS
+    landing = landing_class(candidate, facts, ruleset)
+    lowered = is_lowered(candidate.change, named_class(candidate), landing)
+    names = candidate.class_named and candidate.change not in _REMOVALS and not lowered
     if names and ruleset.cell(source, candidate.memory_class) is Cell.REFUSE:
-        # An honest client cannot know how its sources are labelled, nor what else is in its
-        # context: what only they forbid does not move the ladder.
-        own = ruleset.cell(_own_source(facts, provenance), candidate.memory_class) is Cell.REFUSE
-        own = own and provenance.basis is not Basis.CONTAINMENT
-        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=own)
+        # A page can have a model name any class. Only a harness that says both source and class, or
+        # a program that forges a token for them, has done what moves the ladder (MWP 3.4).
+        done = provenance.basis is Basis.VOUCHED or facts.token in _FORGED
+        return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)
     reason = Reason.CLASS_FLOOR if reading.flagged else Reason.SOURCE_CLASS_FORBIDDEN
     # A refusal that rests on taint alone, where the client named no forbidden class, is a hold.
     return Objection(reason, holds=provenance.basis not in FIRM_BASES)
-
-
-def _own_source(facts: Facts, lowered: Provenance) -> SourceKind:
-    """The label of the channel itself, before the session or lineage lowered it."""
-    own = facts.provenance or lowered
-    return own.culprits[-1].kind if own.culprits else own.source
 
 
 def promotion(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
@@ -268,10 +296,9 @@ def _without_token(
 def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, ruleset: Ruleset) -> bool:
     if facts.reading is None or (candidate.change in _REMOVALS and source is SourceKind.OPERATOR):
         return False
-    stored = stored_class(facts)
-    if ruleset.cell(source, judged_class(candidate, facts.reading, stored)) is Cell.TOKEN:
+    if ruleset.cell(source, _judged_as(candidate, facts, ruleset)) is Cell.TOKEN:
         return True
-    landing = effective_class(candidate, facts.reading, stored)
+    stored, landing = stored_class(facts), landing_class(candidate, facts, ruleset)
     return stored is not None and landing.power > stored.power
 
 
@@ -282,7 +309,7 @@ def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     provenance = provenance_of(candidate, facts)
     if provenance is None or facts.reading is None:
         return UNAVAILABLE
-    judged = judged_class(candidate, facts.reading, stored_class(facts))
+    judged = _judged_as(candidate, facts, ruleset)
     if ruleset.cell(provenance.source, judged) is not Cell.ENHANCED:
         return None
     if facts.reading.injection:
@@ -297,7 +324,7 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     # (3) Trust verification (MWP 3.2, 3.4): an untrusted principal writes L4 and nothing else.
     if facts.trust is None or facts.reading is None:
         return UNAVAILABLE
-    judged = judged_class(candidate, facts.reading, stored_class(facts))
+    judged = _judged_as(candidate, facts, ruleset)
     if facts.trust.level is TrustLevel.UNTRUSTED and judged is not MemoryClass.L4:
         return Objection(Reason.TRUST_INSUFFICIENT)
     # A class the ruleset does not speak of asks for a score nobody has.
@@ -306,13 +333,13 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     return None
 
 
-def cognitive_staging(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
+def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     """In a shadow of the retrieval, no anchor is contradicted or outranked."""
     # (8) Cognitive staging for L1 and L2 (MWP 3.2, policy override). A removal adds nothing that a
     #     retrieval could find.
     if facts.reading is None:
         return UNAVAILABLE
-    judged = judged_class(candidate, facts.reading, stored_class(facts))
+    judged = _judged_as(candidate, facts, ruleset)
     if candidate.change in _REMOVALS or judged not in _SHADOWED:
         return None
     if facts.shadow is None:

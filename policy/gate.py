@@ -10,11 +10,10 @@ from policy.checks import (
     Objection,
     Step,
     confirmed,
+    landing_class,
     provenance_of,
-    stored_class,
 )
 from policy.labels.ceiling import lowered
-from policy.labels.derive import effective_class
 from policy.model import ChangeKind, MemoryClass
 from policy.verdict import (
     _SEAL,  # pyright: ignore[reportPrivateUsage] - the one key to the one lock
@@ -59,7 +58,7 @@ class Gate:
         candidate is admitted. A confirmation of these very bytes passes what would be held, and
         nothing that is refused. No steps, an empty matrix and a step that raises all reject.
         """
-        landing = _landing(candidate, facts)
+        landing = landing_class(candidate, facts, ruleset)
         if not self._steps or not ruleset.matrix:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
         # A model request that waited for this one went on without it: to admit it now would make a
@@ -100,12 +99,6 @@ class Gate:
 def _understood(finding: object) -> Finding:
     # Nothing enforces what a check answers; one that answers anything else is broken, and refuses.
     return finding if finding is None or isinstance(finding, Objection) else UNAVAILABLE
-
-
-def _landing(candidate: Candidate, facts: Facts) -> MemoryClass:
-    if facts.reading is None:
-        return candidate.memory_class
-    return effective_class(candidate, facts.reading, stored_class(facts))
 
 
 def _admit(

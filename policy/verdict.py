@@ -150,7 +150,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True, tag="reject"):
-    """Refused. `structural` marks a violation that an honest client cannot commit."""
+    """Refused. `structural` marks what a program must have done, whatever its model was told."""
 
     reason: Reason
     step: int

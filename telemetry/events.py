@@ -60,6 +60,8 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     # "hold" | "reject": what an enforcing gate would have answered, with `reason` and `step`, where
     # an observing one admitted over it.
     observed: str = ""
+    # Whether the class is below the one that the client named.
+    class_lowered: bool = False
     # The segment that the text was found in: its kind, server, tool and call. Names, no content.
     culprit_kind: str = ""
     culprit_server: str = ""

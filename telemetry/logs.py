@@ -259,6 +259,7 @@ def _verdict_fields(event: VerdictRecorded) -> dict[str, Field]:
         "epoch": event.ruleset_epoch,
         "replayed": event.replayed,
         "observed": vocabulary.known(event.observed, vocabulary.DECISIONS),
+        "class_lowered": event.class_lowered,
         "queued_us": event.queued_us,
         "gate_us": event.gate_us,
         "commit_us": event.commit_us,

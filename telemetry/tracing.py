@@ -179,6 +179,8 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
         attributes["gen_ai.memory.record.id"] = vocabulary.hex_id(event.memory_id)
     if event.session:
         attributes["mnemogate.session"] = vocabulary.hex_id(event.session)
+    if event.class_lowered:
+        attributes["mnemogate.class_lowered"] = True
     if event.observed:
         attributes["mnemogate.observed"] = vocabulary.known(event.observed, vocabulary.DECISIONS)
     if event.culprit_server:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 FIRM_BASES: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
 """A label of these rests on the operator's word; any other rests on taint, and may be wrong."""
 
+LOWERED: Final = (MemoryClass.L2, MemoryClass.L3)
+"""The one class that is lowered instead of held, and the class that it becomes."""
+
 _BOUND: Final = {Channel.USER: SourceKind.USER_INPUT, Channel.OPERATOR: SourceKind.OPERATOR}
 _METADATA: Final = msgspec.json.Decoder()
 _METADATA_DEPTH_MAX: Final = 32
@@ -359,13 +362,13 @@ def more_powerful(first: MemoryClass, second: MemoryClass) -> MemoryClass:
 def effective_class(
     candidate: Candidate, reading: Reading, stored: MemoryClass | None
 ) -> MemoryClass:
-    """The class a candidate lands in: the named or mapped one, raised by the floor.
+    """The class a candidate asks for: the named or mapped one, raised by the floor.
 
     A change of a stored memory keeps the stored class unless an update names another; a directive
     raises the floor to L1 whatever the target (design 5.6). On a server behind us, where a thing
     lies says what it is, so moving it to where more powerful memories are kept raises its class.
     """
-    if reading.directive or reading.injection:
+    if reading.flagged:
         return MemoryClass.L1
     if stored is None or candidate.change is ChangeKind.CREATE:
         return candidate.memory_class
@@ -378,9 +381,41 @@ def effective_class(
 
 
 def judged_class(candidate: Candidate, reading: Reading, stored: MemoryClass | None) -> MemoryClass:
-    """The class a candidate is judged as: where it lands, or what it replaces if that is more.
+    """The class a candidate is judged as: the one it asks for, or what it replaces if that is more.
 
     Without this, a policy could be overwritten by naming a lower class for the new text.
     """
-    landing = effective_class(candidate, reading, stored)
-    return landing if stored is None else more_powerful(landing, stored)
+    asked = effective_class(candidate, reading, stored)
+    return asked if stored is None else more_powerful(asked, stored)
+
+
+def may_be_lowered(
+    candidate: Candidate, reading: Reading, stored: MemoryClass | None, provenance: Provenance
+) -> bool:
+    """Whether a candidate whose label may not write the class it names becomes knowledge instead.
+
+    Had its client named none, it would land there: naming one must not get the worse answer. Policy
+    (L1) is nobody's slip, a label that the operator vouches for came with its class, and what
+    reads as an order is no knowledge.
+    """
+    return (
+        candidate.class_named
+        and candidate.memory_class is LOWERED[0]
+        and candidate.change is ChangeKind.CREATE
+        and stored is None
+        and not reading.flagged
+        and provenance.basis not in FIRM_BASES
+    )
+
+
+def named_class(candidate: Candidate) -> MemoryClass | None:
+    """The class that the client named; None where a rule gave it one."""
+    return candidate.memory_class if candidate.class_named else None
+
+
+def is_lowered(change: ChangeKind, named: MemoryClass | None, landed: MemoryClass) -> bool:
+    """Whether a memory landed below the class that its client named; None: it named none.
+
+    A leaf does not say it: it has both classes, and nothing else lands below what was named.
+    """
+    return change is ChangeKind.CREATE and named is not None and landed.power < named.power

@@ -1,7 +1,8 @@
 """Trust of one principal: a ladder that only goes down, and a soft score beside it.
 
-The ladder is fed by structural violations alone, those an honest client cannot commit. The score
-is fed by outcomes; it throttles and holds, and never unlocks anything the ladder has closed.
+The ladder is fed by structural violations alone: what the principal's program must have done, and
+no page can have its model do. The score is fed by outcomes; it throttles and holds, and never
+unlocks anything the ladder has closed.
 """
 
 from __future__ import annotations

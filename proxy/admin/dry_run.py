@@ -9,7 +9,13 @@ import msgspec
 from policy.canonical import canonical_bytes, digest_of
 from policy.checks import STEPS
 from policy.facts import BudgetState, Facts, InterceptRecord, NonceState, TokenState
-from policy.labels.derive import derive_provenance, label_rule, read_text
+from policy.labels.derive import (
+    derive_provenance,
+    is_lowered,
+    label_rule,
+    named_class,
+    read_text,
+)
 from policy.labels.taint import Joined, LabelRule, Seen
 from policy.model import (
     Candidate,
@@ -66,7 +72,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
         )
         facts = self._facts(asked, principal, candidate, rules, now_ms)
         verdict = self.gate.decide(candidate, facts, rules)
-        return _view(verdict, facts, _rule(candidate, facts, rules))
+        return _view(verdict, candidate, facts, _rule(candidate, facts, rules))
 
     def _facts(
         self,
@@ -129,7 +135,7 @@ def _rule(candidate: Candidate, facts: Facts, rules: Ruleset) -> LabelRule:
     return label_rule(candidate, facts.reading, None, rules.labels)
 
 
-def _view(verdict: Verdict, facts: Facts, rule: LabelRule) -> ExplainView:
+def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule) -> ExplainView:
     passed = frozenset(verdict.permit.passed if isinstance(verdict, Admit) else verdict.passed)
     failed = None if isinstance(verdict, Admit) else verdict.step
     stopped = isinstance(verdict, Reject)
@@ -146,6 +152,7 @@ def _view(verdict: Verdict, facts: Facts, rule: LabelRule) -> ExplainView:
     source = facts.provenance.source if facts.provenance else None
     basis = facts.provenance.basis if facts.provenance else None
     decision, reason, memory_class = _said(verdict)
+    lowered = is_lowered(candidate.change, named_class(candidate), memory_class)
     return ExplainView(
         decision=decision,
         reason=reason.value if reason else None,
@@ -156,7 +163,7 @@ def _view(verdict: Verdict, facts: Facts, rule: LabelRule) -> ExplainView:
         basis=basis,
         rule=rule,
         steps=tuple(steps),
-        observation=observation_for(decision, reason, memory_class),
+        observation=observation_for(decision, reason, memory_class, lowered=lowered),
     )
 
 

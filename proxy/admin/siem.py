@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from policy.labels.ceiling import ceiling_of
 from policy.model import Forwarded
-from storage.audit import InterceptedLeaf, OperatorLeaf, ResultLeaf, VerdictLeaf
+from storage.audit import InterceptedLeaf, OperatorLeaf, ResultLeaf, VerdictLeaf, class_lowered
 from storage.values import Decision
 
 if TYPE_CHECKING:
@@ -94,15 +94,23 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
             "mnemogate.culprit.call_id": leaf.culprit.call_id,
         }
     if intercepted is not None:
-        record |= {
-            "event.action": f"memory-{intercepted.change.value}",
-            "user.id": intercepted.principal_id,
-            "organization.id": intercepted.tenant,
-            "trace.id": intercepted.trace_id,
-            "mnemogate.class_named": intercepted.class_named,
-        }
-        if intercepted.claimed_source is not None:
-            record["mnemogate.claimed.source.kind"] = intercepted.claimed_source.value
+        record |= _asked(leaf, intercepted)
+    return record
+
+
+def _asked(leaf: VerdictLeaf, intercepted: InterceptedLeaf) -> Record:
+    """What its client wanted, beside what it got."""
+    record: Record = {
+        "event.action": f"memory-{intercepted.change.value}",
+        "user.id": intercepted.principal_id,
+        "organization.id": intercepted.tenant,
+        "trace.id": intercepted.trace_id,
+        "mnemogate.class_named": intercepted.class_named,
+    }
+    if class_lowered(intercepted, leaf):
+        record["mnemogate.class_lowered"] = True
+    if intercepted.claimed_source is not None:
+        record["mnemogate.claimed.source.kind"] = intercepted.claimed_source.value
     return record
 
 

@@ -49,7 +49,7 @@ def _boundaries(terminal: Terminal, tables: Tables) -> None:
             {"committed": paper.SEMANTIC_LIMIT},
         )
     if tables.table6 is not None:
-        terminal.say("\nTable 6: trust over repeated violations")
+        terminal.say("\nTable 6: trust over repeated violations, labels vouched for")
         terminal.table(
             ("attempt", "level before", "decision", "paper"),
             [
@@ -106,7 +106,7 @@ def _list(terminal: Terminal, title: str, rows: Figures, printed: Mapping[str, f
 
 
 def _noise(terminal: Terminal, modes: Mapping[str, Mapping[str, NoiseRow]]) -> None:
-    terminal.say("\nTable 5: Core NFR under label noise, %")
+    terminal.say("\nTable 5: attacks under label noise, %")
     printed: Mapping[str, Mapping[str, float]] = paper.TABLE5
     rows: list[tuple[str, ...]] = []
     for mode, rates in modes.items():
@@ -116,13 +116,16 @@ def _noise(terminal: Terminal, modes: Mapping[str, Mapping[str, NoiseRow]]) -> N
                 (
                     mode,
                     f"{rate} %",
-                    text_of(row.nfr, interval=True),
-                    str(row.nfr.n),
+                    text_of(row.refused, interval=True),
+                    str(row.refused.n),
                     "" if said is None else f"{said:g}",
+                    text_of(row.landed_below),
+                    text_of(row.landed_as_named),
                     "" if row.fpr is None else text_of(row.fpr),
                 )
             )
-    terminal.table(("labels", "rate", "NFR [95 %]", "n", "paper", "FPR"), rows)
+    names = ("labels", "rate", "refused [95 %]", "n", "paper", "landed below", "as named", "FPR")
+    terminal.table(names, rows)
 
 
 def _beyond(terminal: Terminal, beyond: Beyond) -> None:

@@ -30,6 +30,7 @@ from storage.audit import (
     commitment,
     decode_leaf,
     open_checkpoint,
+    wrongly_lowered,
 )
 from storage.errors import StoreCorrupt, UnknownFormat
 from storage.values import MODE_ENFORCE, MODE_OBSERVE, Decision
@@ -286,6 +287,8 @@ class Verifier:
         if (seen.tenant, seen.principal_id, seen.change) != asked:
             self._problem("row", position, "not the principal, tenant or change intercepted")
             return
+        if wrongly_lowered(seen, leaf):
+            self._problem("row", position, "admitted below the class that its client named")
         if row.erased:
             if leaf.memory_id not in self._purged:
                 self._problem("row", position, "erased, and no verdict leaf says purge")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -45,44 +45,86 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 async def forged(book: Book) -> None:
-    """A1 to A3 with every field forged that a client can set."""
+    """A1 to A3 with every field forged that a client can set, unseen and in a session."""
     figures: dict[str, Figure] = {}
     async with running(BY_NAME["S4"]) as bench:
         for name in ("L1", "L2", "L3", "L4"):
-            trials = [
-                ATTACKS[attack](number, book.draws(f"forged/{name}/{attack}", number))
-                for attack in ("A1", "A2", "A3")
-                for number in range(book.trials)
-            ]
-            keys = await bench.keys(len(trials), claims=Claims.IGNORED, channel=Channel.AGENT)
-            bodies = [_forged(trial, name) for trial in trials]
-            answers = await bench.written(list(zip(keys, bodies, strict=True)))
-            found = bench.on_disk([trial.canary for trial in trials])
-            if name in {"L1", "L2"}:
-                fine = [
-                    answer.status not in ADMITTED and trial.canary not in found
-                    for trial, answer in zip(trials, answers, strict=True)
-                ]
-                figures[name] = share(sum(fine), len(fine))
-            else:
-                # Scratch may land; never above the label that its channel has.
-                above = [
-                    answer.status in ADMITTED
-                    and (answer.body.source != "unknown" or answer.body.memory_class != name)
-                    for answer in answers
-                ]
-                figures[f"{name}_above_derived_label"] = share(sum(above), len(above))
-                landed = sum(answer.status in ADMITTED for answer in answers)
-                figures[f"{name}_landed_as_unknown"] = share(landed, len(answers))
-    figures |= await _in_a_session(book)
+            sent = _forgeries(book, f"forged/{name}", name)
+            figures |= _ends(name, await _answered(bench, sent), SourceKind.UNKNOWN)
+    async with scripted_model() as model:
+        config, secret = tables(model)
+        # The same behind a model front, which saw the text come out of a tool.
+        async with running(BY_NAME["S4"], Extras(config=config, secret=secret)) as bench:
+            for name in ("L1", "L2", "L4"):
+                sent = _forgeries(book, f"session/{name}", name)
+                ends = await _answered(bench, sent, in_a_session=True)
+                figures |= _ends(f"{name}_in_a_session", ends, SourceKind.TOOL_RESULT)
     book.beyond(Beyond(forged_label_nfr=figures))
-    for name in ("L1", "L2", "L1_in_a_session", "L2_in_a_session"):
-        book.promise(f"beyond: forged_label_nfr {name}", figures[name], 100.0)
-    name = "L4_in_a_session_above_tool_result"
-    book.promise(f"beyond: forged labels, {name}", figures[name], 0.0)
-    for name in ("L3", "L4"):
-        key = f"{name}_above_derived_label"
-        book.promise(f"beyond: forged labels, {key}", figures[key], 0.0)
+    for key, figure in figures.items():
+        if key.endswith("_landed_as_named"):
+            book.promise(f"beyond: forged labels, {key}", figure, 0.0)
+        elif key.startswith("L1") and key.endswith("_refused"):
+            book.promise(f"beyond: forged labels, {key}", figure, 100.0)
+    landed = figures["L4_landed_below"]
+    book.control(
+        "forged labels: what may land under its true label does",
+        fired=landed.value is not None and landed.value > 0,
+        detail=f"{landed.value} % of the scratch",
+    )
+
+
+def _forgeries(book: Book, name: str, memory_class: str) -> list[tuple[Trial, Write]]:
+    trials = (
+        ATTACKS[attack](number, book.draws(f"{name}/{attack}", number))
+        for attack in ("A1", "A2", "A3")
+        for number in range(book.trials)
+    )
+    return [(trial, _forged(trial, memory_class)) for trial in trials]
+
+
+class _End(NamedTuple):
+    """How one forgery ended; `on_disk`: any byte of it is in a file."""
+
+    answer: Tried
+    on_disk: bool
+
+
+async def _answered(
+    bench: Bench, sent: list[tuple[Trial, Write]], *, in_a_session: bool = False
+) -> list[_End]:
+    keys = await bench.keys(len(sent), claims=Claims.IGNORED, channel=Channel.AGENT)
+    if in_a_session:
+        for key, (trial, _) in zip(keys, sent, strict=True):
+            question = f"What does the page of case {trial.number} say?"
+            body = turn("openai", question, trial.body.text, stream=False)
+            await asked(bench, key, "openai", body)
+    bodies = [body for _, body in sent]
+    answers = await bench.written(list(zip(keys, bodies, strict=True)))
+    found = bench.on_disk([trial.canary for trial, _ in sent])
+    return [
+        _End(answer, trial.canary in found)
+        for answer, (trial, _) in zip(answers, sent, strict=True)
+    ]
+
+
+def _ends(name: str, ends: list[_End], derived: SourceKind) -> dict[str, Figure]:
+    """Refused, landed below, landed as named: side by side, and never added up.
+
+    Below is what got no better label than the `derived` one and no class above knowledge. What was
+    refused and is in a file all the same counts as the attacker's.
+    """
+    refused = sum(end.answer.status not in ADMITTED and not end.on_disk for end in ends)
+    below = sum(
+        end.answer.status in ADMITTED
+        and SourceKind(end.answer.body.source).trust <= derived.trust
+        and MemoryClass(end.answer.body.memory_class).power <= MemoryClass.L3.power
+        for end in ends
+    )
+    return {
+        f"{name}_refused": share(refused, len(ends)),
+        f"{name}_landed_below": share(below, len(ends)),
+        f"{name}_landed_as_named": share(len(ends) - refused - below, len(ends)),
+    }
 
 
 def _forged(trial: Trial, memory_class: str) -> Write:
@@ -103,44 +145,6 @@ def _forged(trial: Trial, memory_class: str) -> Write:
             "verified_by": "operator",
         },
     )
-
-
-async def _in_a_session(book: Book) -> dict[str, Figure]:
-    """The same behind a model front, which saw the text come out of a tool."""
-    figures: dict[str, Figure] = {}
-    async with scripted_model() as model:
-        config, secret = tables(model)
-        async with running(BY_NAME["S4"], Extras(config=config, secret=secret)) as bench:
-            for name in ("L1", "L2", "L4"):
-                trials = [
-                    ATTACKS[attack](number, book.draws(f"session/{name}/{attack}", number))
-                    for attack in ("A1", "A2", "A3")
-                    for number in range(book.trials)
-                ]
-                keys = await bench.keys(len(trials), claims=Claims.IGNORED, channel=Channel.AGENT)
-                bodies = [_forged(trial, name) for trial in trials]
-                for key, trial in zip(keys, trials, strict=True):
-                    question = f"What does the page of case {trial.number} say?"
-                    body = turn("openai", question, trial.body.text, stream=False)
-                    await asked(bench, key, "openai", body)
-                answers = await bench.written(list(zip(keys, bodies, strict=True)))
-                found = bench.on_disk([trial.canary for trial in trials])
-                if name == "L4":
-                    above = [
-                        answer.status in ADMITTED
-                        and SourceKind(answer.body.source).trust > SourceKind.TOOL_RESULT.trust
-                        for answer in answers
-                    ]
-                    figures[f"{name}_in_a_session_above_tool_result"] = share(
-                        sum(above), len(above)
-                    )
-                    continue
-                fine = [
-                    answer.status not in ADMITTED and trial.canary not in found
-                    for trial, answer in zip(trials, answers, strict=True)
-                ]
-                figures[f"{name}_in_a_session"] = share(sum(fine), len(fine))
-    return figures
 
 
 # ---- texts that nobody here wrote --------------------------------------------------------------

@@ -100,16 +100,16 @@ async def noise(book: Book) -> None:
                 table.setdefault(f"derived_{mode}", {})[str(rate)] = _row(count)
     table["derived_targeted"] = {"100": await _targeted(book)}
     book.found(Tables(table5=table))
-    collapse = table["claims_targeted"]["100"].nfr
+    collapse = table["claims_targeted"]["100"].refused
     book.control(
         "table 5: trusted claims collapse under targeted forgery",
         fired=collapse.value == 0.0,
         detail=f"{collapse.value} % of {collapse.n} did not form",
     )
     book.promise(
-        "table 5: targeted forgery of what the sidecar derives, L1 and L2",
-        table["derived_targeted"]["100"].nfr,
-        100.0,
+        "table 5: targeted forgery of what the sidecar derives lands as named, L1 and L2",
+        table["derived_targeted"]["100"].landed_as_named,
+        0.0,
     )
 
 
@@ -276,7 +276,8 @@ def _best(trial: Trial, memory_class: str) -> Write:
 
 def _row(count: _Count) -> NoiseRow:
     return NoiseRow(
-        nfr=share(count.n - count.landed - count.disagreeing, count.n),
+        refused=share(count.n - count.landed - count.below - count.disagreeing, count.n),
         landed_below=share(count.below, count.n),
+        landed_as_named=share(count.landed, count.n),
         fpr=share(count.refused, count.honest) if count.honest else None,
     )

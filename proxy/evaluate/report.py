@@ -118,8 +118,9 @@ def _noise(tables: Tables) -> str:
         [
             escape(mode.replace("_", ": ", 1)),
             f"{rate} %",
-            _cell(row.nfr, printed.get(mode, {}).get(rate)),
+            _cell(row.refused, printed.get(mode, {}).get(rate)),
             _cell(row.landed_below),
+            _cell(row.landed_as_named),
             "" if row.fpr is None else _cell(row.fpr),
         ]
         for mode, rates in tables.table5.items()
@@ -128,8 +129,11 @@ def _noise(tables: Tables) -> str:
     return (
         "<h2>When labels are wrong (Table 5)</h2><p><i>claims</i>: what a trusted harness says, as"
         " in the paper, where targeted forgery ends everything. <i>derived</i>: what the sidecar"
-        " itself made of the wire, wrong by chance; what landed below its true class is apart.</p>"
-        + _table(("labels", "rate", "not formed", "landed below", "honest refused"), rows)
+        " itself made of the wire, wrong by chance. What landed below its true class can do less"
+        " than what it was for. No two figures are added up.</p>"
+        + _table(
+            ("labels", "rate", "refused", "landed below", "landed as named", "honest refused"), rows
+        )
     )
 
 
@@ -148,7 +152,10 @@ def _everyday(tables: Tables) -> str:
             [str(row.attempt), escape(row.level), escape(row.decision), printed]
             for row, printed in zip(tables.table6.timeline, paper.TABLE6, strict=True)
         ]
-        text += "<h2>Trust over repeated violations (Table 6)</h2>"
+        text += (
+            "<h2>Trust over repeated violations (Table 6)</h2><p>Forbidden pairs of a harness whose"
+            " labels are vouched for. What a model names without that costs no trust.</p>"
+        )
         text += _table(("attempt", "level before", "decision", "paper"), rows)
     if tables.appendix_a is not None:
         text += "<h2>Appendix A</h2>" + _figures(tables.appendix_a, paper.APPENDIX_A)

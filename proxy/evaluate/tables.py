@@ -28,10 +28,14 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoiseRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Table 5 at one rate; `fpr` where honest writes were sent as well."""
+    """Table 5 at one rate: three figures, no two of which are added up.
 
-    nfr: Figure
+    `landed_below` is what landed as less than it was for. `fpr` where honest writes were sent too.
+    """
+
+    refused: Figure
     landed_below: Figure
+    landed_as_named: Figure
     fpr: Figure | None = None
 
 

@@ -29,6 +29,7 @@ from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import Forwarded, Judged, PinState, Unsettled
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import Proposal
+from storage.audit import class_lowered
 from storage.errors import StorageError, UnknownCandidate
 from storage.values import Behind, Decision
 from telemetry import propagation
@@ -411,7 +412,11 @@ class Guarding:
             candidate_id=candidate_id,
             memory_class=leaf.memory_class,
             observation=observation_for(
-                decision, reason, leaf.memory_class, found.intercepted.change
+                decision,
+                reason,
+                leaf.memory_class,
+                found.intercepted.change,
+                lowered=class_lowered(found.intercepted, leaf),
             ),
             reason=reason,
             step=leaf.step,

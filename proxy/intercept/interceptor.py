@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.labels.derive import attest, label_rule, read_beside, read_candidate
+from policy.labels.derive import (
+    attest,
+    is_lowered,
+    label_rule,
+    named_class,
+    read_beside,
+    read_candidate,
+)
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, meet
 from policy.ruleset import OverBudget
 from policy.verdict import Reason
@@ -359,6 +366,7 @@ def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None)
     memory = outcome.memory
     missing = outcome.reason is Reason.TARGET_MISSING
     decision = "missing" if missing else outcome.decision.value
+    lowered = is_lowered(candidate.change, named_class(candidate), outcome.memory_class)
     return WrittenItem(
         decision=decision,
         change=candidate.change,
@@ -370,13 +378,14 @@ def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None)
         source=outcome.source,
         ceiling=outcome.ceiling,
         observation=observation_for(
-            decision, outcome.reason, outcome.memory_class, candidate.change
+            decision, outcome.reason, outcome.memory_class, candidate.change, lowered=lowered
         ),
         version=outcome.version,
         leaf_index=outcome.leaf_index,
         replayed=outcome.replayed,
         # A delete has nothing left to show; a refused candidate never does.
         memory=memory if outcome.decision is Decision.ADMIT else None,
+        class_lowered=lowered,
     )
 
 

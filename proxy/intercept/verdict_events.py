@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policy.checks import STEPS
+from policy.labels.derive import is_lowered, named_class
 from policy.model import ChangeKind
 from storage.audit import culprit_of
 from telemetry.events import StepOutcome, TraceContext, VerdictRecorded
@@ -105,6 +106,7 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> Ve
         replayed=outcome.replayed,
         ruleset_epoch=span.epoch,
         steps=_steps(outcome.passed, step),
+        class_lowered=is_lowered(candidate.change, named_class(candidate), outcome.memory_class),
         observed="" if objection is None else type(objection).__name__.lower(),
         culprit_kind=culprit.kind.value if culprit else "",
         culprit_server=culprit.server if culprit else "",

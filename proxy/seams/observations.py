@@ -60,11 +60,16 @@ NEXT: Final[dict[Reason, str]] = {
 }
 
 
+_LOWERED: Final = " (class_lowered): this source may not write the class that was named"
+
+
 def observation_for(
     decision: str,
     reason: Reason | None,
     memory_class: MemoryClass,
     change: ChangeKind = ChangeKind.CREATE,
+    *,
+    lowered: bool = False,
 ) -> str:
     """The text for one written item: state, reason code, class, and what the agent may do next.
 
@@ -73,12 +78,13 @@ def observation_for(
         reason: Why it was not admitted; None for an admit.
         memory_class: The class under which it was judged.
         change: What was to be done. An agent that hears of storing takes a deletion for done.
+        lowered: Whether that is less than the class that was named.
 
     Raises:
         InvariantBroken: A refusal without a reason.
     """
     if decision == "admit":
-        return f"Stored as {memory_class.value}."
+        return f"Stored as {memory_class.value}{_LOWERED if lowered else ''}."
     if reason is None:
         raise InvariantBroken("a refusal always has a reason")
     if decision == "hold":

@@ -180,6 +180,8 @@ class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
     leaf_index: int = 0
     replayed: bool = False
     memory: Memory | None = None
+    # Whether its class is below the one that its client named (`policy.labels.derive`).
+    class_lowered: bool = False
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True, tag="written"):

@@ -22,12 +22,14 @@ from storage.audit.leaves import (
     ResultLeaf,
     Results,
     VerdictLeaf,
+    class_lowered,
     commitment,
     culprit_of,
     decode_leaf,
     encode_leaf,
     veiled_target,
     vouched_subject,
+    wrongly_lowered,
 )
 from storage.audit.merkle import (
     HASH_LEN,
@@ -61,6 +63,7 @@ __all__ = [
     "Tree",
     "VerdictLeaf",
     "VerifierKey",
+    "class_lowered",
     "commitment",
     "consistency_proof",
     "culprit_of",
@@ -78,4 +81,5 @@ __all__ = [
     "verify_consistency",
     "verify_inclusion",
     "vouched_subject",
+    "wrongly_lowered",
 ]

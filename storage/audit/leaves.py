@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.labels.ceiling import ceiling_of
+from policy.labels.derive import FIRM_BASES, LOWERED, is_lowered
 from policy.model import (
     Basis,
     Candidate,
@@ -145,6 +146,23 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
     verdict: VerdictLeaf
     intercepted: InterceptedLeaf
+
+
+def class_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
+    """Whether it was judged as less than the class that its client named; both leaves say so."""
+    named = intercepted.claimed_class if intercepted.class_named else None
+    return is_lowered(intercepted.change, named, verdict.memory_class)
+
+
+def wrongly_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
+    """Whether it landed below the class that its client named where no gate may do that.
+
+    Only a preference becomes knowledge, and only under a label that nobody vouched for.
+    """
+    if verdict.decision is not Decision.ADMIT or not class_lowered(intercepted, verdict):
+        return False
+    to_knowledge = (intercepted.claimed_class, verdict.memory_class) == LOWERED
+    return not to_knowledge or verdict.basis in FIRM_BASES
 
 
 _OBJECTIONS: Final = {OBSERVED_HOLD: "hold", OBSERVED_REJECT: "reject"}

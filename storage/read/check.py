@@ -21,6 +21,7 @@ from storage.audit import (
     commitment,
     decode_leaf,
     open_checkpoint,
+    wrongly_lowered,
 )
 from storage.errors import StoreCorrupt
 from storage.tables.change import Nodes, leaf_source
@@ -163,6 +164,8 @@ class _Walk:
         seen = self._intercepted.get(leaf.intercepted_index)
         if seen is None or seen.candidate_id != leaf.candidate_id:
             self._problem(f"verdict leaf {index} has no intercepted leaf of its candidate")
+        elif wrongly_lowered(seen, leaf):
+            self._problem(f"verdict leaf {index} admits below the class that was named")
 
     def _check_tree(self) -> None:
         note = self._view.checkpoint()

@@ -54,7 +54,8 @@ def test_keys_writes_review_trust_tokens_log_and_purge(place: Place) -> None:
         assert place.command("memory", "list", "--tenant", "scout", "--json").data["total"] == 2
         assert place.command("review", "release", candidate_id).code == 4
 
-        status, _ = sidecar.write(key, text="Another plain note.", **L1)
+        forged = {"promotion_token": "forged.token"}
+        status, _ = sidecar.write(key, text="Another plain note.", **L1, **forged)
         assert status == 403
         trust = place.command("trust", "show", "scout", "--json").data["principals"][0]
         assert (trust["level"], trust["violations_count"]) == ("degraded", 1)

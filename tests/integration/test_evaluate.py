@@ -202,7 +202,7 @@ def test_the_command_writes_each_figure_with_its_interval(tmp_path: Path, corpor
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text("utf-8"))
     assert set(found["table2"]["S4"]["A1"]) == {"value", "n", "low", "high"}
-    assert found["table5"]["claims_targeted"]["100"]["nfr"]["value"] == 0.0
+    assert found["table5"]["claims_targeted"]["100"]["refused"]["value"] == 0.0
     assert found["beyond"]["crash_nfr"]["value"] == 100.0
     assert found["sound"] is True
     kept = [json.loads(line) for line in trials.read_text("utf-8").splitlines()]

@@ -135,9 +135,7 @@ async def test_what_a_person_said_is_theirs_and_what_a_page_said_is_not(
         assert status == 201, made
         assert await label_of(bench, LIKES) == ("user_input", "L2")
         status, made = await bench.front.write(AGENT_KEY, {"text": page, "class": "L2"})
-        assert status == 403, made
-        status, made = await bench.front.write(AGENT_KEY, {"text": page, "class": "L3"})
-        assert status == 201, made
+        assert (status, made["class_lowered"]) == (201, True), made
         assert await label_of(bench, page) == ("tool_result", "L3")
 
 

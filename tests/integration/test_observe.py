@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from policy.gate import GATE, UnsafeObservingGate, unsafe_gate_without
-from policy.model import Channel
+from policy.model import Channel, Claims
 from proxy.compose.app import Composition
 from tests.integration.cli_process import Place
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, running
@@ -33,12 +33,16 @@ async def test_what_would_be_refused_or_held_lands_and_is_marked(tmp_path: Path)
     async with running(tmp_path) as sidecar:  # control: the same writes while it enforces
         assert (await sidecar.write(AGENT_KEY, POLICY))[0] == 403
         assert (await sidecar.write(AGENT_KEY, HELD))[0] == 202
+        harness = await sidecar.key("harness", claims=Claims.TRUSTED)
+        assert (await sidecar.write(harness, POLICY))[0] == 403
         assert await sidecar.texts(AGENT_KEY) == []
     async with running(tmp_path, flags=OBSERVE) as sidecar:
         for body in (POLICY, HELD, PLAIN):
             status, answer = await sidecar.write(AGENT_KEY, body)
             assert (status, answer["decision"]) == (201, "admit"), answer
-        texts = [PLAIN["text"], HELD["text"], POLICY["text"]]
+        claimed = {**POLICY, "source": "unknown"}
+        assert (await sidecar.write(harness, claimed))[0] == 201
+        texts = [POLICY["text"], PLAIN["text"], HELD["text"], POLICY["text"]]
         assert await sidecar.texts(AGENT_KEY) == texts
         status, found = await _admin(sidecar, "/api/v1/observed")
         marked = [
@@ -47,16 +51,17 @@ async def test_what_would_be_refused_or_held_lands_and_is_marked(tmp_path: Path)
         assert marked == [
             (POLICY["text"], "reject", "source_class_forbidden"),
             (HELD["text"], "hold", "class_floor"),
+            (POLICY["text"], "reject", "source_class_forbidden"),
         ]
         async with sidecar.client.get(sidecar.admin_url + "/metrics") as scraped:
             metrics = await scraped.text()
         assert "mnemogate_store_observing 1.0" in metrics
         assert (
             'mnemogate_observed_total{decision="reject",memory_class="L1",'
-            'reason="source_class_forbidden",source="unknown"} 1.0'
+            'reason="source_class_forbidden",source="unknown"} 2.0'
         ) in metrics
         # A trial leaves no mark on anybody's standing.
-        status, trust = await _admin(sidecar, "/api/v1/trust/agent")
+        status, trust = await _admin(sidecar, "/api/v1/trust/harness")
         assert trust["violations_count"] == 1, "only the one from while it enforced"
 
 

@@ -85,13 +85,16 @@ async def _harness(live: Running) -> str:
     return await live.key("harness", claims=Claims.TRUSTED)
 
 
-async def test_a_pair_that_only_lineage_forbids_does_not_move_the_ladder(tmp_path: Path) -> None:
+async def test_a_pair_that_lineage_alone_forbids_becomes_knowledge_and_costs_no_trust(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as live:
         key = await _harness(live)
         _, source = await live.write(key, {"text": "It rains.", "source": "tool_result"})
         named = {"text": "Ada prefers tea.", "class": "L2", "source": "user_input"}
         status, told = await live.write(key, named | {"derived_from": [source["id"]]})
-        assert (status, told["reason"]) == (403, "source_class_forbidden")
+        assert (status, told["class_lowered"]) == (201, True)
+        assert (told["memory_class"], told["source"]) == ("L3", "tool_result")
         trust = await _admin(live, "/trust/harness")
         assert (trust["level"], trust["violations_count"]) == ("trusted", 0)
         # Control: what the source itself may not write is one, with a lineage and without.

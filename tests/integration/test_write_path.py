@@ -198,7 +198,7 @@ async def test_an_older_copy_of_the_store_is_noticed(tmp_path: Path) -> None:
         assert live.version() == 1, "control: without the copy outside nothing is noticed"
 
 
-async def test_a_procedure_by_a_clients_own_word_is_held_and_costs_no_trust(
+async def test_a_class_by_rule_is_held_and_one_that_a_client_names_is_lowered_and_none_costs_trust(
     tmp_path: Path,
 ) -> None:
     memory: Json = {"messages": "Tea is at four.", "user_id": "ana"}
@@ -206,22 +206,28 @@ async def test_a_procedure_by_a_clients_own_word_is_held_and_costs_no_trust(
         agent = await live.key("honest")
         trust = live.sidecar.store.reader.trust
 
-        async def add(extra: Json) -> None:
+        async def add(extra: Json) -> Json:
             async with live.client.post(
                 f"{live.url}/v3/memories/add/",
                 json={**memory, **extra},
                 headers={"Authorization": f"Token {agent}"},
             ) as response:
                 assert response.status < 500, await response.text()
+                answer: Json = await response.json()
+                return answer
 
         await add({"memory_type": "procedural_memory"})
         (held,) = live.sidecar.store.reader.held()
         assert held.memory_class.value == "L2"
         assert trust(PrincipalId("honest")).violations_count == 0
-        # Control: to name the class itself is to ask for what an agent may not have.
-        await add({"metadata": {"mnemogate_class": "L2"}})
-        assert trust(PrincipalId("honest")).violations_count == 1
         assert live.version() == 0
+        lowered = await add({"metadata": {"mnemogate_class": "L2"}})
+        assert lowered["results"][0]["class_lowered"] is True
+        assert lowered["results"][0]["memory_class"] == "L3"
+        assert live.version() == 1
+        refused = await add({"metadata": {"mnemogate_class": "L1"}})
+        assert refused["reason"] == "source_class_forbidden"
+        assert trust(PrincipalId("honest")).violations_count == 0
 
 
 async def test_ids_never_cross_tenants(tmp_path: Path) -> None:

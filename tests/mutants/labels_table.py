@@ -25,7 +25,7 @@ LABELS: Final = (
     Mutant(
         name="the class floor is gone",
         file=_LABELS,
-        old="    if reading.directive or reading.injection:\n        return MemoryClass.L1\n",
+        old="    if reading.flagged:\n        return MemoryClass.L1\n",
         new="",
         invariant="text that gives directives is policy, whatever it is filed under",
         tests=(
@@ -38,8 +38,8 @@ LABELS: Final = (
     Mutant(
         name="a policy is judged by the class its new text names",
         file=_LABELS,
-        old="return landing if stored is None else more_powerful(landing, stored)",
-        new="return landing",
+        old="return asked if stored is None else more_powerful(asked, stored)",
+        new="return asked",
         invariant="what is replaced counts as much as what replaces it",
         tests=(at(_LABEL_TESTS, "test_a_policy_is_not_overwritten_by_naming_a_lower_class"),),
     ),

@@ -101,14 +101,6 @@ OPERATE: Final = (
         tests=(at(_WITHHELD, "test_an_expired_memory_cannot_be_changed_back_into_view"),),
     ),
     Mutant(
-        name="lineage moves the ladder",
-        file="policy/checks.py",
-        old="structural=own)",
-        new="structural=True)",
-        invariant="only what an honest client cannot do moves the ladder",
-        tests=(at(_WITHHELD, "test_a_pair_that_only_lineage_forbids_does_not_move_the_ladder"),),
-    ),
-    Mutant(
         name="metadata is not asked about anchors",
         file="proxy/intercept/shadow.py",
         old="            said.append(skeleton(lines_of(shown.metadata_json)))\n",

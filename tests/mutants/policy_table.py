@@ -11,6 +11,15 @@ _GATE: Final = "policy/gate.py"
 _GATE_TESTS: Final = "tests/unit/policy/test_gate.py"
 _STEP_TESTS: Final = "tests/unit/policy/test_gate_steps.py"
 _CHECK_TESTS: Final = "tests/unit/policy/test_checks.py"
+_LABELS: Final = "policy/labels/derive.py"
+_READ_TESTS: Final = "tests/unit/storage/read/test_check.py"
+_VERIFY_TESTS: Final = "tests/unit/proxy/cli/test_verification.py"
+
+
+def _lowered(test: str) -> str:
+    return at("tests/unit/policy/test_class_lowered.py", test)
+
+
 _ATTACKED: Final = (
     at(_GATE_TESTS, "test_each_attack_is_refused_by_its_step_and_lands_without_it"),
 )
@@ -191,13 +200,90 @@ RULES: Final = (
         tests=(at(_STEP_TESTS, "test_an_intercept_record_of_anything_else_is_refused_by_step_7"),),
     ),
     Mutant(
-        name="a forbidden named class is not structural",
+        name="a forbidden pair that a harness claims is not structural",
         file=_CHECKS,
-        old="return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=own)",
+        old="return Objection(Reason.SOURCE_CLASS_FORBIDDEN, structural=done)",
         new="return Objection(Reason.SOURCE_CLASS_FORBIDDEN)",
-        invariant="a violation that no honest client commits costs trust",
+        invariant="what a program must have done costs trust",
         tests=(
             at(_GATE_TESTS, "test_five_forbidden_writes_reproduce_the_trust_timeline_of_table_6"),
+        ),
+    ),
+    Mutant(
+        name="a class that a model names costs trust",
+        file=_CHECKS,
+        old="structural=done)",
+        new="structural=True)",
+        invariant="no page can switch a principal's memory off through its model",
+        tests=(
+            _lowered("test_a_forbidden_pair_moves_the_ladder_only_where_the_label_is_vouched_for"),
+        ),
+    ),
+    Mutant(
+        name="a forged token for a forbidden pair costs nothing",
+        file=_CHECKS,
+        old=" or facts.token in _FORGED\n",
+        new="\n",
+        invariant="a forged token costs trust, whichever step is asked first",
+        tests=(_lowered("test_a_forged_token_moves_the_ladder_whatever_pair_it_was_forged_for"),),
+    ),
+    Mutant(
+        name="a named preference is refused",
+        file=_CHECKS,
+        old="    return LOWERED[1] if lowered else asked\n",
+        new="    return asked\n",
+        invariant="who names the class gets no worse answer than who names none",
+        tests=(_lowered("test_who_names_the_class_gets_what_who_names_none_gets"),),
+    ),
+    Mutant(
+        name="named policy is lowered",
+        file=_LABELS,
+        old="        and candidate.memory_class is LOWERED[0]\n",
+        new="",
+        invariant="named policy is refused",
+        tests=(_lowered("test_named_policy_is_refused_and_never_lowered"),),
+    ),
+    Mutant(
+        name="an order is lowered",
+        file=_LABELS,
+        old="        and not reading.flagged\n",
+        new="",
+        invariant="what reads as an order never becomes knowledge",
+        tests=(_lowered("test_what_reads_as_an_order_is_never_lowered"),),
+    ),
+    Mutant(
+        name="a vouched pair is lowered",
+        file=_LABELS,
+        old="        and provenance.basis not in FIRM_BASES\n",
+        new="",
+        invariant="a label that came with its class is judged with it",
+        tests=(_lowered("test_a_label_that_came_with_its_class_is_never_lowered"),),
+    ),
+    Mutant(
+        name="a place's class is lowered",
+        file=_LABELS,
+        old="        candidate.class_named\n        and candidate.memory_class",
+        new="        candidate.memory_class",
+        invariant="a class that comes from a place waits for a person",
+        tests=(_lowered("test_a_class_that_comes_from_a_place_is_held_and_never_lowered"),),
+    ),
+    Mutant(
+        name="a change of what is stored is lowered",
+        file=_LABELS,
+        old="        and stored is None\n",
+        new="",
+        invariant="only what is new is lowered",
+        tests=(_lowered("test_a_change_of_what_is_stored_is_never_lowered"),),
+    ),
+    Mutant(
+        name="any landing below the named class is sound",
+        file="storage/audit/leaves.py",
+        old="    return not to_knowledge or verdict.basis in FIRM_BASES\n",
+        new="    return False\n",
+        invariant="an auditor sees a class that was lowered where no gate may do that",
+        tests=(
+            at(_READ_TESTS, "test_a_class_that_was_lowered_where_no_gate_may_do_that_is_named"),
+            at(_VERIFY_TESTS, "test_a_class_that_was_lowered_where_no_gate_may_do_that_is_named"),
         ),
     ),
     Mutant(

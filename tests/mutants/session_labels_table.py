@@ -221,19 +221,6 @@ SESSION_LABELS: Final = (
         tests=(_RULE,),
     ),
     Mutant(
-        name="what the context forbids moves the ladder",
-        file="policy/checks.py",
-        old="    return own.culprits[-1].kind if own.culprits else own.source\n",
-        new="    return own.source\n",
-        invariant="an honest agent is not charged for what is in its context",
-        tests=(
-            at(
-                _LABEL_TESTS,
-                "test_what_only_the_context_forbids_is_held_and_moves_no_ladder",
-            ),
-        ),
-    ),
-    Mutant(
         name="copies make a word common",
         file=_CONTAINMENT,
         old="math.log(texts) - _NOTHING, _UNSEEN[rank] - _LIVE)",

@@ -26,7 +26,6 @@ from policy.model import (
     MemoryClass,
     MemoryId,
     MemoryStatus,
-    Origin,
     PrincipalId,
     Provenance,
     SourceKind,
@@ -98,8 +97,6 @@ class Labels(NamedTuple):
     lineage: SourceKind | None = None
     guarded: bool = False
     overdue: bool = False
-    # What the channel said before anything lowered it; None where it is not known.
-    culprit: SourceKind | None = None
     # None: as the source.
     ceiling: SourceKind | None = None
 
@@ -138,7 +135,6 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
             source=labels.source,
             ceiling=labels.ceiling or labels.source,
             basis=labels.basis,
-            culprits=() if labels.culprit is None else (Origin(kind=labels.culprit),),
         )
     )
     intercept = None

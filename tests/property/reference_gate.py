@@ -73,21 +73,20 @@ class View(NamedTuple):
     approved: bool
     moved: bool
     confirmed: bool
-    own_source: str
 
 
 def judge(
     candidate: Candidate, facts: Facts, ruleset: Ruleset, skipped: frozenset[int] = frozenset()
 ) -> Expected:
     """What the gate must answer."""
-    view = look(candidate, facts)
-    lands_in = view.lands_in
-    if not ruleset.matrix or facts.overdue:
-        return Expected("reject", Reason.GATE_UNAVAILABLE, 0, False, lands_in, None)
     table = {
         source.value: {cls.value: LETTERS[cell.value] for cls, cell in row.items()}
         for source, row in ruleset.matrix.items()
     }
+    view = look(candidate, facts, table)
+    lands_in = view.lands_in
+    if not ruleset.matrix or facts.overdue:
+        return Expected("reject", Reason.GATE_UNAVAILABLE, 0, False, lands_in, None)
     complaints: list[Complaint] = []
     for step in (7, 4, 5, 1, 6, 2, 3, 8, 9, 10):
         if step in skipped:
@@ -110,14 +109,11 @@ def judge(
     return Expected("admit", None, None, False, lands_in, source)
 
 
-def look(candidate: Candidate, facts: Facts) -> View:
+def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -> View:
     change = candidate.change.value
-    source, basis, own_source = "", "", ""
+    source, basis = "", ""
     if facts.provenance is not None:
         source, basis = facts.provenance.source.value, facts.provenance.basis.value
-        own_source = source
-        for culprit in facts.provenance.culprits:  # the last one is the channel it came on
-            own_source = culprit.kind.value
         if candidate.derived_from or facts.lineage is not None:
             least = "unknown" if facts.lineage is None else facts.lineage.value
             if RANK[least] < RANK[source]:
@@ -144,9 +140,15 @@ def look(candidate: Candidate, facts: Facts) -> View:
         lands_in = stored_class if keeps else asked
         if keeps and change == "update" and elsewhere:
             lands_in = min(asked, stored_class)
+    named = asked if candidate.class_named and change in ("create", "update") else None
+    # A preference that may not be one, of a label that nobody vouches for, becomes knowledge.
+    known = facts.provenance is not None and facts.reading is not None
+    if known and change == "create" and named == lands_in == "L2" and stored_class is None:
+        soft = basis in ("unjoined", "taint", "containment", "endorsement", "lineage")
+        if soft and not floored and table.get(source, {}).get("L2", "n") == "n":
+            lands_in, named = "L3", None
     # "L1" < "L2" as text: the smaller name is the more powerful class.
     judged_as = lands_in if stored_class is None else min(lands_in, stored_class)
-    named = asked if candidate.class_named and change in ("create", "update") else None
     approved = (
         facts.approval is not None
         and facts.staged_digest is not None
@@ -156,7 +158,7 @@ def look(candidate: Candidate, facts: Facts) -> View:
     moved = facts.approval is not None and facts.approval.target_version != version
     return View(
         source, basis, lands_in, judged_as, named, stored_class, stored_source, stored_status,
-        floored, approved, moved, approved and not moved, own_source,
+        floored, approved, moved, approved and not moved,
     )  # fmt: skip
 
 
@@ -184,7 +186,8 @@ def complain(
     if facts.reading is None or (step in (1, 2, 6) and facts.provenance is None):
         return unreadable
     if step == 1:
-        return complain_1(candidate, view, table, guarded=facts.guarded)
+        forged = facts.token is not None and facts.token.value in ("invalid", "spent")
+        return complain_1(candidate, view, table, guarded=facts.guarded, forged=forged)
     if step == 6:
         return complain_6(candidate, facts, view, table)
     if step == 2:
@@ -236,7 +239,12 @@ def complain_5(facts: Facts, view: View) -> list[Complaint]:
 
 
 def complain_1(
-    candidate: Candidate, view: View, table: dict[str, dict[str, str]], *, guarded: bool
+    candidate: Candidate,
+    view: View,
+    table: dict[str, dict[str, str]],
+    *,
+    guarded: bool,
+    forged: bool,
 ) -> list[Complaint]:
     change = candidate.change.value
     unseen = False
@@ -270,9 +278,8 @@ def complain_1(
         complaints.append(Complaint(1, "hold", Reason.SOURCE_CLASS_FORBIDDEN))
     if letter == "n":
         if view.named is not None and row.get(view.named, "n") == "n":
-            alone = table.get(view.own_source, {}).get(view.named, "n") == "n"
-            alone = alone and view.basis != "containment"
-            return [Complaint(1, "reject", Reason.SOURCE_CLASS_FORBIDDEN, structural=alone)]
+            done = view.basis == "vouched" or forged
+            return [Complaint(1, "reject", Reason.SOURCE_CLASS_FORBIDDEN, structural=done)]
         reason = Reason.CLASS_FLOOR if view.floored else Reason.SOURCE_CLASS_FORBIDDEN
         if not soft:
             return [Complaint(1, "reject", reason)]

@@ -114,7 +114,6 @@ def labels() -> st.SearchStrategy[Labels]:
     fields["guarded"] = st.booleans()
     fields["overdue"] = st.sampled_from((*(False,) * 7, True))
     fields["lineage"] = st.sampled_from((None, *SourceKind))
-    fields["culprit"] = st.sampled_from((None, *SourceKind))
     return st.builds(Labels, **fields)
 
 

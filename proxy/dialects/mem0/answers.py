@@ -63,11 +63,19 @@ def landed(items: tuple[WrittenItem, ...]) -> list[WrittenItem]:
 def item_shape(item: WrittenItem) -> Shape:
     """One result of a write; `event` is `NONE` for what changed nothing."""
     if item.decision == "admit":
-        return {
+        shape: Shape = {
             "id": item.memory_id,
             "memory": None if item.memory is None else item.memory.text,
             "event": EVENTS[item.change],
         }
+        if item.class_lowered:
+            # Only then: any other answer is the one that Mem0 gives.
+            shape |= {
+                "memory_class": item.memory_class.value,
+                "class_lowered": True,
+                "observation": item.observation,
+            }
+        return shape
     return {
         "id": item.memory_id,
         "memory": None,

@@ -188,11 +188,13 @@ def _item(item: WrittenItem, trace_id: str | None) -> ItemOut:
             id=item.memory_id,
             version=item.version,
             memory_class=item.memory_class,
+            class_lowered=item.class_lowered,
             source=item.source,
             ceiling=item.ceiling,
             candidate_id=item.candidate_id,
             leaf_index=item.leaf_index,
             trace_id=trace_id,
+            observation=item.observation if item.class_lowered else None,
         )
     reason = item.reason.value if item.reason is not None else None
     return ItemOut(
@@ -204,6 +206,7 @@ def _item(item: WrittenItem, trace_id: str | None) -> ItemOut:
         reason=reason,
         step=item.step,
         memory_class=item.memory_class,
+        class_lowered=item.class_lowered,
         candidate_id=item.candidate_id,
         trace_id=trace_id,
         observation=item.observation,

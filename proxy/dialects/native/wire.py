@@ -149,6 +149,7 @@ class ItemOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str | None = None
     version: int | None = None
     memory_class: MemoryClass
+    class_lowered: bool = False  # it is below the class that was named
     source: SourceKind | None = None
     ceiling: SourceKind | None = None
     candidate_id: str | None = None

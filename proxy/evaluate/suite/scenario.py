@@ -44,7 +44,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     statement: str | None = None
     query: str | None = None
     canary: str | None = None
-    # admitted, held, refused; stopped: anything but admitted.
+    # admitted, held, refused; stopped: anything but admitted. Of a label: or else stopped.
     expect: str | None = None
     times: int = 1
 
@@ -207,6 +207,8 @@ class _Player:
                     yield item
 
     def _labelled(self, step: Step, items: list[Item]) -> None:
+        if not items and step.expect == "stopped":
+            return
         if not items:
             raise _Ended("control", "it is not recalled at all")
         for item in items:

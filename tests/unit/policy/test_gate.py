@@ -140,7 +140,8 @@ def test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused() -> N
     verdict = GATE.decide(*case_of(held), RULESET)
     assert isinstance(verdict, Admit)
     assert verdict.permit.source is SourceKind.UNKNOWN
-    refused = GATE.decide(*case_of(held._replace(class_named=True)), RULESET)
+    named = held._replace(memory_class=MemoryClass.L1, class_named=True)
+    refused = GATE.decide(*case_of(named), RULESET)
     assert isinstance(refused, Reject)
 
 
@@ -161,7 +162,7 @@ def test_a_confirmation_holds_for_the_memory_as_it_was_when_a_person_looked() ->
 
 
 def test_five_forbidden_writes_reproduce_the_trust_timeline_of_table_6() -> None:
-    attack = Labels(memory_class=MemoryClass.L1, class_named=True)
+    attack = Labels(memory_class=MemoryClass.L1, class_named=True, basis=Basis.VOUCHED)
     candidate, facts = case_of(attack)
     timeline: list[TrustLevel] = []
     state = NEWCOMER

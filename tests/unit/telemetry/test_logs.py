@@ -70,6 +70,7 @@ def test_a_refusal_is_one_warning_with_stable_keys_and_no_traceback(stream: io.S
         "epoch",
         "replayed",
         "observed",
+        "class_lowered",
         "queued_us",
         "gate_us",
         "commit_us",

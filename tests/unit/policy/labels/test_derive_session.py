@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.checks import source_class
 from policy.labels.derive import (
     NOTHING_READ,
     Reading,
@@ -34,7 +33,7 @@ from policy.model import (
     Tenant,
     meet,
 )
-from tests.property.gate_cases import RULESET, Labels, case_of
+from tests.property.gate_cases import RULESET
 
 AGENT = Principal(principal_id=PrincipalId("p"), tenant=Tenant("t"))
 FLAGGED = Reading(skeleton="", directive=True, injection=False)
@@ -386,33 +385,3 @@ def test_an_edit_is_never_better_than_a_new_memory_of_a_model(
         assert all(one.kind.trust >= found.provenance.source.trust for one in brought_in)
     else:
         assert found.provenance.source is tainted.source
-
-
-@pytest.mark.parametrize("basis", [Basis.TAINT, Basis.CONTAINMENT])
-def test_what_only_the_context_forbids_is_held_and_moves_no_ladder(basis: Basis) -> None:
-    case = Labels(
-        source=SourceKind.TOOL_RESULT,
-        memory_class=MemoryClass.L2,
-        basis=basis,
-        culprit=SourceKind.MODEL_INFERENCE,
-    )
-    finding = source_class(*case_of(case), RULESET)
-    assert finding is not None
-    assert finding.holds
-    named = source_class(*case_of(case._replace(class_named=True)), RULESET)
-    assert named is not None
-    assert not named.holds
-    assert not named.structural
-
-
-def test_a_class_that_no_model_may_write_is_structural_when_it_is_named() -> None:
-    case = Labels(
-        source=SourceKind.TOOL_RESULT,
-        memory_class=MemoryClass.L1,
-        class_named=True,
-        basis=Basis.TAINT,
-        culprit=SourceKind.MODEL_INFERENCE,
-    )
-    finding = source_class(*case_of(case), RULESET)
-    assert finding is not None
-    assert finding.structural

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lmdb
 import msgspec
@@ -33,6 +33,7 @@ from storage.values import Decision
 from tests.unit.storage.opening import (
     AGENT,
     OPERATOR,
+    VOUCHED,
     Bench,
     candidate_of,
     say,
@@ -349,3 +350,23 @@ def test_an_admission_over_an_objection_counts_only_between_the_modes_two_leaves
     assert mode.allows(operator("mode.enforce"))
     assert not mode.allows(observed)
     assert (mode.observing, mode.admitted) == (False, 3)
+
+
+def _always(*_: object) -> bool:
+    return True
+
+
+def test_a_class_that_was_lowered_where_no_gate_may_do_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, bench: Bench
+) -> None:
+    asked: dict[str, Any] = {"memory_class": MemoryClass.L2, "class_named": True}
+    store = bench.open()
+    say(store, "Ada prefers tea.", **asked)
+    store.close()
+    assert _verify(bench).sound, "control: by the rule it is sound"
+    monkeypatch.setattr("policy.checks.may_be_lowered", _always)
+    store = bench.open()
+    say(store, "Ada prefers rum.", VOUCHED, **asked, claimed_source=SourceKind.TOOL_RESULT)
+    store.close()
+    (problem,) = _verify(bench).problems
+    assert "below the class" in problem.what

@@ -47,7 +47,13 @@ WHOLE = found(
         table2={"S4": dict.fromkeys(("A1", "A2", "A3", "A4", "A5", "all"), FIGURE)},
         table3={"rejected": FIGURE},
         table4={"S4": FIGURE},
-        table5={"claims_source": {"5": NoiseRow(nfr=FIGURE, landed_below=FIGURE, fpr=FIGURE)}},
+        table5={
+            "claims_source": {
+                "5": NoiseRow(
+                    refused=FIGURE, landed_below=FIGURE, landed_as_named=FIGURE, fpr=FIGURE
+                )
+            }
+        },
         fpr={"S4": FIGURE},
         semantic_limit=FIGURE,
         table6=Timeline(

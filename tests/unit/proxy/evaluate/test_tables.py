@@ -52,7 +52,11 @@ def document(found: Tables) -> Document:
 def test_the_document_is_one_object_and_has_no_key_of_what_was_not_made() -> None:
     found = Tables(
         fpr={"S4": FIGURE},
-        table5={"claims_source": {"5": NoiseRow(nfr=FIGURE, landed_below=FIGURE)}},
+        table5={
+            "claims_source": {
+                "5": NoiseRow(refused=FIGURE, landed_below=FIGURE, landed_as_named=FIGURE)
+            }
+        },
     )
     assert msgspec.json.decode(as_json(document(found))) == {
         "mnemogate": "0.1.0",
@@ -61,7 +65,9 @@ def test_the_document_is_one_object_and_has_no_key_of_what_was_not_made() -> Non
         "python": "3.11",
         "machine": "x86_64",
         "fpr": {"S4": KEYS},
-        "table5": {"claims_source": {"5": {"nfr": KEYS, "landed_below": KEYS}}},
+        "table5": {
+            "claims_source": {"5": {"refused": KEYS, "landed_below": KEYS, "landed_as_named": KEYS}}
+        },
         "notes": {},
         "promises": [],
         "controls": [],

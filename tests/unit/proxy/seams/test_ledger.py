@@ -129,7 +129,8 @@ async def test_a_refusal_by_taint_alone_is_held_and_told_to_the_ledger(tmp_path:
         proposal = create("Ada prefers tea.", memory_class=MemoryClass.L2)
         (held,) = await judged(live, proposal)
         assert (held.decision, held.reason) == ("hold", Reason.SOURCE_CLASS_FORBIDDEN)
-        (named,) = await judged(live, msgspec.structs.replace(proposal, class_named=True))
+        policy = create("Ada rules.", memory_class=MemoryClass.L1, class_named=True)
+        (named,) = await judged(live, policy)
         assert named.decision == "reject"
     assert [outcome.decision for _, outcome in told.outcomes] == [Decision.HOLD, Decision.REJECT]
     assert all(seen == TAINTED for seen, _ in told.outcomes)

@@ -28,11 +28,13 @@ from storage.audit import (
     OperatorLeaf,
     ResultLeaf,
     VerdictLeaf,
+    class_lowered,
     commitment,
     culprit_of,
     decode_leaf,
     encode_leaf,
     veiled_target,
+    wrongly_lowered,
 )
 from storage.errors import StoreCorrupt
 from storage.values import Decision
@@ -213,3 +215,28 @@ def test_no_name_of_a_culprit_shares_a_run_with_the_candidate(tool: str, shown: 
     candidate = candidate_of(text, metadata_json='{"key":"x4f1c9e77a"}')
     origin = Origin(kind=SourceKind.TOOL_RESULT, server="web", tool=tool, call_id=tool)
     assert culprit_of((origin,), candidate) == Culprit(origin.kind, "web", shown, shown)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "landed", "basis", "wrong"),
+    [
+        (MemoryClass.L2, MemoryClass.L3, Basis.TAINT, False),
+        (MemoryClass.L2, MemoryClass.L3, Basis.VOUCHED, True),
+        (MemoryClass.L2, MemoryClass.L3, Basis.CHANNEL, True),
+        (MemoryClass.L2, MemoryClass.L4, Basis.TAINT, True),
+        (MemoryClass.L1, MemoryClass.L3, Basis.TAINT, True),
+        (MemoryClass.L3, MemoryClass.L1, Basis.VOUCHED, False),
+        (MemoryClass.L3, MemoryClass.L3, Basis.VOUCHED, False),
+    ],
+)
+def test_both_leaves_say_that_a_class_was_lowered_and_whether_a_gate_may(
+    claimed: MemoryClass, landed: MemoryClass, basis: Basis, *, wrong: bool
+) -> None:
+    seen = msgspec.structs.replace(INTERCEPTED, claimed_class=claimed)
+    verdict = msgspec.structs.replace(ADMITTED, memory_class=landed, basis=basis)
+    assert class_lowered(seen, verdict) == (landed.power < claimed.power)
+    assert wrongly_lowered(seen, verdict) is wrong
+    refused = msgspec.structs.replace(verdict, decision=Decision.REJECT)
+    assert not wrongly_lowered(seen, refused)
+    unnamed = msgspec.structs.replace(seen, class_named=False)
+    assert not class_lowered(unnamed, verdict)

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from policy.model import MemoryClass, MemoryStatus
+from policy.model import MemoryClass, MemoryStatus, SourceKind
 from storage.tables.codec import (
     IdRecord,
     decode_id,
@@ -20,7 +20,7 @@ from storage.tables.codec import (
     ordinal_key,
 )
 from storage.tables.lmdb_store import HELD, IDS, LEAVES, META, NODES, NONCES, ROWS, VECTORS
-from tests.unit.storage.opening import Bench, candidate_of, say, submission_of, write
+from tests.unit.storage.opening import VOUCHED, Bench, candidate_of, say, submission_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,3 +154,20 @@ def test_a_damaged_value_is_named_and_hides_no_other(filled: EmbeddedStore) -> N
     _damage(filled, damage)
     problems = filled.reader.check().problems
     assert sum("does not match its digest" in problem for problem in problems) >= 2
+
+
+def _always(*_: object) -> bool:
+    return True
+
+
+def test_a_class_that_was_lowered_where_no_gate_may_do_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, store: EmbeddedStore
+) -> None:
+    asked: dict[str, Any] = {"memory_class": MemoryClass.L2, "class_named": True}
+    assert say(store, "Ada prefers tea.", **asked).memory_class is MemoryClass.L3
+    assert store.reader.check().problems == (), "control: by the rule it is sound"
+    monkeypatch.setattr("policy.checks.may_be_lowered", _always)
+    said = {**asked, "claimed_source": SourceKind.TOOL_RESULT}
+    assert say(store, "Ada prefers rum.", VOUCHED, **said).memory_class is MemoryClass.L3
+    (problem,) = store.reader.check().problems
+    assert "below the class that was named" in problem
