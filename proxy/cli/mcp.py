@@ -23,7 +23,7 @@ from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import shield
-from proxy.cli.mcp_map import show_map
+from proxy.cli.mcp_map import SkeletonView, show_map, skeleton_of, tools_named
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
@@ -32,6 +32,7 @@ from proxy.fronts.mcp_store import StoreStdio
 from proxy.guard.client import GuardClient
 from proxy.guard.election import ElectedGuard, ElectedStore, Election
 from proxy.guard.wire import SOCKET
+from proxy.ledger.wire import ToolList
 from proxy.mcp.relay import Relay, Server, limits_of
 from proxy.mcp.store_server import StoreServer
 from proxy.seams.surroundings import RandomPool, Surroundings
@@ -59,6 +60,7 @@ _SUFFIX: Final = re.compile(r"\.(?:py|js|mjs|cjs|ts|sh)$")
 _OUTSIDE: Final = re.compile(r"[^a-z0-9._-]+")
 _SIGNALLED: Final = 128
 APPROVE: Final = "approve"
+MAP: Final = "map"
 
 
 class _McpArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +80,8 @@ async def _mcp(context: Context) -> int:
         if found is None:
             raise CommandFailed(Exit.USAGE, "--check says what a map says: name it with --map")
         return show_map(context.terminal, found)
+    if asked.words[:1] == (MAP,):
+        return await _skeleton(context, asked.words[1:])
     if asked.words[:1] == (APPROVE,):
         return await _approve(context, asked.words[1:])
     if not asked.words and not asked.store:
@@ -226,6 +230,27 @@ async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
     return Exit.OK
 
 
+async def _skeleton(context: Context, names: tuple[str, ...]) -> Exit:
+    """Write the skeleton of a map for one tool, or for all of one server that no map takes."""
+    if len(names) != 1:
+        raise CommandFailed(Exit.USAGE, "mcp map takes one name: a tool's, or its server's")
+    async with operator(context) as api:
+        seen = (await api.get("/tools", ToolList)).unmapped
+    chosen = tools_named(names[0], seen)
+    if not chosen:
+        raise CommandFailed(
+            Exit.NOT_FOUND,
+            f"no tool of that name speaks of memory without a map: {names[0]}",
+            then="`mnemogate session tools` lists those that were seen since the start",
+        )
+    text = skeleton_of(names[0], chosen)
+    if context.terminal.as_json:
+        context.terminal.data(SkeletonView(map=text))
+    else:
+        context.terminal.say(text)
+    return Exit.OK
+
+
 def _map(given: str | None) -> ToolMap | None:
     if given is None:
         return None
@@ -263,7 +288,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         nargs="*",
         help="the server's command and its arguments, behind `--`; or `approve [SERVER ...]`: "
-        "approve a server's tools as they are now, or list those whose tools changed",
+        "approve a server's tools as they are now, or list those whose tools changed; or "
+        "`map NAME`: write the skeleton of a map for a tool that speaks of memory and that no map "
+        "takes",
     )
 
 

@@ -1,18 +1,32 @@
-"""`mnemogate mcp --map NAME|FILE --check`: what a tool map says, tool by tool."""
+"""Tool maps for people: what one says, tool by tool, and the skeleton of a new one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from proxy.cli.exits import Exit
-from proxy.dialects.mcp.maps import Posture, Tool, ToolMap
+from proxy.dialects.mcp.maps import FORMAT, Posture, Tool, ToolKind, ToolMap
+from proxy.dialects.model.memory_words import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from proxy.cli.terminal import Terminal
+    from proxy.ledger.unmapped_tools import UnmappedTool
+
+_NAMESPACE: Final = "mcp__"
+_REST: Final = re.compile(r"[^a-z0-9]+")
+_ARGUMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_READS: Final = frozenset({"fetch", "find", "get", "list", "load", "query", "read", "recall"})
+_DELETES: Final = frozenset({"clear", "delete", "drop", "forget", "purge", "remove"})
+_HEAD: Final = """\
+# The skeleton of a tool map: made of names alone, so read each tool before you use it. What a map
+# does not list is refused: add the server's other tools. docs/mcp-maps.md says what each key means.
+# In the settings: `maps = ["FILE"]` in the [[model]] table, `map = "FILE"` in the [[mcp]] table.
+# `mnemogate mcp --map FILE --check` says how it is understood."""
 
 
 class ToolView(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,3 +88,56 @@ def _view(name: str, tool: Tool) -> ToolView:
         key=["/".join((part,) if isinstance(part, str) else part) for part in tool.key],
         reconciled_by=tool.reconcile.tool if tool.reconcile is not None else None,
     )
+
+
+class SkeletonView(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints of a new map."""
+
+    map: str
+
+
+def tools_named(name: str, seen: Iterable[UnmappedTool]) -> tuple[UnmappedTool, ...]:
+    """The tool of this name, or every tool of the server of this name."""
+    found = tuple(seen)
+    whole = tuple(one for one in found if one.tool == name)
+    return whole or tuple(one for one in found if name and name in _cut(one.tool)[:-1])
+
+
+def skeleton_of(name: str, tools: Iterable[UnmappedTool]) -> str:
+    """The text of a map that takes these tools, and judges more of them than it may have to."""
+    plain = _REST.sub("-", name.casefold()).strip("-")[:64] or "mine"
+    head = [
+        _HEAD,
+        f"format = {FORMAT}",
+        f'name = "{plain}"',
+        'read_from = "names that were offered"',
+    ]
+    return "\n".join((*head, *(line for tool in tools for line in _skeleton_lines(tool))))
+
+
+def _skeleton_lines(tool: UnmappedTool) -> Iterator[str]:
+    bare = _cut(tool.tool)[-1]
+    kind = _kind_of(bare)
+    yield ""
+    yield f'[tools."{bare}"]'
+    yield f'kind = "{kind.value}"  # write, delete, read, or admin: refused to an agent'
+    texts = [one for one in tool.arguments if _ARGUMENT.fullmatch(one)]
+    if kind is not ToolKind.READ and texts:
+        listed = ", ".join(f'"{one}"' for one in texts)
+        yield f"texts = [{listed}]  # strings alone; ids, times and closed lists belong in `plain`"
+        yield '# key = ["..."]  # what the server files it under'
+
+
+def _kind_of(bare: str) -> ToolKind:
+    said = words_of(bare)
+    if said & _DELETES:
+        return ToolKind.DELETE
+    return ToolKind.READ if said & (_READS | {"search"}) else ToolKind.WRITE
+
+
+def _cut(name: str) -> list[str]:
+    """A host's name for a tool: its server, where it says one, and the server's own name for it."""
+    if "/" in name:
+        return name.split("/", 1)
+    server, mark, bare = name.removeprefix(_NAMESPACE).partition("__")
+    return [server, bare] if name.startswith(_NAMESPACE) and mark and bare else [name]

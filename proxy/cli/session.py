@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _SEGMENTS = ("turn", "channel", "label", "from", "characters", "why")
 _WRITES = ("when", "class", "label", "ceiling", "by", "verdict", "candidate")
 _NEWEST = "last"
+MAP_THEM = "Nobody judges their calls: `mnemogate mcp map TOOL` writes the skeleton of a map."
 
 
 class _List(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +121,11 @@ def _tell(terminal: Terminal, view: SessionView) -> None:
     if view.segments_left_out:
         terminal.say(f"{view.segments_left_out} older ones are left out; they count all the same.")
     terminal.table(_SEGMENTS, [_row(one) for one in view.segments])
+    if view.unmapped_tools:
+        terminal.say()
+        names = ", ".join(view.unmapped_tools)
+        terminal.say(f"Tools that speak of memory and that no map takes: {inert(names)}")
+        terminal.say(MAP_THEM)
     if view.open_calls:
         terminal.say()
         calls = ", ".join(_origin(one) for one in view.open_calls)
@@ -239,13 +245,18 @@ def _tool_table(terminal: Terminal, found: ToolList) -> None:
     if terminal.as_json:
         terminal.data(found)
         return
-    if not found.changed:
+    if found.changed:
+        terminal.table(
+            ("tool", "digest sent last", "approved before"),
+            [(one.tool, one.digest, str(one.approved_count)) for one in found.changed],
+        )
+    else:
         terminal.say("Every tool is as it was approved.")
-        return
-    terminal.table(
-        ("tool", "digest sent last", "approved before"),
-        [(one.tool, one.digest, str(one.approved_count)) for one in found.changed],
-    )
+    if found.unmapped:
+        terminal.say()
+        names = ", ".join(one.tool for one in found.unmapped)
+        terminal.say(f"Tools that speak of memory and that no map takes: {inert(names)}")
+        terminal.say(MAP_THEM)
 
 
 def _tools_arguments(parser: argparse.ArgumentParser) -> None:

@@ -146,9 +146,7 @@ async def compose(
         )
         foundation = await _foundation(stack, settings, composition, store, embedder, surroundings)
         services = Services(foundation, executor, rules)
-        health = Health(
-            lambda: _told(store, clock), Scrape(store, telemetry), unset_in(settings.models)
-        )
+        health = _health(settings, store, clock, telemetry, services)
         mcp = _mcp(settings, composition, services, surroundings, halted)
         memory = MemoryFront(dialects, services.operations, services.authenticator, halted.set)
         couple = composition.couple if composition.listen else None
@@ -260,6 +258,17 @@ def _store(
         quota_bytes=settings.quota_bytes,
         tenant_share=settings.tenant_share,
         adopts_mode=composition.listen,
+    )
+
+
+def _health(
+    settings: Settings, store: Store, clock: SteadyClock, telemetry: Telemetry, services: Services
+) -> Health:
+    return Health(
+        lambda: _told(store, clock),
+        Scrape(store, telemetry),
+        user_turns_unset=unset_in(settings.models),
+        unmapped_tools=services.unmapped_tools,
     )
 
 

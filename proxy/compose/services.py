@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from telemetry.facade import Telemetry
 
 _LOG: Final = logging.getLogger("mnemogate.services")
+_NAMED_MAX: Final = 16
 
 
 class Foundation(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +173,10 @@ class Services:
             surroundings=surroundings,
         )
 
+    def unmapped_tools(self) -> tuple[str, ...]:
+        """Names of tools that speak of memory, and that no map takes."""
+        return tuple(one.tool for one in self.operate.ledger.unmapped.all())[:_NAMED_MAX]
+
     @asynccontextmanager
     async def tending(self, retention_s: float) -> AsyncGenerator[None]:
         """What is done every so often, for as long as the block runs."""
@@ -199,7 +204,7 @@ class Services:
         coupling: Coupling = UnsafeUncoupled()
         if self._foundation.memory is not None:
             coupling = self._foundation.memory.coupled(coupling)
-        coupling = Vetoing(coupling, Veto(self.guard))
+        coupling = Vetoing(coupling, Veto(self.guard), self.operate.ledger.unmapped)
         upstreams = self._foundation.settings.models if couple else ()
         for name in unset_in(upstreams):
             _LOG.warning(

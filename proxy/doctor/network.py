@@ -45,6 +45,7 @@ class _Whoami(msgspec.Struct, frozen=True, kw_only=True):
 class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     user_turns_unset: tuple[str, ...] = ()
+    unmapped_tools: tuple[str, ...] = ()
 
 
 class _Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,12 +106,13 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
 def _modes(aim: Aim) -> Iterator[Finding]:
     mode = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
     typing = Attempt("model.user_turns", "ask the sidecar who types the user turns", "it was told")
+    maps = Attempt("model.memory_tools", "ask the sidecar which memory tools no map takes", "none")
     try:
         answer = _exchange(_connection(aim.admin_url), "GET", "/readyz", None, b"")
         ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
-        yield from (mode.skipped(why), typing.skipped(why))
+        yield from (mode.skipped(why), typing.skipped(why), maps.skipped(why))
         return
     if ready.mode == "observe":
         yield mode.fail("observe: nothing is refused, every write lands")
@@ -122,6 +124,11 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         yield typing.skipped(f"set user_turns in the [[model]] tables: {unset}")
     else:
         yield typing.ok("it was told, or has no model API")
+    if ready.unmapped_tools:
+        # Nobody judges their calls; whether any of them keeps a memory, a person has to say.
+        yield maps.skipped(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
+    else:
+        yield maps.ok("none was seen")
 
 
 def _policy_write(aim: Aim) -> Finding:

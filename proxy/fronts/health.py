@@ -38,6 +38,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: str  # "enforce" | "observe"
     # The model APIs of which nobody says whether people type their user turns.
     user_turns_unset: tuple[str, ...] = ()
+    # Tools that speak of memory, and that no map takes.
+    unmapped_tools: tuple[str, ...] = ()
 
 
 class Health:
@@ -47,9 +49,12 @@ class Health:
         self,
         status: Callable[[], StoreStatus],
         render_metrics: Callable[[], bytes],
+        *,
         user_turns_unset: tuple[str, ...] = (),
+        unmapped_tools: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._user_turns_unset = user_turns_unset
+        self._unmapped_tools = unmapped_tools
         self._status = status
         self._render_metrics = render_metrics
 
@@ -87,6 +92,7 @@ class Health:
             reason=status.reason,
             mode="observe" if status.observing else "enforce",
             user_turns_unset=self._user_turns_unset,
+            unmapped_tools=self._unmapped_tools(),
         )
         code = 200 if status.writable or not query else 503
         return HttpReply(status=code, body=_ENCODER.encode(body))

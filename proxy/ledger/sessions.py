@@ -12,6 +12,8 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from proxy.ledger.core import DISTRUST_MS, Core
 from proxy.ledger.evidence import SeenCall, evidence
 from proxy.ledger.records import (
@@ -30,6 +32,7 @@ from proxy.ledger.sentences import packed
 from proxy.ledger.snapshot import restore_book, restored_session, snapshot_of
 from proxy.ledger.splices import shipped_rules
 from proxy.ledger.state import unread_of
+from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.ledger.views import listed, shown, tools
 from proxy.seams.faults import NotFound
 from storage.errors import StorageError
@@ -82,6 +85,7 @@ class Sessions:
         self._core = Core(prints_key, shipped_rules())
         self._entering = Entering(self._core)
         self.surroundings = surroundings
+        self.unmapped = UnmappedTools()
         self._others: list[Keeps] = []
         self._unshared: list[bytes] = []
         self._snapshot_bytes = 0
@@ -131,11 +135,15 @@ class Sessions:
     def shown(self, session: str) -> SessionView | None:
         """One session, for an operator; None where it is not known."""
         found = self._core.state.session(session)
-        return None if found is None else shown(self._core.state, found, self.surroundings.now_ms())
+        if found is None:
+            return None
+        view = shown(self._core.state, found, self.surroundings.now_ms())
+        return msgspec.structs.replace(view, unmapped_tools=self.unmapped.of(session))
 
     def tools(self, tenant: str) -> ToolList:
         """Tools with a description that nobody approved, for an operator."""
-        return tools(self._core.state, tenant)
+        view = tools(self._core.state, tenant)
+        return msgspec.structs.replace(view, unmapped=self.unmapped.all())
 
     async def approve(self, tenant: str, tool: str, digest: str | None) -> ToolList:
         """Approve a tool's description as it was sent last; what is left to approve.

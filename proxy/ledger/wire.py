@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Basis, MemoryClass, SourceKind  # noqa: TC001 - msgspec reads them
+from proxy.ledger.unmapped_tools import UnmappedTool  # noqa: TC001 - msgspec reads it
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 
 
@@ -119,6 +120,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     # The session's texts can be searched: else a write is taken to be of the lowest of them.
     searchable: bool
     distrusted_until_ms: int | None = None
+    # Tools that speak of memory, and that no map takes.
+    unmapped_tools: tuple[str, ...] = ()
 
 
 class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,3 +145,5 @@ class ToolList(msgspec.Struct, frozen=True, kw_only=True):
     """Tools of a tenant with changed descriptions, the one seen last first."""
 
     changed: tuple[ToolView, ...]
+    # Of all tenants: tools that speak of memory, and that no map takes.
+    unmapped: tuple[UnmappedTool, ...] = ()

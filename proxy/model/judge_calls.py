@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of
@@ -12,16 +13,20 @@ if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.dialects.model.transcript import ModelCall, ModelReply
     from proxy.dialects.strict_json.tolerant import Json
+    from proxy.ledger.unmapped_tools import UnmappedTools
     from proxy.model.calls_judged import Veto
     from proxy.model.memory_seam import Asked, Coupling, Filter, Prepared
+
+_LOG: Final = logging.getLogger("mnemogate.model")
 
 
 class Vetoing:
     """Implements `Coupling` on another one."""
 
-    def __init__(self, inner: Coupling, veto: Veto) -> None:
+    def __init__(self, inner: Coupling, veto: Veto, unmapped: UnmappedTools) -> None:
         self._inner = inner
         self._veto = veto
+        self._unmapped = unmapped
 
     async def prepare(self, asked: Asked) -> Prepared:
         """The results that the request brings settle what was admitted; see `Coupling`."""
@@ -37,6 +42,7 @@ class Vetoing:
         """
         principal = prepared.asked.principal
         catalogue = OfferedTools(tools_of(prepared.asked.body), prepared.asked.maps)
+        self._tell_of(prepared.session, catalogue)
         verdicts = await self._veto.judge(
             principal, catalogue, calls, format_traceparent(prepared.asked.trace)
         )
@@ -47,6 +53,11 @@ class Vetoing:
                 await self._veto.withdrawn(principal, call)
             texts.append(other if verdict is None else verdict)
         return tuple(texts)
+
+    def _tell_of(self, session: str, catalogue: OfferedTools) -> None:
+        for tool in self._unmapped.note(session, catalogue.unmapped):
+            fields = {"tool": tool, "session": session}
+            _LOG.warning("a tool speaks of memory and no map takes it", extra={"fields": fields})
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
         """See `Coupling`."""

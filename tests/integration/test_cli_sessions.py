@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from proxy.dialects.mcp.maps import parse_map
 from tests.integration.cli_process import DEADLINE_S, ROOT, Place
 from tests.integration.model_bench import asking, call
 from tests.integration.models.server import scripted_model
@@ -149,6 +150,30 @@ async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_
         missing = await asyncio.to_thread(place.command, "session", "show", "f" * 32)
         assert missing.code != 0
         assert "no session of that id" in missing.err
+
+
+async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_wherever_a_person_looks(
+    tmp_path: Path,
+) -> None:
+    place = Place(root=tmp_path)
+    async with scripted_model() as model, served(place, model) as sidecar:
+        body = asking("anthropic", call("save_memory", note=SAID), tools=("save_memory",))
+        body["tools"][0]["input_schema"]["properties"] = {"note": {"type": "string"}}
+        status, _ = await sidecar.post(sidecar.agent_key(), "/anthropic/v1/messages", body)
+        assert status == 200
+        shown = await sidecar.command("session", "show")
+        assert shown["unmapped_tools"] == ["save_memory"]
+        for words in (("session", "show"), ("session", "tools")):
+            told = await asyncio.to_thread(place.command, *words)
+            assert "no map takes: save_memory" in told.out
+        aim = ("--data", sidecar.ready["data"], "--admin", sidecar.ready["admin"])
+        told = await asyncio.to_thread(place.command, "doctor", *aim)
+        assert "`mnemogate mcp map` for save_memory" in told.out
+        written = (await sidecar.command("mcp", "map", "save_memory"))["map"]
+        assert parse_map(written, "skeleton").tools["save_memory"].texts == ("note",)
+        missing = await asyncio.to_thread(place.command, "mcp", "map", "remember")
+        assert missing.code != 0
+        assert "session tools" in missing.err
 
 
 async def test_kill_9_washes_nothing(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import Tool, ToolKind, ToolMap, path
 from proxy.dialects.mcp.pieces import declared as declared_paths
+from proxy.dialects.model.memory_words import speaks_of_memory
 from proxy.dialects.model.tools import Declared
 from proxy.seams.faults import MalformedRequest
 
@@ -83,6 +84,15 @@ class OfferedTools:
     def writes(self) -> bool:
         """Whether there is a tool that changes memory."""
         return any(_changes(found, _CHANGES) for found in self._found.values())
+
+    @property
+    def unmapped(self) -> tuple[Declared, ...]:
+        """The tools that speak of memory, and that no map takes: their calls pass unjudged."""
+        return tuple(
+            tool
+            for tool in self._tools or ()
+            if (tool.server, tool.name) not in self._found and speaks_of_memory(tool)
+        )
 
     def find(self, call: ModelCall) -> MemoryTool | None:
         """The memory tool that is called; None where it is none."""

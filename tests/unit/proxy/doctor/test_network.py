@@ -112,6 +112,16 @@ def test_a_request_let_through_and_then_found_malformed_is_red(tmp_path: Path) -
     assert found["data.anonymous"].verdict is ProbeResult.FAIL
 
 
+def test_a_memory_tool_that_no_map_takes_is_named_and_proves_nothing(tmp_path: Path) -> None:
+    def unmapped(*_request: object) -> tuple[int, bytes]:
+        return 200, b'{"mode": "enforce", "unmapped_tools": ["save_memory"]}'
+
+    with _server(unmapped) as url:
+        found = _probe(url, tmp_path)["model.memory_tools"]
+    assert found.verdict is ProbeResult.SKIPPED
+    assert "save_memory" in found.got
+
+
 def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
     def lands(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
         status, answer = _separated(method, path, credential, body)

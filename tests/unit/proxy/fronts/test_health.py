@@ -57,7 +57,7 @@ def test_store_that_takes_no_writes_is_degraded_and_stays_in_service(status: Sto
 
 
 def test_it_says_of_which_model_apis_nobody_said_who_types_there() -> None:
-    health = Health(lambda: WELL, lambda: b"", ("anthropic",))
+    health = Health(lambda: WELL, lambda: b"", user_turns_unset=("anthropic",))
     reply = health.answer(HttpRequest(method="GET", path="/readyz", query=(), headers={}))
     assert reply is not None
     assert msgspec.json.decode(reply.body)["user_turns_unset"] == ["anthropic"]
@@ -69,6 +69,14 @@ def test_store_that_takes_writes_is_ready_in_both_senses() -> None:
             200,
             b'{"status":"ready","reason":null,"mode":"enforce"}',
         )
+
+
+def test_a_memory_tool_that_no_map_takes_keeps_nothing_from_being_ready() -> None:
+    health = Health(lambda: WELL, lambda: b"metrics", unmapped_tools=lambda: ("save_memory",))
+    reply = health.answer(HttpRequest(method="GET", path="/readyz", query=(), headers={}))
+    assert reply is not None
+    assert msgspec.json.decode(reply.body)["unmapped_tools"] == ["save_memory"]
+    assert reply.status == 200
 
 
 @pytest.mark.parametrize("query", [("strict", ""), ("strict", "1"), ("strcit", "true")])

@@ -14,6 +14,7 @@ from policy.verdict import Reason
 from proxy.dialects.model.api import ANTHROPIC
 from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import tools_of
+from proxy.ledger.unmapped_tools import UnmappedTools
 from proxy.model.calls_judged import Veto
 from proxy.model.judge_calls import Vetoing
 from proxy.model.memory_seam import Asked, Prepared, UnsafeUncoupled
@@ -268,7 +269,7 @@ async def test_without_a_catalogue_what_reads_as_a_memory_write_is_judged(seen: 
 
 async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:
     veto, one = _veto(seen), create(GOOD)
-    coupling = Vetoing(UnsafeUncoupled(), veto)
+    coupling = Vetoing(UnsafeUncoupled(), veto, UnmappedTools())
     asked = Asked(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
     )
@@ -277,6 +278,25 @@ async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -
     assert len(_waiting(seen)) == 1
     await coupling.prepare(msgspec.structs.replace(asked, body=result(one)))
     assert _waiting(seen) == []
+
+
+async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once_in_a_session(
+    seen: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    unmapped = UnmappedTools()
+    coupling = Vetoing(UnsafeUncoupled(), _veto(seen), unmapped)
+    tool: Json = {"name": "save_memory", "input_schema": {"properties": {"note": {}}}}
+    body = offering(tool, {"name": "Bash", "input_schema": {"properties": {}}}, FILES)
+    asked = Asked(principal=AGENT, api=ANTHROPIC, body=body, names=(), trace=TRACE, maps=MAPS)
+    prepared = await coupling.prepare(asked)
+    for session in ("one", "one", "two"):
+        part = msgspec.structs.replace(prepared, session=session)
+        assert await coupling.judge(part, (call("save_memory", note=STEERING),)) == (None,)
+    assert [vars(one)["fields"] for one in caplog.records] == [
+        {"tool": "save_memory", "session": name} for name in ("one", "two")
+    ]
+    assert unmapped.of("one") == ("save_memory",)
+    assert [one.arguments for one in unmapped.all()] == [("note",)]
 
 
 class _Refusing(UnsafeUncoupled):
@@ -290,7 +310,7 @@ class _Refusing(UnsafeUncoupled):
 
 
 async def test_what_is_admitted_here_and_refused_elsewhere_is_no_intent(seen: Guarded) -> None:
-    coupling = Vetoing(_Refusing(), _veto(seen))
+    coupling = Vetoing(_Refusing(), _veto(seen), UnmappedTools())
     asked = Asked(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
     )
@@ -379,7 +399,7 @@ async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
 
 async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
     guard = MemoryGuard()
-    coupling = Vetoing(UnsafeUncoupled(), Veto(guard))
+    coupling = Vetoing(UnsafeUncoupled(), Veto(guard), UnmappedTools())
     asked = Asked(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
     )

@@ -1,0 +1,42 @@
+"""Whether a tool speaks of memory by its name or the names of its arguments. Pure.
+
+Such a tool that no map takes is judged by nobody. A word alone decides nothing here: it only has a
+person told of the tool.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.tools import Declared
+
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_MEMORY: Final = frozenset(
+    {"memory", "memories", "memorize", "memorise", "remember", "recollect", "forget"}
+)
+_KEEPS: Final = frozenset(
+    {"add", "append", "create", "insert", "keep", "learn", "note", "put", "record", "save", "set"}
+    | {"store", "update", "upsert", "write", "delete", "remove"}
+)
+_KEPT: Final = frozenset(
+    {"belief", "beliefs", "fact", "facts", "insight", "insights", "lesson", "lessons"}
+    | {"observation", "observations", "preference", "preferences"}
+)
+
+
+def words_of(name: str) -> frozenset[str]:
+    """The words of a name, however they are joined."""
+    return frozenset(word.casefold() for word in _WORDS.findall(name))
+
+
+def speaks_of_memory(tool: Declared) -> bool:
+    """Whether a person would take it for a tool of somebody's memory."""
+    said = words_of(tool.name)
+    if said & _MEMORY:
+        return True
+    if not said & _KEEPS:
+        return False
+    arguments = frozenset[str]().union(*map(words_of, tool.arguments or ()))
+    return bool(said & _KEPT or arguments & (_MEMORY | _KEPT))
