@@ -25,6 +25,7 @@ def show(terminal: Terminal, book: Book) -> None:
         (tables.table4, "Table 4: PRLR, %", paper.TABLE4),
         (tables.fpr, "False positives on normal writes, %", paper.FPR),
         (tables.appendix_a, "Appendix A, %", paper.APPENDIX_A),
+        (tables.labels, "Whose words a memory is, %", {}),
     ):
         if figures is not None:
             _list(terminal, title, figures, printed)

@@ -37,6 +37,8 @@ class ScriptedModel:
     def __init__(self) -> None:
         self.url = ""
         self.received: list[bytes] = []
+        # What it says instead, of the second provider's whole replies.
+        self.says = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """One model request."""
@@ -44,7 +46,8 @@ class ScriptedModel:
         self.received.append(raw)
         chat = request.path.endswith("completions")
         if not _ASKED.decode(raw).stream:
-            return web.json_response(_CHAT if chat else _MESSAGE)
+            said: list[JsonValue] = [{"type": "text", "text": self.says or "Done."}]
+            return web.json_response(_CHAT if chat else {**_MESSAGE, "content": said})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for event in _CHAT_EVENTS if chat else _MESSAGE_EVENTS:
@@ -53,10 +56,11 @@ class ScriptedModel:
         return response
 
 
-def tables(model: ScriptedModel) -> tuple[str, tuple[str, str]]:
+def tables(model: ScriptedModel, user_turns: str = "person") -> tuple[str, tuple[str, str]]:
     """The configuration that puts a sidecar before the model, and the file of its credential."""
     text = "".join(
         f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
+        f'user_turns = "{user_turns}"\n'
         'headers_file = "{place}/provider"\n'
         for name in ROUTES
     )
@@ -120,6 +124,12 @@ def _called_anthropic(result: str) -> list[JsonValue]:
         {"role": "assistant", "content": [called]},
         {"role": "user", "content": [done]},
     ]
+
+
+def talk(*said: tuple[str, str]) -> dict[str, JsonValue]:
+    """A conversation of texts alone, each with its role."""
+    messages: list[JsonValue] = [{"role": role, "content": text} for role, text in said]
+    return {"model": "scripted", "max_tokens": 64, "messages": messages}
 
 
 async def asked(bench: Bench, key: str, api: str, body: dict[str, JsonValue]) -> bytes:

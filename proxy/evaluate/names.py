@@ -8,6 +8,7 @@ SECTIONS: Final = (
     "core",
     "leakage",
     "everyday",
+    "labels",
     "noise",
     "forged",
     "stress",

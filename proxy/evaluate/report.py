@@ -141,6 +141,8 @@ def _everyday(tables: Tables) -> str:
     text = ""
     if tables.fpr is not None:
         text += "<h2>Honest writes that were refused</h2>" + _figures(tables.fpr, paper.FPR)
+    if tables.labels is not None:
+        text += "<h2>Whose words a memory is</h2>" + _figures(tables.labels, {})
     if tables.semantic_limit is not None:
         text += (
             "<h2>What a gate cannot see (5.6)</h2><p>Ten payloads, each admissible, all for one"

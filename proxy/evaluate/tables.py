@@ -166,6 +166,8 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     beyond: Beyond | None = None
     table4: Figures | None = None
     fpr: Figures | None = None
+    # Whose words a memory is: of a person's own, and of what was pasted.
+    labels: Figures | None = None
     semantic_limit: Figure | None = None
     table6: Timeline | None = None
     appendix_a: Figures | None = None
@@ -208,8 +210,9 @@ def joined(one: Tables, more: Tables) -> Tables:
         beyond = msgspec.structs.replace(beyond, **_given(more.beyond))
     else:
         beyond = more.beyond or beyond
+    labels = {**(one.labels or {}), **(more.labels or {})} or None
     found = msgspec.structs.replace(one, **_given(more))
-    return msgspec.structs.replace(found, beyond=beyond)
+    return msgspec.structs.replace(found, beyond=beyond, labels=labels)
 
 
 def _given(found: msgspec.Struct) -> dict[str, object]:

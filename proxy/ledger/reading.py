@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from policy.labels.endorsement import Asked
     from proxy.ledger.splices import Rules
 
+LED_IN_WORDS_MIN: Final = 7
+"""Behind a comma or a dash, fewer words are said by everybody: "it was great to see"."""
 _LIST: Final = re.compile(r"[-*\u2022] ")
 _NAME_LEN_MAX: Final = 128
-_INSIDE: Final = re.compile("[:,;(] *| - ")
 _OWN: Final = frozenset({None, SourceKind.AGENT_SELF_EDIT})
 TAIL: Final = 0x7A11
 """Tells the print of a part of a sentence from that of a sentence."""
@@ -173,19 +174,23 @@ class Reader:
         whole = endorsed_by(found.typed[0], ground.user_turns)
         here = {one for heard in (*found.foreign.values(), found.host) for one in heard}
         source = ground.book.sentences.source
-        for said in (found.typed[0], *whole):
-            for one in self._readings(said):
-                if one in here or source(one) is not None:
-                    return []
+        for one in (one for said in (found.typed[0], *whole) for one in self._by_others(said)):
+            if one in here or source(one) is not None:
+                return []
         return [self.print(one) for one in whole]
 
-    def _readings(self, text: str) -> Iterator[int]:
-        """What others have said of it: its sentences, also in part, and each from a mark on."""
+    def _by_others(self, text: str) -> Iterator[int]:
+        """What others would have said of it: its sentences, and what stands behind her lead-ins.
+
+        Each as a sentence and as a part of one, and as a question: "Shall I note that I pay?"
+        """
         for sentence in sentences_between(text):
-            yield self.print(sentence) ^ TAIL
-            for start in (0, *(mark.end() for mark in _INSIDE.finditer(sentence))):
-                if not is_nobodys(sentence[start:]):
-                    yield self.print(sentence[start:])
+            tails = [one for one in tails_of(sentence) if len(one.split()) >= LED_IN_WORDS_MIN]
+            for one in (sentence, *tails):
+                plain = one.removesuffix("?")
+                for said in () if is_nobodys(one) else map(self.print, (plain, f"{plain}?")):
+                    yield said
+                    yield said ^ TAIL
 
     def _shows(self, text: str, origin: Origin, found: TurnSum) -> None:
         """What somebody else says enters: to be known when it comes again, in any spelling."""

@@ -16,6 +16,7 @@ from proxy.evaluate.core import core
 from proxy.evaluate.everyday import everyday
 from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.forged import corpora
+from proxy.evaluate.labels import labels
 from tests.benchmarks.__main__ import sections as bench_sections
 
 if TYPE_CHECKING:
@@ -46,6 +47,18 @@ async def test_tables_2_and_3_come_out_as_the_paper_has_them() -> None:
     }
     assert late["ever_materialized"].value == 100.0
     assert late["absent_from_probe"].value == 0.0
+
+
+async def test_what_a_person_says_is_hers_and_what_she_pastes_is_not() -> None:
+    found = book()
+    await labels(found)
+    assert found.broken == ()
+    assert found.tables.labels is not None
+    assert {name: figure.value for name, figure in found.tables.labels.items()} == {
+        "verbatim_user_input": 100.0,
+        "rewritten_user_input": 100.0,
+        "pasted_orders_at_L2": 0.0,
+    }
 
 
 @pytest.mark.heavy

@@ -118,8 +118,8 @@ ENDORSED: Final = (
     Mutant(
         name="what somebody else said first is hers",
         file=_READING,
-        old="                if one in here or source(one) is not None:\n",
-        new="                if one in here:\n",
+        old="            if one in here or source(one) is not None:\n                return []\n",
+        new="            if one in here:\n                return []\n",
         invariant="what a tool said first is no person's",
         tests=(at(_PASTED, "test_beside_a_quotation_nothing_of_a_turn_is_hers"),),
         more=(
@@ -132,10 +132,31 @@ ENDORSED: Final = (
     Mutant(
         name="what stands beside her words in one turn may say them first",
         file=_READING,
-        old="                if one in here or source(one) is not None:\n",
-        new="                if source(one) is not None:\n",
+        old="            if one in here or source(one) is not None:\n                return []\n",
+        new="            if source(one) is not None:\n                return []\n",
         invariant="what a host splices in beside her words is not hers",
         tests=(at(_PASTED, "test_a_reminder_beside_her_words_is_no_part_of_them"),),
+    ),
+    Mutant(
+        name="behind a lead-in of hers what a tool said is hers",
+        file=_READING,
+        old="            for one in (sentence, *tails):\n",
+        new="            for one in (sentence,):\n",
+        invariant="what a tool said first is no person's, whatever stands before it",
+        tests=(at(_PASTED, "test_what_a_tool_said_first_is_not_hers"),),
+    ),
+    Mutant(
+        name="what a model asked it did not say",
+        file=_READING,
+        old='map(self.print, (plain, f"{plain}?")):',
+        new="map(self.print, (one,)):",
+        invariant="what a model has a person type is not hers",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_orders.py",
+                "test_what_a_model_has_a_person_type_is_not_hers",
+            ),
+        ),
     ),
     Mutant(
         name="what is nearly a copy is hers",

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from policy.labels.endorsement import UserTurns
 from proxy.dialects.model.openai import chat
+from proxy.ledger.reading import Reader
+from proxy.ledger.records import Began, Entry, Typed, decode
+from proxy.ledger.sentences import packed
+from proxy.ledger.splices import shipped_rules
+from proxy.ledger.state import State
 from proxy.seams.guard import Join
+from storage.session_log.log import prints_key
 from tests.unit.proxy.ledgers import (
     ADA,
+    KEY,
     TOOL,
     USER,
     Ledger,
@@ -189,3 +197,23 @@ async def test_every_text_of_a_call_is_the_whole_turn(
     saved = call("toolu_save_1", texts=[*texts])
     await ledger.answer(asked, reply("", saved))
     assert ledger.seen(*texts, join=Join(tool_use_id="toolu_save_1")).endorsed is fine
+
+
+async def test_prints_of_sentences_in_a_log_of_before_open_and_endorse_nothing() -> None:
+    """There three fields stood for a turn: what its sentences endorsed, pairs of them, and all."""
+    ledger = Ledger()
+    asked = await ledger.ask(user("Good morning."), names=("s1",))
+    reader = Reader(prints_key(KEY), shipped_rules())
+    said = packed([reader.print("ada bryn never eats meat")])
+    before = msgspec.msgpack.encode(
+        [asked.session, 1, 1, "user_input", 1, "", [], [[said, b"", said]]]
+    )
+    entry = decode(b"\x05" + before)
+    assert isinstance(entry, Entry)
+    assert entry.typed == (Typed(said, b"", said),)
+    state = State()
+    state.apply(Began("key:ada", asked.session, 1))
+    state.apply(entry)
+    (typed,) = state.sessions[asked.session].typed
+    assert typed.parts
+    assert not typed.whole
