@@ -14,6 +14,7 @@ import msgspec
 
 from tests.integration.clients.environments import python_environment
 from tests.integration.clients.process import run_client
+from tests.integration.hosts import hosts
 from tests.integration.hosts.chat_model import ChatModel
 from tests.integration.hosts.hosts import (
     Address,
@@ -63,10 +64,12 @@ class HostAgent:
 
     has_servers = True
 
-    def __init__(self, name: str, host: Host, api: str) -> None:
+    def __init__(self, name: str, host: Host, api: str, *before: CallGiven) -> None:
+        """`before`: what it calls ahead of the task, of tools that are its own."""
         self.name = name
         self._api = api
         self._host = host
+        self._before = before
 
     def model(self, told: Mapping[str, Sequence[CallGiven]]) -> ModelServer:
         return MessagesModel(told) if self._api == ANTHROPIC else ResponsesModel(told)
@@ -74,6 +77,7 @@ class HostAgent:
     def told(self, kind: str) -> Told:
         return {
             TASK: [
+                *self._before,
                 ("web/search", {"query": "tea"}),
                 ("memory/create_entities", entity("Alice", "person", TEA)),
                 ("memory/create_entities", entity("shop", kind, MEMO)),
@@ -171,6 +175,13 @@ class OpenaiLoop:
 
 
 CLAUDE_CODE: Final = HostAgent("claude-code", ClaudeCode(), ANTHROPIC)
+_NEEDED = "select:mcp__web__search,mcp__memory__create_entities,mcp__memory__read_graph"
+CLAUDE_CODE_NOW: Final = HostAgent(
+    "claude-code-now",
+    ClaudeCode(hosts.CLAUDE_CODE_NOW, searches=True),
+    ANTHROPIC,
+    ("/ToolSearch", {"query": _NEEDED}),
+)
 CODEX: Final = HostAgent("codex", Codex(), OPENAI)
 HOSTS: Final[tuple[Agent, ...]] = (CLAUDE_CODE, CODEX)
 SDKS: Final[tuple[Agent, ...]] = (

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLAUDE_CODE = "2.1.197"
+CLAUDE_CODE_NOW = "2.1.330"
 CODEX = "0.169.0"
 
 
@@ -90,7 +91,11 @@ async def ask_configured(
 
 
 class ClaudeCode:
-    """`claude -p`."""
+    """`claude -p`. `searches`: it finds its servers' tools with a tool of its own."""
+
+    def __init__(self, version: str = CLAUDE_CODE, *, searches: bool = False) -> None:
+        self._version = version
+        self._searches = searches
 
     def model(self) -> MessagesModel:
         return MessagesModel()
@@ -103,7 +108,7 @@ class ClaudeCode:
         path.write_text(settings.text, encoding="utf-8")
         allowed = [f"mcp__{name}" for name in settings.servers] + ["ReadMcpResourceTool"]
         code, out, err = await run_client(
-            _claude(),
+            _claude(self._version),
             *("-p", prompt, "--output-format", "json"),
             *("--mcp-config", path, "--strict-mcp-config"),
             *("--allowedTools", ",".join(allowed)),
@@ -113,7 +118,7 @@ class ClaudeCode:
                 "ANTHROPIC_API_KEY": "nothing",
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
                 "DISABLE_AUTOUPDATER": "1",
-                "ENABLE_TOOL_SEARCH": "false",
+                "ENABLE_TOOL_SEARCH": str(self._searches).lower(),
                 **settings.environment,
             },
         )
@@ -192,8 +197,8 @@ def codex_servers(servers: Mapping[str, Command | Address]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _claude() -> Path:
+def _claude(version: str) -> Path:
     """The program itself: its npm package is a launcher around one file per platform."""
-    environment = node_environment("@anthropic-ai/claude-code", CLAUDE_CODE)
+    environment = node_environment("@anthropic-ai/claude-code", version)
     folder = environment / "node_modules" / "@anthropic-ai"
     return next(folder.glob("claude-code-*/claude"))
