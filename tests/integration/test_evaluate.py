@@ -58,6 +58,7 @@ async def test_what_a_person_says_is_hers_and_what_she_pastes_is_not() -> None:
         "verbatim_user_input": 100.0,
         "rewritten_user_input": 100.0,
         "pasted_orders_at_L2": 0.0,
+        "two_sessions_admitted": 0.0,
     }
 
 
