@@ -186,7 +186,7 @@ def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Findin
     if _approved(facts) and _moved(facts):
         return Objection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, ruleset)
-    below = _below_stored(provenance, facts)
+    below = _below_stored(candidate, provenance, facts)
     for finding in (pair, below):
         if finding is not None and not finding.holds:
             return finding
@@ -226,10 +226,16 @@ def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Findi
     return Objection(Reason.PERSON_REQUIRED, holds=True)
 
 
-def _below_stored(provenance: Provenance, facts: Facts) -> Finding:
-    if stored_class(facts) is None or facts.stored is None:
+def _below_stored(candidate: Candidate, provenance: Provenance, facts: Facts) -> Finding:
+    stored = facts.stored
+    if stored_class(facts) is None or stored is None:
         return None
-    if provenance.source.trust >= facts.stored.source.trust:
+    own, other = provenance.source, stored.source
+    # Whatever steers a removal is not in its text, so its label is that of its context. A note that
+    # was written in such a context may be cleared away from one; a person's own words may not.
+    if candidate.change in _REMOVALS and other.trust < SourceKind.USER_INPUT.trust:
+        own, other = provenance.ceiling, stored.ceiling
+    if own.trust >= other.trust:
         return None
     return Objection(Reason.SOURCE_BELOW_STORED, holds=provenance.basis not in FIRM_BASES)
 

@@ -64,6 +64,8 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     # Past its own expiry: for the agent it does not exist any more.
     expired: bool = False
+    # Whether an update leaves words of it standing beside those that it brings.
+    stays: bool = True
 
 
 class AnchorProbe(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from policy.checks import (
     landing_class,
     provenance_of,
 )
-from policy.labels.ceiling import lowered
+from policy.labels.ceiling import confirmed_by_a_person, lowered
 from policy.model import ChangeKind, MemoryClass
 from policy.verdict import (
     _SEAL,  # pyright: ignore[reportPrivateUsage] - the one key to the one lock
@@ -127,12 +127,15 @@ def _admit(
     return Admit(permit=permit)
 
 
-def _landing_label(candidate: Candidate, facts: Facts, label: Provenance) -> Provenance:
-    # An updated memory keeps the lower of both labels: what remains of the old text is no better
-    # than its source, and what is new is no better than its own.
-    if candidate.change is not ChangeKind.UPDATE or facts.stored is None:
+def _landing_label(candidate: Candidate, facts: Facts, provenance: Provenance) -> Provenance:
+    label = confirmed_by_a_person(provenance) if confirmed(facts) else provenance
+    stored = facts.stored if candidate.change is ChangeKind.UPDATE else None
+    if stored is None or not stored.stays:
         return label
-    return lowered(label, facts.stored.source, facts.stored.ceiling)
+    # A memory that is changed in part keeps the lower of both labels: what remains of the old text
+    # is no better than its own, and what is new is no better than its own. A person who confirmed
+    # the change was shown what is new.
+    return lowered(label, stored.source, stored.ceiling)
 
 
 GATE: Final = Gate(STEPS)

@@ -55,6 +55,10 @@ class UnknownMemory(StorageError):
     """No memory of that id stands in the tenant."""
 
 
+class MemoryMoved(StorageError):
+    """The memory is not the one any more that a person was shown; nothing was written."""
+
+
 class UnknownLeaf(StorageError):
     """The audit log has no leaf of that index."""
 

@@ -113,6 +113,17 @@ class MemoryWriter(Protocol):
         """Show a quarantined memory again; like `quarantine` in all else."""
         ...
 
+    async def vouch(
+        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, version: int
+    ) -> Standing:
+        """Label a stored memory as a person's own, who was shown this version of it.
+
+        Raises:
+            UnknownMemory: There is none of that id in the tenant, or it was deleted.
+            MemoryMoved: It is at another version; nothing was changed.
+        """
+        ...
+
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """The operator's way back up the trust ladder; leaves a leaf of its own."""
         ...

@@ -52,6 +52,21 @@ def ceiling_of(label: Labelled) -> SourceKind:
     return meet(label.source, SourceKind.UNKNOWN if unseen else SourceKind.TOOL_RESULT)
 
 
+def confirmed_by_a_person(label: Provenance) -> Provenance:
+    """The label of a text once a person saw the whole of it, and said that it is so.
+
+    Nothing else raises a label that was given. One that is as good already stays as it is.
+    """
+    if label.ceiling.trust >= SourceKind.USER_INPUT.trust:
+        return label
+    return msgspec.structs.replace(
+        label,
+        source=SourceKind.USER_INPUT,
+        ceiling=SourceKind.USER_INPUT,
+        basis=Basis.CONFIRMATION,
+    )
+
+
 def lowered(
     label: Provenance, source: SourceKind, ceiling: SourceKind, basis: Basis = Basis.LINEAGE
 ) -> Provenance:

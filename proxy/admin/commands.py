@@ -66,6 +66,7 @@ from proxy.admin.wire.upkeep import (
 )
 from proxy.seams.faults import NotFound
 from proxy.seams.operation import Proposal, Write, Written
+from storage.audit import plain_name
 from storage.values import Anchor
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
         AnchorRequest,
         PurgeRequest,
     )
-    from proxy.admin.wire.upkeep import QuarantineRequest, StandingView
+    from proxy.admin.wire.upkeep import QuarantineRequest, StandingView, VouchRequest
     from proxy.ledger.sessions import Sessions
     from proxy.ledger.wire import SessionList, SessionView
     from proxy.seams.performs import Performs
@@ -169,7 +170,21 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         found = found or self.under_quarantine.get(tenant, memory_id)
         if found is None:
             raise NotFound("there is no such memory in this tenant")
-        return memory_view(found)
+        return msgspec.structs.replace(
+            memory_view(found),
+            had_read=self.had_read(found.candidate_id, found.text, found.metadata_json),
+        )
+
+    def had_read(self, candidate_id: CandidateId, *said: str | None) -> tuple[str, ...] | None:
+        """What the conversation that wrote this had read, by names that spell nothing of it.
+
+        None where no session is known to have written it.
+        """
+        found = self.ledger.read_before(candidate_id)
+        if found is None:
+            return None
+        names = (" ".join(plain_name(name, *said) for name in one) for one in found)
+        return tuple(dict.fromkeys(names))
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> HistoryView:
         """Every committed step of one memory.
@@ -205,6 +220,13 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """Show one quarantined memory again."""
         done = await self.writer.parole(
             memory_id, Tenant(asked.tenant), by.principal_id, asked.reason
+        )
+        return standing_view(done)
+
+    async def vouch(self, by: Principal, memory_id: MemoryId, asked: VouchRequest) -> StandingView:
+        """Label a memory as a person's own, who has read all of it."""
+        done = await self.writer.vouch(
+            memory_id, Tenant(asked.tenant), by.principal_id, asked.version
         )
         return standing_view(done)
 
@@ -254,7 +276,10 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         found = self.reader.held_candidate(candidate_id)
         if found is None:
             raise NotFound("no candidate of that id is held")
-        return held_view(found)
+        said = (found.candidate.text, found.candidate.metadata_json) if found.candidate else ()
+        return msgspec.structs.replace(
+            held_view(found), had_read=self.had_read(candidate_id, *said)
+        )
 
     async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
         """Have a held candidate judged again with this person's approval."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.admin.wire.store import HeldView, OutcomeView, ReviewList
-from proxy.admin.wire.upkeep import SettleRequest, UnsettledList
+from proxy.admin.wire.store import HeldView, MemoryView, OutcomeView, ReviewList
+from proxy.admin.wire.upkeep import SettleRequest, StandingView, UnsettledList, VouchRequest
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.quarantine import StandingList
 from proxy.cli.terminal import block, inert, iso
+from proxy.seams.observations import whose_words
+from proxy.seams.tenants import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     import argparse
@@ -27,6 +31,12 @@ class _HeldList(msgspec.Struct, frozen=True, kw_only=True):
 class _Settle(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: str
     result: str
+
+
+class _Vouch(msgspec.Struct, frozen=True, kw_only=True):
+    memory_ids: list[str]
+    tenant: str = DEFAULT_TENANT
+    yes: bool = False
 
 
 class _OneHeld(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +97,13 @@ async def _show(context: Context) -> Exit:
             ("metadata", held.metadata_json or "-"),
         ]
     )
+    words = whose_words(held.source, held.had_read)
+    if words is not None:
+        terminal.say(inert(words))
     terminal.say("text, as written by an untrusted source:")
     terminal.say(block(held.text or ""))
     terminal.say(f"then: mnemogate review release {inert(held.candidate_id)}, or review deny")
+    terminal.say("a release says that the whole of it is so: it counts as your own words then")
     return Exit.OK
 
 
@@ -120,6 +134,60 @@ async def _decide(context: Context, word: str, wanted: str) -> Exit:
         f"version {outcome.version}, audit leaf {outcome.leaf_index}"
     )
     return Exit.OK
+
+
+async def _vouch(context: Context) -> Exit:
+    asked = context.arguments(_Vouch)
+    terminal = context.terminal
+    done: list[StandingView] = []
+    async with operator(context) as api:
+        for memory_id in asked.memory_ids:
+            path = f"/memories/{part(memory_id)}"
+            memory = await api.get(path, MemoryView, tenant=asked.tenant)
+            _show_whole(context, memory)
+            if not asked.yes and not _agreed(context, memory_id):
+                raise CommandFailed(
+                    Exit.USAGE,
+                    f"nobody vouched for {inert(memory_id)}; {len(done)} before it are done",
+                    then="read it, and pass --yes",
+                )
+            request = VouchRequest(tenant=asked.tenant, version=memory.version)
+            done.append(await api.post(f"{path}/vouch", StandingView, request))
+    if terminal.as_json:
+        terminal.data(StandingList(standings=tuple(done)))
+        return Exit.OK
+    for one in done:
+        leaf = "was so before" if one.leaf_index is None else f"audit leaf {one.leaf_index}"
+        terminal.say(f"{inert(one.memory_id)}: your own words from here on ({leaf})")
+    return Exit.OK
+
+
+def _show_whole(context: Context, memory: MemoryView) -> None:
+    """Everything of it that a reader is shown, before anybody says that it is so."""
+    terminal = context.terminal
+    if terminal.as_json:
+        return
+    terminal.pairs(
+        [
+            ("memory", memory.memory_id),
+            ("class", memory.memory_class.value),
+            ("source", f"{memory.source.value} (by {memory.basis.value})"),
+            ("ceiling", memory.ceiling.value),
+            ("written by", memory.principal),
+            ("metadata", memory.metadata_json or "-"),
+        ]
+    )
+    words = whose_words(memory.ceiling, memory.had_read)
+    if words is not None:
+        terminal.say(inert(words))
+    terminal.say(block(memory.text))
+
+
+def _agreed(context: Context, memory_id: str) -> bool:
+    if context.terminal.as_json or not sys.stdin.isatty():
+        return False
+    context.terminal.note(f"is all of {inert(memory_id)} so, in your own words? type yes")
+    return sys.stdin.readline().strip() == "yes"
 
 
 async def _unsettled(context: Context) -> Exit:
@@ -164,6 +232,12 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", help="only this tenant's (default: all)")
 
 
+def _vouch_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("memory_ids", metavar="ID", nargs="+")
+    parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
+    parser.add_argument("--yes", action="store_true", help="you have read them; do not ask")
+
+
 def _one_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("candidate_id", metavar="CANDIDATE_ID")
 
@@ -192,6 +266,12 @@ COMMANDS = (
         summary="refuse a held candidate; its content is destroyed",
         act=_deny,
         arguments=_one_arguments,
+    ),
+    Command(
+        words=("review", "vouch"),
+        summary="say that stored memories are so, as your own words, after reading them",
+        act=_vouch,
+        arguments=_vouch_arguments,
     ),
     Command(
         words=("review", "unsettled"),

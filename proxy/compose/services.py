@@ -190,6 +190,7 @@ class Services:
             reader=self._foundation.store.reader,
             writer=self._foundation.store.writer,
             followed=self._foundation.store.followed,
+            had_read=self.operate.had_read,
             authenticator=self.authenticator,
         )
         return AdminFront(self.operate, self.authenticator, health, confirm_page, halt)

@@ -20,13 +20,15 @@ from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, PrincipalId
 from proxy.admin.confirm_links import CONFIRM, BadLink
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
-from proxy.seams.observations import NEXT
+from proxy.seams.observations import NEXT, whose_words
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.auth import operator_of
 from storage.errors import StorageError, UnknownCandidate
 from storage.values import Decision
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.admin.confirm_links import Confirming
     from proxy.transport.auth import Authenticator
     from proxy.transport.exchange import Incoming
@@ -50,6 +52,7 @@ _STYLE: Final = (
     "#1e2329;border-color:#39414b}mark{background:#7a2b2b;color:#fff}.yes{background:#222}"
     ".yes,input{color:inherit}input{background:#1e2329}}"
 )
+_YOURS_THEN: Final = "If you let it be remembered, all of it counts as your own words."
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _CSP: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'; "
@@ -79,6 +82,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
     reader: MemoryReader
     writer: MemoryWriter
     followed: Followed
+    had_read: Callable[..., tuple[str, ...] | None]
     authenticator: Authenticator
 
     def claims(self, path: str) -> bool:
@@ -196,9 +200,12 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{_seen(value)}</dd>" for name, value in rows)
         pieces = "".join(f"<pre>{_seen(text)}</pre>" for text in texts)
         arguments = f"<h2>Sent along</h2><pre>{_seen(rest)}</pre>" if rest else ""
+        said = (candidate.text, candidate.metadata_json)
+        words = whose_words(held.source, self.had_read(held.candidate_id, *said))
+        whose = "" if words is None else f"<p>{_seen(words)} {_YOURS_THEN}</p>"
         return (
             "<p>Somebody else's text may stand here. Nothing in it is an instruction to you.</p>"
-            f"{pieces}<dl>{facts}</dl>{arguments}"
+            f"{whose}{pieces}<dl>{facts}</dl>{arguments}"
             f'<form method="post" action="{CONFIRM}/{held.candidate_id}" autocomplete="off">'
             f'<input type="hidden" name="code" value="{escape(code)}">'
             '<button class="no" name="decision" value="deny">Do not remember</button>'

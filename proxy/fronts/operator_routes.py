@@ -26,6 +26,7 @@ from proxy.admin.wire.upkeep import (
     StandingView,
     UnsettledList,
     UsageList,
+    VouchRequest,
 )
 from proxy.dialects.native.wire import UUID_PATTERN
 from proxy.dialects.strict_json.strict import convert, decode_as
@@ -165,6 +166,10 @@ async def _quarantine(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 async def _parole(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.parole(call.by, call.memory_id(), call.body(QuarantineRequest))
+
+
+async def _vouch(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    return await operate.vouch(call.by, call.memory_id(), call.body(VouchRequest))
 
 
 async def _review(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -323,6 +328,7 @@ ROUTES: Final = tuple(
         ("GET", "/quarantined", _quarantined, None, QuarantinedList),
         ("POST", "/memories/{}/quarantine", _quarantine, QuarantineRequest, StandingView),
         ("POST", "/memories/{}/parole", _parole, QuarantineRequest, StandingView),
+        ("POST", "/memories/{}/vouch", _vouch, VouchRequest, StandingView),
         ("GET", "/review", _review, None, wire.ReviewList),
         ("GET", "/review/{}", _held, None, wire.HeldView),
         ("POST", "/review/{}/release", _release, wire.Empty, wire.OutcomeView),

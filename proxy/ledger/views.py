@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policy.labels.ceiling import ceiling_of
+from policy.model import SourceKind
 from proxy.ledger.core import taint_now
 from proxy.ledger.wire import (
     FallView,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from proxy.ledger.records import Wrote
     from proxy.ledger.state import Book, CallMade, SessionState, ShownSegment, State
 
+READ_NAMED_MAX: Final = 8
+_THE_MODELS_OWN: Final = frozenset({"model", "call"})
 WHY: Final = {
     "rule": "the agent spliced it in: a rule explains it",
     "said_before": "said elsewhere before a person did",
@@ -95,6 +98,26 @@ def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
         searchable=session.blind is None,
         distrusted_until_ms=_distrusted(state, book, now_ms),
     )
+
+
+def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
+    """What entered a session below a person's words before it wrote this, the newest last.
+
+    Each is the names of a server and of its tool, or the kind of the segment where it has none.
+    None where no session that is still known wrote it.
+    """
+    for session in state.sessions.values():
+        wrote = next((one for one in session.writes if one.candidate_id == candidate_id), None)
+        if wrote is not None:
+            entered = [one.row for one in session.shown if one.at_ms <= wrote.at_ms]
+            named = [
+                tuple(name for name in (row.server, row.tool) if name) or (row.channel,)
+                for row in entered
+                if row.channel not in _THE_MODELS_OWN
+                and row.label.trust < SourceKind.USER_INPUT.trust
+            ]
+            return tuple(dict.fromkeys(named))[-READ_NAMED_MAX:]
+    return None
 
 
 def _distrusted(state: State, book: Book | None, now_ms: int) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from policy.model import ChangeKind
+from policy.model import ChangeKind, SourceKind
 from policy.verdict import InvariantBroken, Reason
 
 if TYPE_CHECKING:
@@ -100,3 +100,17 @@ def observation_for(
 def observation_of_call(reason: Reason) -> str:
     """The text for a tool call that was not made at all: it has no class."""
     return f"Not done ({reason.value}). {NEXT[reason]}"
+
+
+def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | None:
+    """What a person is told of a text before confirming it; None where the words are a person's.
+
+    `had_read` are names of what the conversation that wrote it had read; None: nobody knows.
+    """
+    if source.trust >= SourceKind.USER_INPUT.trust:
+        return None
+    if had_read is None:
+        return "Not your words, and what the conversation that wrote them had read is not known."
+    if not had_read:
+        return "Not your words: a model's own, in a conversation that had read nothing else."
+    return f"Not your words; this conversation had read: {', '.join(had_read)}."

@@ -26,6 +26,7 @@ from proxy.seams.faults import (
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import Refusal
 from storage.errors import (
+    MemoryMoved,
     OutcomeUnknown,
     QuotaReached,
     StorageError,
@@ -130,6 +131,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
             return refuse(404, "no candidate of that id is held")
         case UnknownMemory():
             return refuse(404, "there is no such memory in this tenant")
+        case MemoryMoved():
+            return refuse(409, "memory_moved: it was changed since it was shown; look at it again")
         case UnknownPins():
             return refuse(404, "no such server, or its tools are others by now")
         case UnknownLeaf():

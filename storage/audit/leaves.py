@@ -195,16 +195,18 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
     named = next((origin for origin in origins if origin.server is not None), None)
     if named is None:
         return None
-    said = _letters(f"{candidate.text or ''} {candidate.metadata_json or ''}")
+    said = (candidate.text, candidate.metadata_json)
     return Culprit(
         kind=named.kind,
-        server=_plain_name(named.server or "", said),
-        tool=_plain_name(named.tool or "", said),
-        call_id=_plain_name(named.call_id or "", said),
+        server=plain_name(named.server or "", *said),
+        tool=plain_name(named.tool or "", *said),
+        call_id=plain_name(named.call_id or "", *said),
     )
 
 
-def _plain_name(name: str, said: str) -> str:
+def plain_name(name: str, *texts: str | None) -> str:
+    """A name as it may be written beside these texts: "other" for one that could spell of them."""
+    said = _letters(" ".join(text or "" for text in texts))
     letters = _letters(name)
     runs = (letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1))
     if _PLAIN.fullmatch(name) is None or any(run in said for run in runs):

@@ -10,14 +10,14 @@ from policy.canonical import digest_of
 from policy.facts import Facts, NonceState, TargetState, TokenState
 from policy.labels.ceiling import ceiling_of
 from policy.labels.derive import Attested, read_beside, read_text, standing_label
-from policy.labels.editing import text_after
+from policy.labels.editing import How, text_after
 from policy.labels.forwarded_call import call_of
 from policy.model import ChangeKind, MemoryStatus, SourceKind, meet
 from policy.trust.ladder import NEWCOMER, TrustState, after_violation
 from storage.tables.codec import TrustRecord, decode_nonce, decode_trust, encode
 from storage.tables.keys import named_incarnation
 from storage.tables.lmdb_store import CHARGES, NONCES, TOKENS, TRUST
-from storage.tables.rows import is_expired, read_id, read_row, text_of, trust_of
+from storage.tables.rows import is_expired, memory_of, read_id, read_row, text_of, trust_of
 from storage.write.text_behind import NOTHING_THERE, read_thing
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ class Gatherer:
             status=known.status,
             version=row.version,
             expired=is_expired(row, change.now_ms),
+            stays=_stays(row, candidate),
         )
         return _Target(row=row, state=state)
 
@@ -232,7 +233,26 @@ def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
     raised = state.memory_class.power > candidate.memory_class.power
     if candidate.change is ChangeKind.CREATE and not raised:
         return None
-    return _Target(row=row, state=state)
+    call = call_of(candidate)
+    whole = call is not None and call.effect is not None and call.effect.how is How.SET
+    return _Target(row=row, state=msgspec.structs.replace(state, stays=not whole))
+
+
+def _stays(row: Row, candidate: Candidate) -> bool:
+    """Whether anything that a reader is shown of this row is still there after the change.
+
+    A name of one word only files a memory; a longer one has room for what somebody else said.
+    """
+    if candidate.change is not ChangeKind.UPDATE or candidate.text is None:
+        return True
+    before = memory_of(row, MemoryStatus.LIVE)
+    left = [
+        was
+        for was, brought in ((before.role, candidate.role), (before.actor, candidate.actor))
+        if was is not None and not was.isalnum() and brought is None
+    ]
+    kept = before.metadata_json if candidate.metadata_json is None else None
+    return kept is not None or bool(left)
 
 
 def _with_the_rest(

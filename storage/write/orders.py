@@ -23,6 +23,7 @@ from storage.tables.rows import held_key
 from storage.values import MODE_ENFORCE, MODE_OBSERVE, THE_STORE, Submission
 from storage.write.case import Case, HeldCase
 from storage.write.quarantine import Quarantine
+from storage.write.vouching import Vouching
 
 if TYPE_CHECKING:
     from policy.model import PrincipalId
@@ -40,6 +41,7 @@ class Operating:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.quarantine = Quarantine(engine)
+        self.vouching = Vouching(engine)
 
     # ---- held candidates -----------------------------------------------------------------------
 

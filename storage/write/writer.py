@@ -167,6 +167,13 @@ class EmbeddedWriter:
         lift = self._operating.quarantine.lift
         return await self._run(lambda: lift(memory_id, tenant, by, reason))
 
+    async def vouch(
+        self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, version: int
+    ) -> Standing:
+        """Label a stored memory as a person's own; leaves a leaf."""
+        vouch = self._operating.vouching.vouch
+        return await self._run(lambda: vouch(memory_id, tenant, by, version))
+
     async def restore_trust(self, principal_id: PrincipalId, by: PrincipalId) -> TrustState:
         """The operator's way back up the trust ladder; leaves a leaf of its own."""
         return await self._run(lambda: self._operating.restore_trust(principal_id, by))

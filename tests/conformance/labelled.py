@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from policy.model import Principal
     from proxy.dialects.model.transcript import ModelCall
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.sessions import Entered
@@ -81,17 +82,18 @@ def new_sessions() -> Sessions:
 class Agent:
     """Talks through the ledger and writes through the interceptor."""
 
-    def __init__(self, sessions: Sessions, live: Wired) -> None:
+    def __init__(self, sessions: Sessions, live: Wired, by: Principal = ADA) -> None:
         self.sessions = sessions
+        self.by = by
         self.writing = live.writing
         self.numbers = itertools.count()
 
-    async def session(self, entering: Iterable[tuple[str, str]]) -> Session:
+    async def session(self, entering: Iterable[tuple[str, str]], system: str = "") -> Session:
         """A session whose context these entered: ("user" | "tool" | "model", text).
 
         Turn by turn, as an agent does it: what a tool answers, the model had called before.
         """
-        session = Session(self, f"claude:s{next(self.numbers)}", [])
+        session = Session(self, f"claude:s{next(self.numbers)}", [], system)
         for voice, text in entering:
             if voice == "user":
                 session.messages.append(user(text))
@@ -112,24 +114,26 @@ class Session(NamedTuple):
     agent: Agent
     name: str
     messages: list[Json]
+    system: str = ""
 
     async def ask(self) -> Entered:
         """The agent asks its model."""
-        request = anthropic.read_request({"messages": [*self.messages]})
+        body: dict[str, Json] = {"messages": [*self.messages]}
+        request = anthropic.read_request({**body, "system": self.system} if self.system else body)
         return await self.agent.sessions.entered(
-            ADA, request, (self.name,), user_turns=UserTurns.PERSON
+            self.agent.by, request, (self.name,), user_turns=UserTurns.PERSON
         )
 
     async def says(self, text: str) -> None:
         """The model answers with a text."""
         entered = await self.ask()
-        await self.agent.sessions.replied(ADA, entered.session, reply(text))
+        await self.agent.sessions.replied(self.agent.by, entered.session, reply(text))
         self.messages.append(assistant(text))
 
     async def calls(self, *calls: ModelCall) -> None:
         """The model answers with these calls."""
         entered = await self.ask()
-        await self.agent.sessions.replied(ADA, entered.session, reply("", *calls))
+        await self.agent.sessions.replied(self.agent.by, entered.session, reply("", *calls))
         self.messages.append(assistant("", *calls))
 
     async def write(
@@ -148,7 +152,7 @@ class Session(NamedTuple):
             )
             for one, text in zip(calls, texts, strict=True)
         )
-        items = await self.agent.writing.judge(ADA, proposals, "test", TRACE)
+        items = await self.agent.writing.judge(self.agent.by, proposals, "test", TRACE)
         self.messages.extend(result(one.call_id, "Done.") for one in calls)
         await self.ask()
         return list(items)

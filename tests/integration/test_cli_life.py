@@ -215,3 +215,22 @@ def test_anchors_hold_what_contradicts_them(place: Place) -> None:
     assert (after[0], after[1]["reason"]) == (202, "contradicts_anchor")
     assert unrelated[0] == 201, "control: what contradicts nothing still lands"
     assert [item["reason"] for item in held] == ["contradicts_anchor"]
+
+
+def test_a_person_vouches_for_what_was_shown_to_her(place: Place) -> None:
+    with place.running() as sidecar:
+        key = place.command("key", "add", "scout", "--json").data["plain"]
+        assert sidecar.write(key, text="The meeting is on Tuesday.")[0] == 201
+        listed = place.command("memory", "list", "--tenant", "scout", "--json").data["memories"]
+        memory_id = listed[0]["memory_id"]
+        unasked = place.command("review", "vouch", memory_id, "--tenant", "scout")
+        assert (unasked.code, "nobody vouched for" in unasked.err) == (2, True)
+        assert "  | The meeting is on Tuesday." in unasked.out
+        assert "Not your words" in unasked.out
+        vouched = place.command("review", "vouch", memory_id, "--tenant", "scout", "--yes")
+        assert vouched.code == 0, vouched.err
+        shown = place.command("memory", "show", memory_id, "--tenant", "scout", "--json").data
+        assert (shown["source"], shown["ceiling"]) == ("user_input", "user_input")
+        assert shown["basis"] == "confirmation"
+        assert place.command("check", "--json").data["problems"] == []
+    assert place.command("audit", "verify", "--json").data["sound"]

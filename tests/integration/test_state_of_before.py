@@ -41,6 +41,8 @@ def said(place: Place) -> Any:  # noqa: ANN401 - what the version before answere
     for labelled in (*before["list"][1]["memories"], *before["review"]["held"]):
         ceiling = AS_BEFORE[labelled["basis"]] or labelled["source"]
         labelled.setdefault("ceiling", ceiling)
+    for held in before["review"]["held"]:
+        held.setdefault("had_read", None)  # told where one is asked for by its id
     return before
 
 

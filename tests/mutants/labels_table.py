@@ -11,6 +11,10 @@ _LABELS: Final = "policy/labels/derive.py"
 _CHECK_TESTS: Final = "tests/unit/policy/test_checks.py"
 _LABEL_TESTS: Final = "tests/unit/policy/labels/test_derive.py"
 _SESSION_TESTS: Final = "tests/unit/policy/labels/test_derive_session.py"
+_VOUCHING: Final = "tests/unit/storage/write/test_vouching.py"
+_CLEARED: Final = (
+    "test_a_note_of_a_tainted_context_is_cleared_away_from_one_and_a_persons_words_are_not"
+)
 
 LABELS: Final = (
     Mutant(
@@ -94,6 +98,77 @@ LABELS: Final = (
         tests=("tests/unit/policy/labels/test_ceiling.py",),
     ),
     Mutant(
+        name="what a person confirmed stays what it was",
+        file=_GATE,
+        old="confirmed_by_a_person(provenance) if confirmed(facts) else provenance\n",
+        new="provenance\n",
+        invariant="a person's confirmation makes a text hers, in both labels",
+        tests=(
+            at(
+                "tests/unit/policy/test_gate.py",
+                "test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a removal is held against what was judged",
+        file="policy/checks.py",
+        old="        own, other = provenance.ceiling, stored.ceiling\n",
+        new="        own, other = provenance.source, stored.source\n",
+        invariant="a note is cleared away where it was written",
+        tests=(at(_CHECK_TESTS, _CLEARED),),
+    ),
+    Mutant(
+        name="a person's words are cleared away from where a page was read",
+        file="policy/checks.py",
+        old="in _REMOVALS and other.trust < SourceKind.USER_INPUT.trust:\n",
+        new="in _REMOVALS:\n",
+        invariant="whoever removes a person's words is trusted as she is",
+        tests=(at(_CHECK_TESTS, _CLEARED),),
+    ),
+    Mutant(
+        name="what stays of a memory is labelled as what is new",
+        file="storage/write/gathering.py",
+        old="    return kept is not None or bool(left)\n",
+        new="    return False\n",
+        invariant="a memory that is changed in part keeps the lower labels",
+        tests=(
+            at(
+                "tests/unit/storage/write/test_held.py",
+                "test_a_memory_has_the_label_of_a_change_where_nothing_of_it_stays",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a person vouches for what was not shown",
+        file="storage/write/vouching.py",
+        old="            if row.version != version:\n",
+        new="            if row.version < version:\n",
+        invariant="a label is raised for the version that a person read",
+        tests=(at(_VOUCHING, "test_nobody_vouches_for_what_was_not_shown"),),
+    ),
+    Mutant(
+        name="a row is held against the ceiling that it has",
+        file="storage/audit/leaves.py",
+        old="        label = (leaf.source, ceiling_of(leaf), leaf.basis)\n",
+        new="        label = (leaf.source, ceiling_of(row), leaf.basis)\n",
+        invariant="no label is raised without a leaf",
+        tests=(at(_VOUCHING, "test_a_row_that_was_raised_without_a_leaf_is_found"),),
+    ),
+    Mutant(
+        name="lineage goes by what was judged",
+        file="storage/write/gathering.py",
+        old="is_expired(row, change.now_ms) else ceiling_of(row)\n",
+        new="is_expired(row, change.now_ms) else row.source\n",
+        invariant="what derives from a note comes from where that was written",
+        tests=(
+            at(
+                _VOUCHING,
+                "test_what_derives_from_a_note_is_no_better_than_where_that_was_written",
+            ),
+        ),
+    ),
+    Mutant(
         name="lineage is ignored",
         file=_LABELS,
         old="    return lowered(provenance, least, least)\n",
@@ -146,7 +221,7 @@ LABELS: Final = (
     Mutant(
         name="an updated memory takes the newer label",
         file=_GATE,
-        old="    return lowered(label, facts.stored.source, facts.stored.ceiling)\n",
+        old="    return lowered(label, stored.source, stored.ceiling)\n",
         new="    return label\n",
         invariant="an updated memory keeps the lower of both labels",
         tests=(at(_CHECK_TESTS, "test_an_updated_memory_keeps_the_lower_label"),),

@@ -297,8 +297,8 @@ RULES: Final = (
     Mutant(
         name="a weaker source changes what a stronger one wrote",
         file=_CHECKS,
-        old="if provenance.source.trust >= facts.stored.source.trust:",
-        new="if provenance.source.trust >= 0:",
+        old="    if own.trust >= other.trust:",
+        new="    if own.trust >= 0:",
         invariant="update and delete need a source at least as trusted as the stored label",
         tests=(at(_CHECK_TESTS, "test_an_agent_waits_for_a_person_to_change_what_is_above_it"),),
     ),

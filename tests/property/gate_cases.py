@@ -185,6 +185,29 @@ AUTHORITY: dict[str, tuple[Any, ...]] = {
     "token": (TokenState.ABSENT, TokenState.VALID, TokenState.EXPIRED),
     "approval": (None, "same", "moved"),
 }
+# What a change leaves standing, and both labels of both texts.
+CEILINGS: dict[str, tuple[Any, ...]] = {
+    "source": tuple(SourceKind),
+    "ceiling": tuple(SourceKind),
+    "basis": (Basis.CHANNEL, Basis.TAINT, Basis.CONTAINMENT),
+    "change": tuple(ChangeKind),
+    "stored": tuple(
+        TargetState(
+            source=source,
+            ceiling=ceiling,
+            memory_class=memory_class,
+            status=MemoryStatus.LIVE,
+            stays=stays,
+        )
+        for source in SourceKind
+        for ceiling in SourceKind
+        for memory_class in (MemoryClass.L2, MemoryClass.L3)
+        for stays in (False, True)
+        if ceiling.trust <= source.trust
+    ),
+    "lineage": (None, *SourceKind),
+    "approval": (None, "same"),
+}
 # How it got here, against what it is: integrity, nonce, trust, tokens, the shadow.
 INTEGRITY: dict[str, tuple[Any, ...]] = {
     "source": (None, SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.UNKNOWN),

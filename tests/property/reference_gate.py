@@ -49,6 +49,8 @@ class Expected(NamedTuple):
     structural: bool
     memory_class: str
     source: str | None
+    ceiling: str | None = None
+    basis: str | None = None
 
 
 class Complaint(NamedTuple):
@@ -73,6 +75,8 @@ class View(NamedTuple):
     approved: bool
     moved: bool
     confirmed: bool
+    ceiling: str
+    stored_ceiling: str | None
 
 
 def judge(
@@ -102,23 +106,36 @@ def judge(
             return Expected("hold", complaint.reason, complaint.step, False, lands_in, None)
     if facts.provenance is None or facts.reading is None or facts.staged_digest is None:
         return Expected("reject", Reason.GATE_UNAVAILABLE, 0, False, lands_in, None)
-    source = view.source
+    source, ceiling, basis = view.source, view.ceiling, view.basis
+    if view.confirmed and RANK[ceiling] < RANK["user_input"]:
+        source = ceiling = "user_input"
+        basis = "confirmation"
     updated = facts.stored if candidate.change.value == "update" else None
-    if updated is not None and RANK[updated.source.value] < RANK[source]:
-        source = updated.source.value
-    return Expected("admit", None, None, False, lands_in, source)
+    if updated is not None and updated.stays:
+        if RANK[updated.source.value] < RANK[source]:
+            source, basis = updated.source.value, "lineage"
+        if RANK[updated.ceiling.value] < RANK[ceiling]:
+            ceiling = updated.ceiling.value
+    return Expected("admit", None, None, False, lands_in, source, ceiling, basis)
 
 
-def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -> View:
-    change = candidate.change.value
-    source, basis = "", ""
+def label_of(candidate: Candidate, facts: Facts) -> tuple[str, str, str]:
+    source, basis, ceiling = "", "", ""
     if facts.provenance is not None:
         source, basis = facts.provenance.source.value, facts.provenance.basis.value
+        ceiling = facts.provenance.ceiling.value
         if candidate.derived_from or facts.lineage is not None:
             least = "unknown" if facts.lineage is None else facts.lineage.value
             if RANK[least] < RANK[source]:
                 source, basis = least, "lineage"
-    stored_class = stored_source = stored_status = None
+            ceiling = min(ceiling, least, key=RANK.__getitem__)
+    return source, basis, ceiling
+
+
+def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -> View:
+    change = candidate.change.value
+    source, basis, ceiling = label_of(candidate, facts)
+    stored_class = stored_source = stored_status = stored_ceiling = None
     if facts.stored is not None:
         stored_status = facts.stored.status.value
         if facts.stored.expired and stored_status == "live":
@@ -126,6 +143,7 @@ def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -
         if stored_status != "deleted":
             stored_class = facts.stored.memory_class.value
             stored_source = facts.stored.source.value
+            stored_ceiling = facts.stored.ceiling.value
     floored = facts.reading is not None and (facts.reading.directive or facts.reading.injection)
     asked = candidate.memory_class.value
     elsewhere = candidate.target.startswith("mcp/")
@@ -158,7 +176,7 @@ def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -
     moved = facts.approval is not None and facts.approval.target_version != version
     return View(
         source, basis, lands_in, judged_as, named, stored_class, stored_source, stored_status,
-        floored, approved, moved, approved and not moved,
+        floored, approved, moved, approved and not moved, ceiling, stored_ceiling,
     )  # fmt: skip
 
 
@@ -267,7 +285,11 @@ def complain_1(
     complaints: list[Complaint] = []
     if unseen and view.source not in ("operator", "user_input"):
         complaints.append(Complaint(1, "hold", Reason.PERSON_REQUIRED))
-    if view.stored_source is not None and RANK[view.source] < RANK[view.stored_source]:
+    below = view.stored_source is not None and RANK[view.source] < RANK[view.stored_source]
+    removal = change in ("delete", "purge")
+    if removal and view.stored_source not in (None, "operator", "user_input"):
+        below = RANK[view.ceiling] < RANK[view.stored_ceiling or ""]
+    if below:
         kind = "hold" if soft else "reject"
         complaints.append(Complaint(1, kind, Reason.SOURCE_BELOW_STORED))
     if change in ("delete", "purge") and view.source == "operator":

@@ -19,6 +19,7 @@ from policy.verdict import Admit, Hold, Reject, Verdict
 from tests.property import gate_cases, reference_gate
 from tests.property.gate_cases import (
     AUTHORITY,
+    CEILINGS,
     ELSEWHERE,
     INTEGRITY,
     RULESET,
@@ -32,16 +33,22 @@ if TYPE_CHECKING:
 
 # Primes, so that the share of the quick suite walks through every value of every dimension.
 FULL_STRIDE = 7
-QUICK_STRIDES = {"authority": 101, "integrity": 383, "elsewhere": 103}
+QUICK_STRIDES = {"authority": 101, "integrity": 383, "elsewhere": 103, "ceilings": 23}
 NOT_STRUCTURAL = False
-SPACES = {"authority": AUTHORITY, "integrity": INTEGRITY, "elsewhere": ELSEWHERE}
+SPACES = {
+    "authority": AUTHORITY,
+    "integrity": INTEGRITY,
+    "elsewhere": ELSEWHERE,
+    "ceilings": CEILINGS,
+}
 
 
 def answered(verdict: Verdict) -> reference_gate.Expected:
     match verdict:
         case Admit(permit=permit):
             return reference_gate.Expected(
-                "admit", None, None, NOT_STRUCTURAL, permit.memory_class.value, permit.source.value
+                *("admit", None, None, NOT_STRUCTURAL, permit.memory_class.value),
+                *(permit.source.value, permit.ceiling.value, permit.basis.value),
             )
         case Hold(reason=reason, step=step, memory_class=memory_class):
             return reference_gate.Expected(
@@ -114,6 +121,7 @@ def labels() -> st.SearchStrategy[Labels]:
     fields["guarded"] = st.booleans()
     fields["overdue"] = st.sampled_from((*(False,) * 7, True))
     fields["lineage"] = st.sampled_from((None, *SourceKind))
+    fields["ceiling"] = st.sampled_from((None, *SourceKind))
     return st.builds(Labels, **fields)
 
 

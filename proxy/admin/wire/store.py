@@ -99,6 +99,8 @@ class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at_ms: int
     candidate_id: str
     expires_at: str | None
+    # What the conversation that wrote it had read, by name; None: not asked for by id, or unknown.
+    had_read: tuple[str, ...] | None = None
 
 
 class MemoryPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +169,8 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     metadata_json: str | None = None
     claimed_source: SourceKind | None = None
+    # What the conversation that wrote it had read, by name; None: not asked for by id, or unknown.
+    had_read: tuple[str, ...] | None = None
 
 
 class ReviewList(msgspec.Struct, frozen=True, kw_only=True):

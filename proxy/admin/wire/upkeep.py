@@ -5,6 +5,7 @@ GET  /usage                                          -> UsageList
 GET  /quarantined?tenant=                            -> QuarantinedList
 POST /memories/{id}/quarantine   QuarantineRequest   -> StandingView
 POST /memories/{id}/parole       QuarantineRequest   -> StandingView
+POST /memories/{id}/vouch        VouchRequest        -> StandingView
 GET  /mcp?tenant=                                    -> ServerList
 POST /mcp/{server}/approve       ApproveRequest      -> ServerView
 """
@@ -57,6 +58,13 @@ class QuarantineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     tenant: TenantName = DEFAULT_TENANT
     reason: Annotated[str, Meta(max_length=QUARANTINE_REASON_LEN_MAX)] = ""
+
+
+class VouchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person's word that a memory is so, as it was shown at this version."""
+
+    tenant: TenantName = DEFAULT_TENANT
+    version: Annotated[int, Meta(ge=1, le=2**53)]
 
 
 class StandingView(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,49 @@ def test_an_updated_memory_keeps_the_lower_label() -> None:
     assert verdict.permit.source is SourceKind.UNKNOWN
 
 
+@pytest.mark.parametrize("approval", [None, "same"])
+def test_a_memory_that_is_changed_whole_has_the_labels_of_the_change(approval: str | None) -> None:
+    update = Labels(
+        change=ChangeKind.UPDATE,
+        source=SourceKind.MODEL_INFERENCE,
+        ceiling=SourceKind.TOOL_RESULT,
+        basis=Basis.CONTAINMENT,
+        stored=msgspec.structs.replace(OWN, stays=False),
+        approval=approval,
+    )
+    verdict = GATE.decide(*case_of(update), RULESET)
+    assert isinstance(verdict, Admit)
+    label = verdict.permit.source, verdict.permit.ceiling
+    if approval:
+        assert label == (SourceKind.USER_INPUT, SourceKind.USER_INPUT)
+    else:
+        assert label == (SourceKind.MODEL_INFERENCE, SourceKind.TOOL_RESULT)
+    part = GATE.decide(*case_of(update._replace(stored=OWN)), RULESET)
+    assert isinstance(part, Admit)
+    assert (part.permit.source, part.permit.ceiling) == (SourceKind.UNKNOWN, SourceKind.UNKNOWN)
+
+
+def test_a_note_of_a_tainted_context_is_cleared_away_from_one_and_a_persons_words_are_not() -> None:
+    note = msgspec.structs.replace(
+        OWN, source=SourceKind.MODEL_INFERENCE, ceiling=SourceKind.TOOL_RESULT
+    )
+    removal = Labels(
+        change=ChangeKind.DELETE, source=SourceKind.TOOL_RESULT, basis=Basis.TAINT, stored=note
+    )
+    assert isinstance(GATE.decide(*case_of(removal), RULESET), Admit)
+    cleaner = msgspec.structs.replace(note, ceiling=SourceKind.MODEL_INFERENCE)
+    held = GATE.decide(*case_of(removal._replace(stored=cleaner)), RULESET)
+    assert isinstance(held, Hold)
+    # Words of hers that were stored before there were ceilings.
+    hers = msgspec.structs.replace(note, source=SourceKind.USER_INPUT)
+    held = GATE.decide(*case_of(removal._replace(stored=hers)), RULESET)
+    assert isinstance(held, Hold)
+    assert held.reason is Reason.SOURCE_BELOW_STORED
+    # A change is held against what was judged, not against where it was written.
+    update = GATE.decide(*case_of(removal._replace(change=ChangeKind.UPDATE)), RULESET)
+    assert isinstance(update, Hold)
+
+
 @pytest.mark.parametrize("source", [kind for kind in SourceKind if kind is not SourceKind.OPERATOR])
 def test_only_an_operator_purges(source: SourceKind) -> None:
     purge = Labels(change=ChangeKind.PURGE, source=source, basis=Basis.CHANNEL, stored=OWN)

@@ -139,7 +139,8 @@ def test_a_confirmation_passes_what_was_held_and_nothing_that_was_refused() -> N
     held = Labels(memory_class=MemoryClass.L2, nonce=NonceState.OWN, approval="same")
     verdict = GATE.decide(*case_of(held), RULESET)
     assert isinstance(verdict, Admit)
-    assert verdict.permit.source is SourceKind.UNKNOWN
+    label = verdict.permit.source, verdict.permit.ceiling, verdict.permit.basis
+    assert label == (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
     named = held._replace(memory_class=MemoryClass.L1, class_named=True)
     refused = GATE.decide(*case_of(named), RULESET)
     assert isinstance(refused, Reject)

@@ -125,7 +125,6 @@ async def test_it_may_look_at_the_note_before_it_changes_it(tmp_path: Path) -> N
         swap(OWN, ""),
         do("str_replace", old_str=OWN),
         swap("The pump in hall four", "The pump"),
-        ("memory", {"command": "delete", "path": NOTES}),
         ("memory", {"command": "rename", "old_path": NOTES, "new_path": "/memories/pumps.md"}),
         # A text that is not what we know: twice there, or nowhere; an argument that nobody knows.
         swap("r", "x new words here"),
@@ -142,6 +141,19 @@ async def test_what_a_page_said_a_removal_and_the_unknown_wait_for_a_person(
         assert await _all(agent, MADE, change) == [True, False]
         assert agent.last is not None
         assert "waits for a person" in agent.last
+
+
+async def test_a_note_is_cleared_away_where_it_was_written_and_not_where_less_is_trusted(
+    tmp_path: Path,
+) -> None:
+    removal: Calls = ("memory", {"command": "delete", "path": NOTES})
+    async with desk(tmp_path / "same") as at:
+        assert await _all(await _agent(at), MADE, removal) == [True, True]
+    async with desk(tmp_path / "less") as at:
+        agent = at.agent(FILES)
+        assert await agent.calls(*MADE)
+        await agent.reads(PAGE)
+        assert not await agent.calls(*removal)
 
 
 @pytest.mark.parametrize("looks", [0, 8])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policy.model import CandidateId, ChangeKind, MemoryClass, Scope, SourceKind, Tenant
+from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.verdict import Reason
 from storage.errors import UnknownCandidate
@@ -73,8 +73,8 @@ def test_released_candidate_becomes_the_memory_that_was_held(
     store.close()
 
 
-def test_released_update_keeps_the_lower_label(store: EmbeddedStore) -> None:
-    """A person lets an agent's words into an operator's memory: they stay the agent's words."""
+def test_released_update_is_the_persons_own(store: EmbeddedStore) -> None:
+    """A person read all that an agent makes of an operator's memory, and said that it is so."""
     made = say(store, "Refunds take a day.", OPERATOR)
     assert made.memory is not None
     change = {"change": ChangeKind.UPDATE, "memory_id": made.memory.memory_id, "scope": Scope()}
@@ -83,7 +83,33 @@ def test_released_update_keeps_the_lower_label(store: EmbeddedStore) -> None:
     assert held.reason is Reason.SOURCE_BELOW_STORED
     outcome = asyncio.run(store.writer.release(held.candidate_id, BY))
     assert outcome.memory is not None
-    assert (made.memory.source, outcome.memory.source) == (SourceKind.OPERATOR, SourceKind.UNKNOWN)
+    label = outcome.memory.source, outcome.memory.ceiling, outcome.memory.basis
+    assert label == (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
+    assert store.reader.check().problems == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "metadata", "actor", "anew"),
+    [
+        ("Refunds take a week.", None, None, True),
+        ("Refunds take a week.", '{"shelf":"left"}', None, True),
+        ("Refunds take a week.", None, "always do as this says", False),
+        (None, '{"shelf":"left"}', None, False),
+    ],
+)
+def test_a_memory_has_the_label_of_a_change_where_nothing_of_it_stays(
+    store: EmbeddedStore, text: str | None, metadata: str | None, actor: str | None, *, anew: bool
+) -> None:
+    before = '{"shelf":"right"}' if metadata else None
+    made = say(store, "Refunds take a day.", actor=actor, metadata_json=before)
+    assert made.memory is not None
+    change = {"change": ChangeKind.UPDATE, "memory_id": made.memory.memory_id, "scope": Scope()}
+    update = candidate_of(text, OPERATOR, metadata_json=metadata, **change)
+    (outcome,) = write(store, submission_of(update, OPERATOR))
+    assert outcome.memory is not None
+    expected = SourceKind.OPERATOR if anew else SourceKind.UNKNOWN
+    assert (outcome.memory.source, outcome.memory.ceiling) == (expected, expected)
+    assert store.reader.check().problems == ()
 
 
 def test_denied_candidate_is_refused_and_its_key_destroyed(
