@@ -12,7 +12,7 @@ from storage.behind.intents import EmbeddedForwards
 from storage.behind.pinned_tools import EmbeddedPins
 from storage.derived.catalogue import Catalogue
 from storage.derived.keeper import DerivedState
-from storage.derived.recovery import found, load, with_embedder, with_incarnation
+from storage.derived.recovery import found, load, with_embedder, with_incarnation, with_key
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import Identity, SegmentFiles
 from storage.errors import StoreUnavailable
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from storage.state_directory import Secrets
     from storage.tables.change import Generation
+    from storage.tables.codec import StoreHeader
 
 _GIB: Final = 1024**3
 
@@ -194,7 +195,8 @@ def open_embedded(
     try:
         secrets = directory.secrets()
         store.open(bootstrapped=directory.bootstrapped)
-        Upgrade(store, secrets.log_signer(), options.origin, clock).run()
+        key_check = KeyedNames(secrets.store_key).check()
+        Upgrade(store, secrets.log_signer(), options.origin, clock, key_check).run()
         staging = Staging(directory.staging, directory.held_keys, options.staging_quota_bytes)
         assembly = _Assembly(
             directory,
@@ -257,10 +259,11 @@ class _Assembly:
             unerased = view.unerased()
             used = view.bytes_used()
         generation = known or found(embedder_id, dimension, self._clock())
+        generation = with_key(generation, KeyedNames(self._secrets.store_key).check())
         generation = with_embedder(generation, embedder_id, dimension)
         if options.restored and known is not None:
             generation = with_incarnation(generation)
-        engine = self._engine(generation)
+        engine = self._engine(generation, None if known is None else known.header)
         engine.unerased, engine.bytes_used = unerased, used
         if remark is not None:
             engine.remarks["checkpoint copy"] = remark
@@ -271,7 +274,7 @@ class _Assembly:
         writer.start()
         return EmbeddedStore(self._directory, engine, writer, self._secrets)
 
-    def _engine(self, generation: Generation) -> Engine:
+    def _engine(self, generation: Generation, durable: StoreHeader | None) -> Engine:
         header, options, store = generation.header, self._options, self._store
         names = KeyedNames(self._secrets.store_key)
         identity = Identity(
@@ -298,7 +301,7 @@ class _Assembly:
             clock=self._clock,
             failpoint=self._failpoint,
         )
-        engine = Engine(parts, generation, self._ruleset)
+        engine = Engine(parts, generation, self._ruleset, durable)
 
         def failed(why: str) -> None:
             engine.broken = why
@@ -320,7 +323,7 @@ class _Assembly:
                 options.restore_detail,
                 options.restored_by,
             )
-        elif known.header != header:
+        elif known.header != msgspec.structs.replace(header, key_check=known.header.key_check):
             operating.note("embedder.adopt", header.embedder_id, f"was {known.header.embedder_id}")
         if self._options.adopts_mode:
             operating.adopt_mode(observing=self._gate.observing)

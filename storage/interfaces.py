@@ -487,6 +487,10 @@ class AuditedView(Protocol):
         """The last signed checkpoint."""
         ...
 
+    def made_with(self, store_key: bytes) -> bool:
+        """Whether this is the key that names are kept under; True where the store does not say."""
+        ...
+
     def leaf(self, index: int) -> bytes | None:
         """One leaf as it is hashed."""
         ...

@@ -101,21 +101,26 @@ class StateDirectory:
         fsync_directory(self.root)
         fsync_directory(self.root.parent)
 
-    def _take_lock(self) -> int:
+    def _take_lock(self) -> tuple[int, ...]:
         path = self.root / "gate.lock"
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        # The directory as well: a lock file that somebody clears away locks nobody out, and by the
+        # directory's own lock `doctor` finds whose process the gate of this state is.
+        itself = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for one in (handle, itself):
+                fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(handle)
+            os.close(itself)
             raise StoreLocked("another gate holds this state directory") from error
-        return handle
+        return handle, itself
 
     def close(self) -> None:
         """Give the directory back. The lock also ends with the process."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        for handle in self._lock:
+            os.close(handle)
+        self._lock = ()
 
     @property
     def bootstrapped(self) -> bool:

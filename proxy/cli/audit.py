@@ -60,9 +60,12 @@ def _verify(context: Context) -> Exit:
     try:
         copy = _bytes_or_none(settings.checkpoint)
         log_key = _bytes_or_none(settings.state / "secrets" / "log.key")
+        store_key = _bytes_or_none(settings.state / "secrets" / "store.key")
         progress = context.terminal.progress("verifying")
         with offline_store(settings.state).viewed() as view:
-            report = Verifier(view, progress, copy=copy, vkey=pinned, log_key=log_key).run()
+            report = Verifier(
+                view, progress, copy=copy, vkey=pinned, log_key=log_key, store_key=store_key
+            ).run()
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,

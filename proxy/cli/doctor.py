@@ -14,7 +14,7 @@ from proxy.cli.connect import Where, admin_url
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.doctor.examine import examine
 from proxy.doctor.finding import Aim, ProbeResult
-from proxy.doctor.locate import listening_uid, running_sidecars
+from proxy.doctor.locate import gates_of, listening_uid
 from proxy.settings.load import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -73,8 +73,14 @@ def _aim(context: Context) -> Aim:
         data_url=data_url,
         admin_url=_address("--admin", where.admin) or _url(settings, settings.admin),
         agent_key=_agent_key(asked, settings),
-        pids=running_sidecars(listening_uid(data_url)) if asked.pid is None else (asked.pid,),
+        pids=_pids(asked, settings, data_url),
     )
+
+
+def _pids(asked: _Doctor, settings: Settings, data_url: str) -> tuple[int, ...]:
+    if asked.pid is not None:
+        return (asked.pid,)
+    return gates_of(settings.state, listening_uid(data_url))
 
 
 def _address(option: str, given: str | None) -> str | None:
@@ -134,7 +140,9 @@ def _show(terminal: Terminal, found: Examination) -> None:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="URL", help="the sidecar's data listener")
-    parser.add_argument("--pid", type=int, help="the sidecar's process (default: looked for)")
+    parser.add_argument(
+        "--pid", type=int, help="the sidecar's process (default: the gate of --state)"
+    )
     parser.add_argument(
         "--agent-key-file",
         metavar="FILE",

@@ -87,12 +87,14 @@ class Verifier:
         copy: bytes | None,
         vkey: VerifierKey | None,
         log_key: bytes | None,
+        store_key: bytes | None = None,
     ) -> None:
         self._view = view
         self._progress = progress
         self._copy = copy
         self._vkey = vkey
         self._log_key = log_key
+        self._store_key = store_key
         self._problems: list[Mismatch] = []
         self._unknown: UnknownFormat | None = None
         self._total = 0
@@ -116,6 +118,9 @@ class Verifier:
         leaf_count = self._view.leaf_count
         self._total = leaf_count + self._view.row_count
         vkey, copy, stored = self._heads()
+        key = self._store_key
+        if said is not None and key is not None and not self._view.made_with(key):
+            self._problem("store.key", None, "is not the key that this store was made with")
         if said is not None and said[0] != leaf_count:
             self._problem("header", None, f"says {said[0]} leaves, there are {leaf_count}")
         root = self._leaves(leaf_count, stored, copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -53,13 +54,56 @@ def running_sidecars(uid: int | None) -> tuple[int, ...]:
     """
     found: list[int] = []
     for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (directory / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-        except OSError:
-            continue
-        if _is_run(words) and (uid is None or effective_uid(int(directory.name)) == uid):
-            found.append(int(directory.name))
+        pid = int(directory.name)
+        if _is_run(_words(pid)) and (uid is None or effective_uid(pid) == uid):
+            found.append(pid)
     return tuple(sorted(found))
+
+
+def gates_of(state: Path, uid: int | None) -> tuple[int, ...]:
+    """The process that is the gate of one state directory, and no other gate of this machine.
+
+    It holds a lock on the directory, and the kernel tells everybody who holds which. Where that
+    says nothing (a file system whose numbers are its own), it is one of `uid` whose command line
+    names that very directory.
+    """
+    return _lock_holders(state) or tuple(
+        pid for pid in running_sidecars(uid) if _named_state(pid) == state
+    )
+
+
+def _lock_holders(place: Path) -> tuple[int, ...]:
+    try:
+        found = place.stat()
+        lines = Path("/proc/locks").read_text("ascii").splitlines()
+    except OSError:
+        return ()
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    holders: set[int] = set()
+    for line in lines:
+        # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF; the pid of one that is hidden is 0
+        words = line.split()
+        if words[1] == "FLOCK" and device in words and int(words[4]) > 0:
+            holders.add(int(words[4]))
+    return tuple(sorted(holders))
+
+
+def _named_state(pid: int) -> Path | None:
+    """The state directory in a process's command line, where it is an absolute path."""
+    words = iter(_words(pid))
+    for word in words:
+        option, separator, value = word.partition("=")
+        if option == "--state":
+            return Path(value if separator else next(words, ""))
+    return None
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        line = (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return []
+    return line.decode("utf-8", "replace").split("\0")
 
 
 def _is_run(words: list[str]) -> bool:

@@ -65,6 +65,22 @@ def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> G
     return msgspec.structs.replace(generation, header=header)
 
 
+def with_key(generation: Generation, key_check: str) -> Generation:
+    """The same generation under the key that it was made with; the next transaction says which.
+
+    Raises:
+        StoreCorrupt: It was made with another one: no nonce, no id and no trust would be found.
+    """
+    known = generation.header.key_check
+    if known and known != key_check:
+        raise StoreCorrupt(
+            "secrets/store.key is not the key that this store was made with: under another one "
+            "every spent nonce could be used again. Put the right one back, or restore a backup"
+        )
+    header = msgspec.structs.replace(generation.header, key_check=key_check)
+    return msgspec.structs.replace(generation, header=header)
+
+
 def with_incarnation(generation: Generation) -> Generation:
     """The same generation in a new life: nonces of the one before are refused from here on.
 

@@ -93,6 +93,7 @@ class Change:
         self.ruleset_digest = generation.header.ruleset_digest
         self.format = generation.header.format
         self.observing = generation.header.observing
+        self.key_check = generation.header.key_check
         # What the derived structures must learn after the commit.
         self.added: list[Added] = []
         self.superseded: list[tuple[int, Row]] = []
@@ -133,6 +134,7 @@ class Change:
             held_count=self.held_count,
             format=self.format,
             observing=self.observing,
+            key_check=self.key_check,
             time_ms=max(self.before.time_ms, self.now_ms),
         )
         self.draft.put_header(header)

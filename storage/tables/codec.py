@@ -88,6 +88,8 @@ class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     format: int = 0  # a header that ends before it names none, and is refused
     observing: bool = False  # whether the last gate that ran here refused nothing (decision 010)
     time_ms: int = 0  # the latest time at which a transaction was made
+    # What tells `store.key` from another key; "" until the first transaction that knows of it.
+    key_check: str = ""
 
     @property
     def incarnation_name(self) -> str:

@@ -70,8 +70,10 @@ class Upgrade:
         signer: Ed25519PrivateKey,
         origin: str,
         clock: Callable[[], int],
+        key_check: str,
     ) -> None:
         self._store = store
+        self._key_check = key_check
         self._signer = signer
         self._origin = origin
         self._clock = clock
@@ -109,6 +111,7 @@ class Upgrade:
             for number in range(before, STORE_FORMAT):
                 STEPS[number](draft)
             change.format = STORE_FORMAT
+            change.key_check = self._key_check
             change.log(
                 OperatorLeaf(
                     at_ms=change.now_ms,

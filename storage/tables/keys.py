@@ -41,6 +41,10 @@ class KeyedNames:
         inner = sha256(b"".join(framed)).digest()
         return sha256(self._outer + inner).digest()[:_NAME_LEN]
 
+    def check(self) -> str:
+        """Tells whether another secret is this one, and nothing of either."""
+        return self._name(b"check").hex()
+
     def nonce(self, principal_id: PrincipalId, nonce: str) -> bytes:
         """Where the use of a principal's nonce is recorded."""
         return self._name(b"nonce", principal_id.encode(), nonce.encode())

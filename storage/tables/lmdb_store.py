@@ -175,6 +175,10 @@ class Draft(View):
         else:
             self.delete(META, _UNERASED_KEY)
 
+    def number(self) -> int:
+        """Which transaction of the environment this is, counted from its first."""
+        return self._txn.id()
+
     def commit(self) -> None:
         """Make everything durable and visible, or raise `lmdb.Error` with the outcome unknown."""
         self._txn.commit()
@@ -197,6 +201,7 @@ class LmdbStore:
         self._pid = os.getpid()
         self._lease = Lease()
         self._env: lmdb.Environment | None = None
+        self._inode = 0
         self._tables: dict[bytes, lmdb._Database] = {}
 
     def open(self, *, bootstrapped: bool) -> None:
@@ -240,6 +245,7 @@ class LmdbStore:
             raise
         # Before the sync: where that fails, nothing may be written, but reads go on.
         self._env = env
+        self._inode = (self.directory / "data.mdb").stat().st_ino
         fsync_directory(self.directory)
 
     def _agreeing_environment(self) -> lmdb.Environment:
@@ -309,6 +315,19 @@ class LmdbStore:
             lmdb.Error: The environment needs reopening.
         """
         return Draft(self._environment().begin(write=True), self._tables)
+
+    def overtaken(self, draft: Draft) -> bool:
+        """Whether another process has committed, or put another file in place, since this one.
+
+        LMDB keeps writers apart by a lock file. Where somebody cleared that away, each of two has
+        its own, and a transaction begins at the last one that its own process made.
+        """
+        if self._environment().info()["last_txnid"] + 1 != draft.number():
+            return True
+        try:
+            return (self.directory / "data.mdb").stat().st_ino != self._inode
+        except FileNotFoundError:
+            return True
 
     def reader_check(self) -> int:
         """Free the slots of dead readers, which otherwise pin old pages for ever; how many."""

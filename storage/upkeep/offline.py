@@ -13,6 +13,7 @@ from storage.read.audit import stored_leaf
 from storage.tables.change import Nodes
 from storage.tables.codec import decode_row, ordinal_key
 from storage.tables.formats import refuse_unknown
+from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LEAVES, ROWS
 from storage.tables.read_only import read_only
 from storage.upkeep.backup import take
@@ -72,6 +73,12 @@ class EmbeddedView:
             raise StoreCorrupt(str(error)) from error
         refuse_unknown(header)
         return None if header is None else (header.leaf_count, header.version)
+
+    def made_with(self, store_key: bytes) -> bool:
+        """Whether nonces and ids were named under this key; True where the store does not say."""
+        header = self._view.header()
+        known = "" if header is None else header.key_check
+        return not known or known == KeyedNames(store_key).check()
 
     def leaf(self, index: int) -> bytes | None:
         """One leaf as it is hashed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Never, TypeVar
 
 import lmdb
 import msgspec
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from storage.interfaces import Failpoint
     from storage.staging.staging import Staging
     from storage.tables.change import Generation
+    from storage.tables.codec import StoreHeader
     from storage.tables.keys import KeyedNames
-    from storage.tables.lmdb_store import LmdbStore, View
+    from storage.tables.lmdb_store import Draft, LmdbStore, View
     from storage.values import Outcome, Submission
     from storage.write.judging import Judge
 
@@ -68,9 +69,17 @@ class Engine:
     `generation`, `ruleset`, `broken` and `bytes_used` are replaced whole, and may be read anywhere.
     """
 
-    def __init__(self, parts: Parts, generation: Generation, ruleset: Ruleset) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        generation: Generation,
+        ruleset: Ruleset,
+        durable: StoreHeader | None,
+    ) -> None:
+        """`durable` is the header on disk; `generation` may be ahead of it by what is to change."""
         self.parts = parts
         self.generation = generation
+        self._durable = durable
         self.ruleset = ruleset
         self.bytes_used = 0
         # Why nothing may be written any more; None while all is well.
@@ -229,6 +238,7 @@ class Engine:
         draft = parts.store.begin()
         ready = False
         try:
+            self._refuse_if_overtaken(draft)
             change = Change(draft, self.generation, parts.clock())
             result = work(change)
             if change.kept:
@@ -237,6 +247,8 @@ class Engine:
             parts.judge.usage.record(change)
             after = change.finish(parts.origin, parts.signer)
             used = draft.bytes_used()
+            if parts.store.overtaken(draft):
+                self._stop_beside_another()
             ready = True
         finally:
             if not ready:
@@ -251,6 +263,22 @@ class Engine:
         self.bytes_used = used
         self._adopt(change, after)
         return result
+
+    def _refuse_if_overtaken(self, draft: Draft) -> None:
+        """Stop where the store is no longer what this process made of it.
+
+        Raises:
+            StoreUnavailable: Another process has written to it; nothing is written any more.
+        """
+        if self.parts.store.overtaken(draft) or draft.header() != self._durable:
+            self._stop_beside_another()
+
+    def _stop_beside_another(self) -> Never:
+        self.broken = (
+            "another process has written to this state directory, or exchanged it: stop all gates "
+            "on it, run `mnemogate audit verify`, and start one"
+        )
+        raise StoreUnavailable(self.broken)
 
     def _find_out(
         self, after: Generation, confirmed: Callable[[View], bool] | None, error: lmdb.Error
@@ -284,6 +312,7 @@ class Engine:
     def _adopt(self, change: Change, after: Generation) -> None:
         """Everything that follows a durable commit, before anyone is answered."""
         parts = self.parts
+        self._durable = after.header
         self.generation = after
         if change.held_moves:
             parts.judge.held_by.update(change.held_moves)

@@ -50,7 +50,7 @@ def test_a_flipped_leaf_is_named_by_its_place(place: Place) -> None:
 def test_no_damaged_page_makes_verify_lie_or_babble(place: Place) -> None:
     path = place.state / "store" / "data.mdb"
     whole = path.read_bytes()
-    rng = random.Random(1)  # noqa: S311
+    rng = random.Random(4)  # noqa: S311
     noticed = 0
     for _ in range(TRIALS):
         page = rng.randrange(len(whole) // PAGE) * PAGE

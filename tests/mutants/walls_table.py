@@ -8,6 +8,9 @@ from tests.mutants.mutant import Mutant, at
 
 _TRUSTED: Final = "storage/trusted_files.py"
 _FILES: Final = "tests/unit/storage/test_trusted_files.py"
+_GATES: Final = "tests/fault/test_two_gates.py"
+_KEY: Final = "tests/unit/storage/test_store_key.py"
+_PROCESSES: Final = "tests/unit/proxy/doctor/test_processes.py"
 _PLACES: Final = "tests/unit/proxy/settings/test_places.py"
 
 WALLS: Final = (
@@ -53,5 +56,60 @@ WALLS: Final = (
         new="        if not state and expected:\n",
         invariant="where a store is expected no empty one takes its place",
         tests=(at(_PLACES, "test_a_state_that_is_expected_and_there_starts"),),
+    ),
+    Mutant(
+        name="a lock file that was cleared away lets a second gate in",
+        file="storage/state_directory.py",
+        old="            for one in (handle, itself):\n",
+        new="            for one in (handle,):\n",
+        invariant="one gate per state directory, whatever becomes of its lock files",
+        tests=(at(_GATES, "test_who_clears_the_lock_files_away_lets_no_second_gate_in"),),
+    ),
+    Mutant(
+        name="a gate goes on from what it remembers",
+        file="storage/write/engine.py",
+        old="        if self.parts.store.overtaken(draft) or draft.header() != self._durable:\n",
+        new="        if draft.header() != self._durable:\n",
+        more=(
+            (
+                "            if parts.store.overtaken(draft):\n",
+                "            if parts.store.overtaken(draft) and self.broken:\n",
+            ),
+        ),
+        invariant="no transaction follows on another process's but by the header it left",
+        tests=(at(_GATES, "test_a_gate_that_was_overtaken_writes_nothing_more_and_says_so"),),
+    ),
+    Mutant(
+        name="a file put in the store's place is written to",
+        file="storage/tables/lmdb_store.py",
+        old='            return (self.directory / "data.mdb").stat().st_ino != self._inode\n',
+        new='            return (self.directory / "data.mdb").stat().st_ino == 0\n',
+        more=(
+            (
+                "        except FileNotFoundError:\n            return True\n",
+                "        except FileNotFoundError:\n            return False\n",
+            ),
+        ),
+        invariant="nothing is answered that no start will find",
+        tests=(at(_GATES, "test_a_state_that_was_moved_away_under_a_gate_takes_nothing_more"),),
+    ),
+    Mutant(
+        name="any store key opens a store",
+        file="storage/derived/recovery.py",
+        old="    if known and known != key_check:\n",
+        new="    if known and not key_check:\n",
+        invariant="no other key voids the nonces that were spent",
+        tests=(
+            at(_KEY, "test_a_store_opens_with_no_other_store_key_and_an_auditor_is_told"),
+            at(_KEY, "test_a_store_of_before_learns_its_key_with_its_next_transaction"),
+        ),
+    ),
+    Mutant(
+        name="doctor reaches for every gate of the machine",
+        file="proxy/doctor/locate.py",
+        old="    return _lock_holders(state) or tuple(\n",
+        new="    return running_sidecars(uid) or tuple(\n",
+        invariant="doctor traces no process but the gate in question",
+        tests=(at(_PROCESSES, "test_only_the_gate_of_the_state_in_question_is_found"),),
     ),
 )

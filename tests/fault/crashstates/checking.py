@@ -11,6 +11,7 @@ import msgspec
 
 from policy.canonical import digest_of
 from storage.errors import StorageError
+from storage.state_directory import FILE_MODE
 from tests.fault.crashstates.disk import Said
 from tests.fault.crashstates.workload import OPTIONS, Answer, Line, Picture, answer_of, picture_of
 from tests.unit.storage.opening import Bench, submission_of, write
@@ -131,7 +132,9 @@ class Checker:
         for path in state.directories:
             (self._directory / path[len(root) + 1 :]).mkdir(parents=True)
         for path, data in state.files.items():
-            (self._directory / path[len(root) + 1 :]).write_bytes(data)
+            file = self._directory / path[len(root) + 1 :]
+            file.write_bytes(data)
+            file.chmod(FILE_MODE)  # modes are no part of what is recorded
 
     def _left(self, gone: Sequence[bytes]) -> Iterator[str]:
         files = {

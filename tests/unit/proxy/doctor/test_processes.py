@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 from proxy.cli.hardening import Shielding, shield
 from proxy.doctor.finding import Finding, ProbeResult
-from proxy.doctor.locate import effective_uid, running_sidecars
+from proxy.doctor.locate import effective_uid, gates_of, running_sidecars
 from proxy.doctor.processes import probe_environment, probe_identity, probe_process
 from tests.unit.proxy.doctor.as_user import AGENT_UID, SIDECAR_UID, as_user, become, needs_root
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
+
+    import pytest
 
 pytestmark = needs_root
 
@@ -170,4 +173,51 @@ def test_a_sidecar_is_known_by_its_command_line_and_user() -> None:
         assert running.pid in running_sidecars(SIDECAR_UID)
         assert running.pid in running_sidecars(None)
         assert running.pid not in running_sidecars(AGENT_UID)
+        running.kill()
+
+
+@contextmanager
+def _gate(state: Path) -> Generator[int]:
+    """A process of the sidecar's that holds a state directory, and names none."""
+    state.mkdir()
+    code = (
+        "import fcntl, os, sys; h = os.open(sys.argv[2], os.O_RDONLY);"
+        "fcntl.flock(h, fcntl.LOCK_EX); print('up', flush=True); sys.stdin.readline()"
+    )
+    command = ["mnemogate", "-c", code, "run", str(state)]
+    with subprocess.Popen(
+        command,
+        executable=sys.executable,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"up\n"
+        yield running.pid
+        running.kill()
+
+
+def test_only_the_gate_of_the_state_in_question_is_found(tmp_path: Path) -> None:
+    with _gate(tmp_path / "one") as one, _gate(tmp_path / "two") as two:
+        assert {one, two} <= set(running_sidecars(0)), "control: both are gates of this user"
+        assert gates_of(tmp_path / "one", 0) == (one,)
+        assert gates_of(tmp_path / "two", 0) == (two,)
+        assert gates_of(tmp_path / "three", 0) == ()
+
+
+def test_where_locks_say_nothing_the_command_line_tells_whose_gate_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(_: Path) -> tuple[int, ...]:
+        return ()
+
+    monkeypatch.setattr("proxy.doctor.locate._lock_holders", nobody)
+    words = ["mnemogate", "-c", "echo up; read line", "run", "--state", str(tmp_path / "one")]
+    with subprocess.Popen(
+        words, executable="/bin/sh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"up\n"
+        assert gates_of(tmp_path / "one", 0) == (running.pid,)
+        assert gates_of(tmp_path / "two", 0) == ()
         running.kill()
