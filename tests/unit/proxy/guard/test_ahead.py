@@ -281,6 +281,29 @@ async def test_after_a_restart_a_relay_judges_anew_and_the_first_is_looked_up(
         assert after.leaves() == ["admit", "failed", "admit", "done"]
 
 
+async def test_what_a_person_released_is_sent_by_its_relay_or_by_the_agent_and_once(
+    desk: Desk,
+) -> None:
+    one = call(f"mcp__{SERVER}__delete_entities", entityNames=["Ada"])
+    for sender in ("relay", "agent"):
+        assert await desk.asked(one) == [False]
+        (held,) = desk.seen.store.reader.held(AGENT.tenant)
+        await desk.seen.store.writer.release(held.candidate_id, BY)
+        if sender == "relay":
+            (given,) = await desk.guard.unsettled(AGENT, SERVER)
+            assert (given.candidate_id, given.sent) == (held.candidate_id, False)
+            # The agent that asks again asks for another one.
+            assert await desk.asked(one) == [False]
+            (again,) = desk.seen.store.reader.held(AGENT.tenant)
+            await desk.seen.store.writer.deny(again.candidate_id, BY)
+            desk.veto = Veto(desk.guard)
+        else:
+            assert await desk.asked(one) == [True]
+            assert await desk.guard.unsettled(AGENT, SERVER) == ()
+            (judged,) = await desk.relayed(one)
+            assert judged.candidate_id == held.candidate_id
+
+
 # What it was admitted on moves before the call comes
 
 
