@@ -172,6 +172,8 @@ class Reader:
         if found.mixed or len(found.typed) > 1:
             return []
         whole = endorsed_by(found.typed[0], ground.user_turns)
+        if not whole:
+            return []
         here = {one for heard in (*found.foreign.values(), found.host) for one in heard}
         source = ground.book.sentences.source
         for one in (one for said in (found.typed[0], *whole) for one in self._by_others(said)):
