@@ -109,7 +109,7 @@ def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] 
     for session in state.sessions.values():
         wrote = next((one for one in session.writes if one.candidate_id == candidate_id), None)
         if wrote is not None:
-            entered = [one.row for one in session.shown if one.at_ms <= wrote.at_ms]
+            entered = [one.row for one in session.shown if one.at_ms < wrote.at_ms]
             named = [
                 tuple(name for name in (row.server, row.tool) if name) or (row.channel,)
                 for row in entered

@@ -18,11 +18,13 @@ import pytest
 from policy.gate import GATE, Gate
 from policy.model import MemoryClass, SourceKind
 from policy.verdict import Admit
+from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Join, Segment
+from storage.session_log.log import prints_key
 from storage.tables.codec import STORE_FORMAT, encode
 from storage.tables.read_only import read_only
 from tests.conformance.labelled import Agent, new_sessions, remarks_of
-from tests.unit.proxy.ledgers import ADA, GRACE, call, result
+from tests.unit.proxy.ledgers import ADA, GRACE, KEY, Clock, call, result
 from tests.unit.proxy.wired import wired
 from tests.unit.storage.opening import Bench, put_header
 
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from policy.model import Candidate, Memory, Principal
     from policy.ruleset import Ruleset
     from policy.verdict import Verdict
-    from proxy.ledger.sessions import Sessions
     from proxy.seams.operation import WrittenItem
     from tests.conformance.labelled import Session
     from tests.unit.proxy.wired import Wired
@@ -274,6 +275,31 @@ async def test_what_is_recalled_is_no_better_than_what_its_writer_had_read(
     notes = [Noted(*one) for one in PARAPHRASED]
     counts = await laundering(tmp_path, notes, before=before)
     assert counts["stored as model_inference"] == len(notes), "none of these is found"
+
+
+async def test_a_person_is_told_what_the_conversation_had_read_before_it_wrote(
+    tmp_path: Path,
+) -> None:
+    note = Noted(*PARAPHRASED[0])
+    clock = Clock()
+    sessions = Sessions(None, prints_key(KEY), clock.surroundings())
+    with wired(tmp_path, GATE, sessions=sessions) as live:
+        agent = Agent(sessions, live)
+        clean = await agent.session([("user", note.text)])
+        clock.now_s += 1
+        (said,) = await clean.write([note.text], MemoryClass.L3)
+        told = await agent.session([("user", "Read on."), ("tool", note.read)])
+        await told.ask()
+        clock.now_s += 1
+        (held,) = await told.write([note.text], MemoryClass.L2)
+        clock.now_s += 1
+        await told.calls(call("toolu_late", "browse"))
+        told.messages.append(result("toolu_late", "What was read later."))
+        await told.ask()
+    assert held.decision == "hold"
+    assert sessions.read_before(held.candidate_id or "") == (("fetch",),)
+    assert sessions.read_before(said.candidate_id or "") == ()
+    assert sessions.read_before("0" * 32) is None
 
 
 async def test_control_without_ceilings_what_was_not_found_becomes_a_preference(

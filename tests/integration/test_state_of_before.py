@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from storage.tables.codec import STORE_FORMAT
+from storage.tables.read_only import read_only
 from tests.integration.cli_process import Place
 
 if TYPE_CHECKING:
@@ -76,6 +78,10 @@ def test_a_state_directory_of_before_opens_and_says_what_it_said(place: Place) -
         assert place.command("check", "--json").data["problems"] == []
     after = place.command("audit", "verify", "--json").data
     assert after["sound"]
+    with read_only(place.state / "store") as view:
+        header = view.header()
+    assert header is not None
+    assert header.format == STORE_FORMAT
     assert after["leaves"] > before["verify"]["leaves"]
 
 

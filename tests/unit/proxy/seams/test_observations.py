@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policy.model import ChangeKind, MemoryClass
+from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
-from proxy.seams.observations import NEXT, observation_for
+from proxy.seams.observations import NEXT, observation_for, whose_words
 
 
 def test_every_reason_has_one_text_and_no_two_share_it() -> None:
@@ -41,3 +41,12 @@ def test_refusal_without_a_reason_is_a_broken_promise() -> None:
     assert observation_for("admit", None, MemoryClass.L3) == "Stored as L3."
     with pytest.raises(InvariantBroken):
         observation_for("reject", None, MemoryClass.L3)
+
+
+def test_a_person_is_told_whose_words_these_are() -> None:
+    for hers in (SourceKind.USER_INPUT, SourceKind.OPERATOR):
+        assert whose_words(hers, ("fetch",)) is None
+    read = whose_words(SourceKind.MODEL_INFERENCE, ("web fetch", "search"))
+    assert read == "Not your words; this conversation had read: web fetch, search."
+    for nothing in (None, ()):
+        assert (whose_words(SourceKind.TOOL_RESULT, nothing) or "").startswith("Not your words")
