@@ -31,7 +31,7 @@ from proxy.ledger.texts import strings_in
 from proxy.ledger.turn_values import Text, TurnGround
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from policy.model import Memory, PrincipalId
     from proxy.dialects.model.transcript import ModelCall, ModelReply
@@ -99,6 +99,7 @@ class Core:
             calls.append(self._call_row(call))
             texts += strings_in(call.arguments)
         parts = [one for text in texts for one in self.reader.parts(text)]
+        told = self.reader.elsewhere(*texts, by_model=True)
         digest = self.reader.digest(
             [
                 "reply",
@@ -116,7 +117,9 @@ class Core:
                 label=label,
                 rows=tuple(rows),
                 spoken=packed(parts),
-                foreign=((label.trust, packed(self._all_heard(texts))),),
+                foreign=((label.trust, packed(told.short)),),
+                shared=((label.trust, packed(told.long)),),
+                tenant=book.sentences.tenant,
                 calls=tuple(calls),
                 answers=packed(
                     self.reader.print(one.call_id) for one in reply.heard if one.call_id
@@ -147,8 +150,15 @@ class Core:
         self.do(read.entry)
         self.index(book, session, ground.digest, read.texts)
 
-    def _all_heard(self, texts: Iterable[str]) -> Iterator[int]:
-        return (one for text in texts for one in self.reader.elsewhere(text))
+    def _shown(
+        self, book: Book, texts: Iterable[str], label: SourceKind, tenant: str, now_ms: int
+    ) -> None:
+        """Somebody's words reached an agent by a front that knows no session."""
+        told = self.reader.elsewhere(*texts)
+        short, long = packed(told.short), packed(told.long)
+        tenant = tenant or book.sentences.tenant
+        trust = label.trust
+        self.do(Heard(book.principal, now_ms, ((trust, short),), tenant, ((trust, long),)))
 
     def _call_row(self, call: ModelCall) -> CallRow:
         strings = list(strings_in(call.arguments))
@@ -181,15 +191,19 @@ class Core:
 
         What was written where a page stood is a page's, in whatever conversation it is read.
         """
-        recalls = self.book(principal_id, now_ms).recalls
+        book = self.book(principal_id, now_ms)
+        recalls = book.recalls
         for memory in memories:
             label = memory.ceiling
             parts, served = self.reader.parts(memory.text), (label, memory.memory_id)
             if any(recalls.get(one) != served for one in parts):
                 found = packed(parts)
                 self.do(Recalled(principal_id, now_ms, memory.memory_id, label, found))
+                self._shown(book, (memory.text,), label, memory.tenant, now_ms)
 
-    def saw(self, principal_id: PrincipalId, segment: Segment, now_ms: int) -> None:
+    def saw(
+        self, principal_id: PrincipalId, segment: Segment, now_ms: int, tenant: str = ""
+    ) -> None:
         """A relay saw an answer of a server on its way to this principal's agent."""
         book = self.book(principal_id, now_ms)
         names = (segment.join.tool_use_id, segment.join.call_id)
@@ -201,8 +215,7 @@ class Core:
         if any(key in book.calls for key in keys):
             return  # it enters that call's session with its next request, and is read there
         if segment.tool not in _DECLARING:
-            heard = packed(self._all_heard(segment.texts))
-            self.do(Heard(principal_id, now_ms, ((segment.kind.trust, heard),)))
+            self._shown(book, segment.texts, segment.kind, tenant, now_ms)
         ring = self.ring_of(principal_id)
         call_id = segment.call_id[:_NAME_LEN_MAX]
         origin = Origin(kind=segment.kind, server=server, tool=tool, call_id=call_id)

@@ -23,13 +23,14 @@ from proxy.ledger.records import Entry, Row, Typed
 from proxy.ledger.sentences import packed
 from proxy.ledger.splices import Inside, Piece, pieces_of, told_between
 from proxy.ledger.texts import (
+    is_long,
     paragraphs,
     readings,
     sentences_between,
     strings_in,
     strings_of,
 )
-from proxy.ledger.turn_values import LabelledSpan, Read, Text, TurnGround, TurnRead, TurnSum
+from proxy.ledger.turn_values import LabelledSpan, Read, Text, Told, TurnGround, TurnRead, TurnSum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,25 +77,31 @@ class Reader:
         """The fingerprints of the sentences of a text."""
         return [fingerprint(one, self._key) for one in sentences_between(text)]
 
-    def elsewhere(self, text: str) -> list[int]:
-        """The same of what was said elsewhere, in every way in which it may be repeated."""
-        found: dict[int, None] = {}
-        for reading in dict.fromkeys((*readings(text), *repeated(text))):
-            found.update(dict.fromkeys(self.told(reading)))
-        return list(found)
+    def elsewhere(self, *texts: str, by_model: bool = False) -> Told:
+        """The same of what was said elsewhere, in every way in which it may be repeated.
 
-    def told(self, text: str) -> Iterator[int]:
+        All that a model said is told to everybody of the tenant: of the rest, what is long.
+        """
+        found: dict[int, bool] = {}
+        for text in texts:
+            for reading in dict.fromkeys((*readings(text), *repeated(text))):
+                found.update(self.told(reading))
+        long = tuple([one for one, is_long in found.items() if is_long or by_model])
+        return Told(tuple(found.keys() - {*long}), long)
+
+    def told(self, text: str) -> Iterator[tuple[int, bool]]:
         """The fingerprints of its sentences and of what of them may be said alone; of somebody's.
 
-        A part is known apart from a sentence: two texts that end alike were not said by one.
+        With each, whether it is long. A part is known apart from a sentence: two texts that end
+        alike were not said by one.
         """
         for sentence in dict.fromkeys(sentences_between(text)):
             if is_nobodys(sentence):
                 continue
-            yield self.print(sentence)
+            yield self.print(sentence), is_long(sentence)
             for tail in dict.fromkeys(tails_of(sentence)):
                 if not is_nobodys(tail):
-                    yield self.print(tail) ^ TAIL
+                    yield self.print(tail) ^ TAIL, is_long(tail)
 
     def somebodys(self, text: str) -> list[int]:
         """The fingerprints of the sentences of a text that tell who said it: all but nobody's."""
@@ -158,6 +165,8 @@ class Reader:
             rows=tuple(found.rows),
             typed=typed,
             foreign=tuple((trust, packed(ones)) for trust, ones in found.foreign.items()),
+            shared=tuple((trust, packed(ones)) for trust, ones in found.shared.items()),
+            tenant=ground.book.sentences.tenant,
             own=packed(found.own),
             host=packed(found.host),
             answers=packed(found.answers),
@@ -174,7 +183,8 @@ class Reader:
         whole = endorsed_by(found.typed[0], ground.user_turns)
         if not whole:
             return []
-        here = {one for heard in (*found.foreign.values(), found.host) for one in heard}
+        others = (*found.foreign.values(), *found.shared.values(), found.host)
+        here = {one for heard in others for one in heard}
         source = ground.book.sentences.source
         for one in (one for said in (found.typed[0], *whole) for one in self._by_others(said)):
             if one in here or source(one) is not None:
@@ -217,13 +227,11 @@ class Reader:
         label, why = SourceKind.TOOL_RESULT, ""
         if relayed is not None and relayed.label.trust < label.trust:
             label, why = relayed.label, "relayed"
-        heard: list[int] = []
-        for text in strings_of(said.text):
-            for one in self.elsewhere(text):
-                heard.append(one)
-                recalled = ground.book.recalls.get(one)
-                if recalled is not None and recalled[0].trust < label.trust:
-                    label, why = recalled[0], "recalled"
+        told = self.elsewhere(*strings_of(said.text))
+        for one in (*told.short, *told.long):
+            recalled = ground.book.recalls.get(one)
+            if recalled is not None and recalled[0].trust < label.trust:
+                label, why = recalled[0], "recalled"
         server = relayed.server if relayed else call.row.server if call else ""
         tool = relayed.tool if relayed else call.row.tool if call else ""
         row = Row("tool", label, len(said.text), why, server, tool, _name(said.call_id))
@@ -234,7 +242,7 @@ class Reader:
             found.lowest = meet(found.lowest, low)
         else:
             found.row(row)
-        found.heard(heard, label)
+        found.heard(told, label)
         if key:
             found.answers.append(key)
         origin = Origin(
@@ -255,7 +263,7 @@ class Reader:
         if label is None:
             # It was said where we did not see it, after what we did not see either.
             label, why = SourceKind.UNKNOWN, "unseen"
-            found.heard(parts, label)
+            found.heard(self.elsewhere(said.text), label)
         found.texts.append(Text(said.text, Origin(kind=label), by_model=not why))
         self._repeated(Row("model", label, len(said.text), why), ground, found)
         found.spans.append((LabelledSpan(0, len(said.text), label),))
@@ -344,7 +352,8 @@ class Reader:
                 why = why or ("lost" if ground.lost else "under_a_call")
             elif label is SourceKind.USER_INPUT:
                 hers = self.parts(part)
-                found.own += (*hers, *(one ^ TAIL for one in hers), *self.told(part))
+                told = (one for one, _ in self.told(part))
+                found.own += (*hers, *(one ^ TAIL for one in hers), *told)
             else:
                 found.mixed = True
             channel = "user" if label is SourceKind.USER_INPUT else "spliced"
@@ -402,7 +411,7 @@ class Reader:
                 label, memory_id = recalled or (SourceKind.UNKNOWN, "")
                 memories[memory_id] = meet(memories.get(memory_id, label), label)
                 lowest = meet(lowest, label)
-                found.heard([one], label)
+                found.heard(Told((one,)), label)
         for memory_id, label in memories.items() or {"": SourceKind.AGENT_SELF_EDIT}.items():
             why = "" if memory_id or not memories else "not_recalled"
             found.row(Row("recall", label, len(text), why, memory_id=memory_id))

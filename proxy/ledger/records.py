@@ -109,6 +109,9 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     host: Prints = b""
     calls: tuple[CallRow, ...] = ()
     answers: Prints = b""
+    # Of what is foreign, what everybody of the tenant is told of.
+    tenant: str = ""
+    shared: tuple[tuple[int, Prints], ...] = ()
 
 
 class Recalled(msgspec.Struct, frozen=True, array_like=True):
@@ -181,6 +184,20 @@ class Heard(msgspec.Struct, frozen=True, array_like=True):
     principal: str
     at_ms: int
     foreign: tuple[tuple[int, Prints], ...]
+    tenant: str = ""
+    shared: tuple[tuple[int, Prints], ...] = ()
+
+
+class Sieved(msgspec.Struct, frozen=True, array_like=True):
+    """In a snapshot: a piece of a filter of sentences. `owner` is empty for the one of all."""
+
+    owner: str
+    began_ms: int
+    young: bool
+    part: int
+    room: int
+    start: int
+    bits: bytes
 
 
 class KeptRow(msgspec.Struct, frozen=True, array_like=True):
@@ -263,6 +280,7 @@ Record: TypeAlias = (
     | KeptSession
     | KeptBook
     | Heard
+    | Sieved
 )
 
 TAGS: Final[dict[int, type[Record]]] = {
@@ -282,6 +300,7 @@ TAGS: Final[dict[int, type[Record]]] = {
     14: KeptSession,
     15: KeptBook,
     16: Heard,
+    17: Sieved,
 }
 """The first byte of each; 64 and above belong to others that keep something in the same log."""
 OTHERS_FROM: Final = 64

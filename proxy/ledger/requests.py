@@ -68,6 +68,7 @@ class Entering:
     ) -> Entered:
         """Read what is new of a request, and say what is in the context now."""
         book = self._core.book(principal.principal_id, moment.now_ms)
+        book.sentences.tenant = principal.tenant
         history = self._numbering.history(request)
         place = place_of(book, request, names, history, self._core.reader)
         session = self._one(book, place.sessions, moment)

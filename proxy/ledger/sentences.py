@@ -1,7 +1,7 @@
 """What is known of one principal: who said each sentence first, its calls, its recalled memories.
 
-Bounded. A sentence that has to make room leaves its print in a filter of bits, which may take a new
-sentence for a forgotten one and never the other way round: forgetting lowers labels only.
+Bounded. A sentence that has to make room, and what others of its tenant heard, is asked of the
+`Hearsay`, which may take a new sentence for one that was heard and never the other way round.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from policy.model import MemoryId
+    from proxy.ledger.hearsay import Hearsay
 
 SENTENCES_MAX: Final = 120_000
 """Of one principal; about 12 MB."""
@@ -49,17 +50,10 @@ def packed(found: Iterable[int]) -> bytes:
 
 
 class Filter:
-    """Prints that were forgotten. It may say yes for one that was not, and never no."""
+    """Prints that a version before forgot. It may say yes for one that was not, and never no."""
 
     def __init__(self) -> None:
         self._bits = bytearray()
-
-    def add(self, found: int) -> None:
-        """Remember that this print was here."""
-        if not self._bits:
-            self._bits = bytearray(FILTER_BITS // 8)
-        for at in _places(found):
-            self._bits[at >> 3] |= 1 << (at & 7)
 
     def __contains__(self, found: int) -> bool:
         return bool(self._bits) and all(
@@ -89,9 +83,13 @@ def _places(found: int) -> Iterable[int]:
 class Sentences:
     """Who said each sentence first, as far as this principal's agent was seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, principal: str, hearsay: Hearsay) -> None:
+        self._principal = principal
+        self._hearsay = hearsay
         self._marks: dict[int, int] = {}
         self.forgotten = Filter()
+        # Whose words it is told of beside its own; "" while nobody said.
+        self.tenant = ""
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -99,13 +97,18 @@ class Sentences:
     def heard(self, found: Iterable[int], trust: int) -> None:
         """They came from elsewhere, with a label of this trust."""
         for one in found:
-            mark = self._marks.pop(one, None)
-            if mark is None:
-                mark = 0 if one in self.forgotten else trust
-            elif mark < HOST_FIRST:
-                mark = min(mark, trust)
-            self._marks[one] = mark
+            mark = self._marks.pop(one, trust)
+            self._marks[one] = mark if mark >= HOST_FIRST else min(mark, trust)
         self._bound()
+
+    def shared(self, found: Iterable[int], trust: int, at_ms: int) -> None:
+        """The same of what everybody of the tenant is told of, unless a person here said it."""
+        ones = [*found]
+        self.heard(ones, trust)
+        if self.tenant:
+            hers = self._marks.get
+            others = (one for one in ones if hers(one) != USER_FIRST)
+            self._hearsay.share(self.tenant, self._principal, trust, others, at_ms)
 
     def typed(self, found: Iterable[int]) -> None:
         """A person said them."""
@@ -119,16 +122,24 @@ class Sentences:
         for one in found:
             mark = self._marks.pop(one, None)
             if mark is None:
-                mark = 0 if one in self.forgotten else first
+                told = self._told(one)
+                mark = first if told is None else told
             self._marks[one] = mark
         self._bound()
 
     def source(self, one: int) -> SourceKind | None:
         """The label of who said it before a person did; None where she or nobody said it first."""
         mark = self._marks.get(one)
-        if mark is None:
-            return SourceKind.UNKNOWN if one in self.forgotten else None
-        return _KINDS.get(mark)
+        if mark is not None and mark >= HOST_FIRST:
+            return _KINDS.get(mark)
+        known = [each for each in (mark, self._told(one)) if each is not None]
+        return _KINDS.get(min(known)) if known else None
+
+    def _told(self, one: int) -> int | None:
+        """The lowest trust of whoever else said it, as far as anybody remembers."""
+        if one in self.forgotten:
+            return 0
+        return self._hearsay.trust(self.tenant, self._principal, one)
 
     def is_own(self, one: int) -> bool:
         """Whether a person said it first."""
@@ -137,9 +148,10 @@ class Sentences:
     def _bound(self) -> None:
         while len(self._marks) > SENTENCES_MAX:
             oldest = next(iter(self._marks))
-            # Of a person's own as well: when she says it again it may have been said by others.
-            del self._marks[oldest]
-            self.forgotten.add(oldest)
+            mark = self._marks.pop(oldest)
+            if mark != USER_FIRST:
+                # Of what she said first there is nothing to tell.
+                self._hearsay.forget(self._principal, oldest)
 
     def by_mark(self) -> dict[int, bytes]:
         """All of them, for a snapshot."""

@@ -124,6 +124,11 @@ class Sessions:
         return self._log
 
     @property
+    def flooding(self) -> tuple[str, ...]:
+        """Principals that were told more in a day than a tenant can be expected to remember."""
+        return self._core.state.hearsay.flooding
+
+    @property
     def print_count(self) -> int:
         """How much of texts is kept in memory, to be searched."""
         return self._core.print_count
@@ -279,9 +284,9 @@ class Sessions:
         self._core.recalled(principal_id, memories, self.surroundings.now_ms())
         self._soon()
 
-    def saw(self, principal_id: PrincipalId, segment: Segment) -> None:
+    def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
         """A relay saw an answer of a server on its way to the agent."""
-        self._core.saw(principal_id, segment, self.surroundings.now_ms())
+        self._core.saw(principal_id, segment, self.surroundings.now_ms(), tenant)
         self._soon()
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:

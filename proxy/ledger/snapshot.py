@@ -38,6 +38,7 @@ def snapshot_of(state: State) -> Iterator[Record]:
     for (tenant, tool), digests in state.pins.items():
         for digest in sorted(digests):
             yield Pinned(tenant, tool, digest)
+    yield from state.hearsay.records()
     for principal in state.lost_principals:
         yield Dropped(principal, "", 0)
     for book in state.books.values():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from policy.model import MemoryId, SourceKind, meet
 from policy.verdict import InvariantBroken
+from proxy.ledger.hearsay import Hearsay
 from proxy.ledger.records import (
     Began,
     CallRow,
@@ -25,6 +26,7 @@ from proxy.ledger.records import (
     Recalled,
     Relayed,
     Row,
+    Sieved,
     Typed,
     Wrote,
 )
@@ -138,9 +140,9 @@ class SessionState:
 class Book:
     """Everything of one principal."""
 
-    def __init__(self, principal: str) -> None:
+    def __init__(self, principal: str, hearsay: Hearsay) -> None:
         self.principal = principal
-        self.sentences = Sentences()
+        self.sentences = Sentences(principal, hearsay)
         self.recalls = Recalls()
         self.sessions: OrderedDict[str, SessionState] = OrderedDict()
         # Names, reply ids and places in histories; of the newest session that has them.
@@ -160,6 +162,7 @@ class State:
 
     def __init__(self) -> None:
         self.books: OrderedDict[str, Book] = OrderedDict()
+        self.hearsay = Hearsay()
         self.sessions: OrderedDict[str, SessionState] = OrderedDict()
         self.pins: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
         # Tools with another description than those approved, and the digest of it; not kept.
@@ -184,7 +187,7 @@ class State:
         """The book of a principal, made where there is none."""
         book = self.books.get(principal)
         if book is None:
-            book = self.books[principal] = Book(principal)
+            book = self.books[principal] = Book(principal, self.hearsay)
         return book
 
     def session(self, session: str) -> SessionState | None:
@@ -209,6 +212,8 @@ class State:
                 self._distrust(record)
             case Recalled() | Relayed() | Heard() | Marked() | Forgotten():
                 self._noted(self.book(record.principal), record)
+            case Sieved():
+                self.hearsay.restore(record)
             case KeptSession() | KeptBook():
                 raise InvariantBroken("a record of a snapshot is restored, not applied")
 
@@ -252,8 +257,7 @@ class State:
     def _noted(self, book: Book, record: Recalled | Relayed | Heard | Marked | Forgotten) -> None:
         match record:
             case Heard():
-                for trust, parts in record.foreign:
-                    book.sentences.heard(prints(parts), trust)
+                _hear(book, record)
             case Recalled():
                 found = prints(record.parts)
                 book.recalls.served(found, record.label, MemoryId(record.memory_id))
@@ -371,14 +375,22 @@ def _enter(session: SessionState, book: Book, entry: Entry) -> None:
     _bound(session.spoken, SPOKEN_MAX)
     book.sentences.typed(prints(entry.own))
     book.sentences.told(prints(entry.host))
-    for trust, found in entry.foreign:
-        book.sentences.heard(prints(found), trust)
+    _hear(book, entry)
     for made in entry.calls:
         _called(session, book, entry.at_ms, made)
     for key in prints(entry.answers):
         call = book.calls.get(key)
         if call is not None:
             call.open = False
+
+
+def _hear(book: Book, record: Entry | Heard) -> None:
+    sentences = book.sentences
+    sentences.tenant = record.tenant or sentences.tenant
+    for trust, found in record.foreign:
+        sentences.heard(prints(found), trust)
+    for trust, found in record.shared:
+        sentences.shared(prints(found), trust, record.at_ms)
 
 
 def _called(session: SessionState, book: Book, at_ms: int, row: CallRow) -> None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
+_LONG_WORDS: Final = 8
+_UNSPACED: Final = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
+)
 _WORDS: Final = re.compile(r"[^\W_]+")
 _JSON: Final = msgspec.json.Decoder()
 _JSON_LEN_MAX: Final = 4_000_000
@@ -40,6 +44,13 @@ def readings(text: str) -> Iterator[str]:
         if words not in known:
             known.append(words)
             yield reading
+
+
+def is_long(sentence: str) -> bool:
+    """Whether a sentence is so long that hardly two say it by accident."""
+    if sentence.count(" ") >= _LONG_WORDS - 1:
+        return True
+    return not sentence.isascii() and len(_UNSPACED.findall(sentence)) >= _LONG_WORDS
 
 
 def sentences_between(text: str) -> tuple[str, ...]:

@@ -59,6 +59,13 @@ class Text(NamedTuple):
     sealed: bool = False
 
 
+class Told(NamedTuple):
+    """Prints of what somebody said; `long` is told to everybody of the tenant, the rest to one."""
+
+    short: tuple[int, ...]
+    long: tuple[int, ...] = ()
+
+
 class Read(NamedTuple):
     """A turn that was read."""
 
@@ -79,6 +86,7 @@ class TurnSum:
         self.own: list[int] = []
         self.host: list[int] = []
         self.foreign: dict[int, list[int]] = {}
+        self.shared: dict[int, list[int]] = {}
         self.answers: list[int] = []
         self.texts: list[Text] = []
         self.spans: list[tuple[LabelledSpan, ...]] = []
@@ -89,6 +97,7 @@ class TurnSum:
         self.rows.append(row)
         self.lowest = meet(self.lowest, row.label)
 
-    def heard(self, found: list[int], label: SourceKind) -> None:
+    def heard(self, told: Told, label: SourceKind) -> None:
         """What others said, of whom nobody has more trust than that."""
-        self.foreign.setdefault(label.trust, []).extend(found)
+        self.foreign.setdefault(label.trust, []).extend(told.short)
+        self.shared.setdefault(label.trust, []).extend(told.long)

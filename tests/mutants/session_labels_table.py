@@ -11,6 +11,7 @@ _ENDORSEMENT: Final = "policy/labels/endorsement.py"
 _CONTAINMENT: Final = "policy/labels/containment.py"
 _LABEL_TESTS: Final = "tests/unit/policy/labels/test_derive_session.py"
 _SENTENCE_TESTS: Final = "tests/unit/policy/text/test_sentences.py"
+_HEARSAY_TESTS: Final = "tests/unit/proxy/ledger/test_hearsay.py"
 _DOOR_TESTS: Final = "tests/unit/proxy/ledger/test_one_door.py"
 _CONTAINMENT_TESTS: Final = "tests/unit/policy/labels/test_containment.py"
 _RULE: Final = at(_LABEL_TESTS, "test_the_rule_is_that_of_the_class_it_is_judged_as")
@@ -39,6 +40,37 @@ SESSION_LABELS: Final = (
             at(
                 "tests/unit/proxy/ledger/test_sessions.py",
                 "test_a_file_that_is_named_by_its_id_was_written_by_nobody_known",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what one agent heard is told to no other",
+        file="proxy/ledger/hearsay.py",
+        old="        scopes += [(trust",
+        new="        [(trust",
+        invariant="what one agent was shown is no person's of another key",
+        tests=(at(_HEARSAY_TESTS, "test_what_one_agent_was_shown_is_no_person_s_of_another_key"),),
+    ),
+    Mutant(
+        name="what a person typed is told to others",
+        file="proxy/ledger/sentences.py",
+        old="            others = (one for one in ones if hers(one) != USER_FIRST)\n",
+        new="            others = (one for one in ones if hers(one) != -1)\n",
+        invariant="what a person typed is told to nobody else",
+        tests=(
+            at(_HEARSAY_TESTS, "test_what_a_person_typed_and_what_is_short_is_told_to_nobody_else"),
+        ),
+    ),
+    Mutant(
+        name="a flood makes others forget",
+        file="proxy/ledger/hearsay.py",
+        old="self._shared if count <= DAILY_MAX else self._flood(principal)",
+        new="self._shared",
+        invariant="who says more than there is room for pushes out nobody else's words",
+        tests=(
+            at(
+                _HEARSAY_TESTS,
+                "test_who_says_more_than_a_day_has_room_for_gets_a_filter_of_its_own",
             ),
         ),
     ),

@@ -140,8 +140,8 @@ SESSIONS: Final = (
     Mutant(
         name="what is forgotten was never said",
         file="proxy/ledger/sentences.py",
-        old="            self.forgotten.add(oldest)",
-        new="            pass",
+        old="                self._hearsay.forget(self._principal, oldest)",
+        new="                pass",
         invariant="a sentence that makes room is not anybody's from then on",
         tests=(at(_BOUNDS, "test_sentences_that_make_room_are_not_forgotten"),),
     ),

@@ -1,0 +1,196 @@
+"""Sentences that were heard, for longer and in more places than a table of them could tell.
+
+Filters of bits: they may take a sentence for one that was heard, in fewer than one case in a
+thousand, and never the other way round. One of two takes new ones and the other one remembers; they
+change places every thirty days, or when the new one is full. A sentence is known under whoever may
+be told of it (one principal, or everybody of a tenant) and the label of who said it; who that was,
+where and when is nowhere.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy.ledger.records import Sieved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+TURN_MS: Final = 30 * 24 * 3_600_000
+CAPACITIES: Final = (2_000, 80_000, 640_000, 5_120_000)
+"""Sentences for which each part of a filter has room; the next one is begun when one is full."""
+DAILY_MAX: Final = 200_000
+"""What a principal adds in a day to what everybody shares; what is more goes to its own filter."""
+FLOOD_CAPACITIES: Final = CAPACITIES[:3]
+FLOODS_MAX: Final = 16
+_BITS: Final = 24  # for each sentence
+_HASHES: Final = 12
+_DAY_MS: Final = 24 * 3_600_000
+_TRUSTS: Final = (0, 1, 2)
+"""Of whom everybody is told: what a person's own memory says takes nothing from another one."""
+_PIECE_LEN: Final = 1 << 20
+
+
+class _Part:
+    """One filter of a fixed size."""
+
+    def __init__(self, capacity: int) -> None:
+        self.room = capacity
+        self.length = capacity * _BITS
+        self.bits = bytearray(self.length // 8)
+
+    def add(self, key: int) -> None:
+        bits, length = self.bits, self.length
+        at, step = key % length, (key >> 32) | 1
+        fresh = 0
+        for _ in range(_HASHES):
+            mask = 1 << (at & 7)
+            if not bits[at >> 3] & mask:
+                bits[at >> 3] |= mask
+                fresh = 1
+            at = (at + step) % length
+        self.room -= fresh
+
+    def __contains__(self, key: int) -> bool:
+        bits, length = self.bits, self.length
+        at, step = key % length, (key >> 32) | 1
+        for _ in range(_HASHES):
+            if not bits[at >> 3] & (1 << (at & 7)):
+                return False
+            at = (at + step) % length
+        return True
+
+
+class _Pair:
+    """Two filters that change places."""
+
+    def __init__(self, capacities: tuple[int, ...]) -> None:
+        self.capacities = capacities
+        self.young: list[_Part] = []
+        self.old: list[_Part] = []
+        self.began_ms = 0
+
+    def add(self, key: int, at_ms: int) -> None:
+        if not self.began_ms:
+            self.began_ms = at_ms
+        if at_ms - self.began_ms >= TURN_MS:
+            self._turn(at_ms)
+        if not self.young or self.young[-1].room <= 0:
+            if len(self.young) == len(self.capacities):
+                self._turn(at_ms)
+            self.young.append(_Part(self.capacities[len(self.young)]))
+        self.young[-1].add(key)
+
+    @property
+    def parts(self) -> list[_Part]:
+        return [*reversed(self.young), *reversed(self.old)]
+
+    def _turn(self, at_ms: int) -> None:
+        self.old, self.young, self.began_ms = self.young, [], at_ms
+
+
+class _Day(NamedTuple):
+    day: int
+    spent: int
+
+
+class Hearsay:
+    """Of all principals. One thread."""
+
+    def __init__(self) -> None:
+        self._shared = _Pair(CAPACITIES)
+        # Of principals that said more in a day than a tenant can be expected to remember.
+        self._floods: OrderedDict[str, _Pair] = OrderedDict()
+        self._spent: dict[str, _Day] = {}
+        self._now_ms = 0
+
+    @property
+    def flooding(self) -> tuple[str, ...]:
+        """Principals with a filter of their own."""
+        return tuple(self._floods)
+
+    def share(
+        self, tenant: str, principal: str, trust: int, found: Iterable[int], at_ms: int
+    ) -> None:
+        """Everybody of the tenant may be told that somebody said these."""
+        self._now_ms = max(self._now_ms, at_ms)
+        if trust in _TRUSTS:
+            salt = _salt("tenant", tenant, trust)
+            for one in found:
+                self._add(principal, one ^ salt)
+
+    def forget(self, principal: str, one: int) -> None:
+        """A table had to make room; its principal is still told, and not by whom it was said."""
+        self._add(principal, one ^ _salt("principal", principal, 0))
+
+    def trust(self, tenant: str, principal: str, one: int) -> int | None:
+        """The lowest trust of whoever said it, as far as this principal may be told."""
+        parts = self._shared.parts
+        for pair in self._floods.values():
+            parts += pair.parts
+        scopes = [(0, _salt("principal", principal, 0))]
+        scopes += [(trust, _salt("tenant", tenant, trust)) for trust in _TRUSTS]
+        for trust, salt in scopes:
+            key = one ^ salt
+            for part in parts:
+                bits, length = part.bits, part.length
+                at = key % length
+                # Most are in none: one look, and only then the others.
+                if bits[at >> 3] & (1 << (at & 7)) and key in part:
+                    return trust
+        return None
+
+    def records(self) -> Iterator[Sieved]:
+        """All of it, for a snapshot."""
+        for owner, pair in (("", self._shared), *self._floods.items()):
+            for young, parts in ((False, pair.old), (True, pair.young)):
+                for at, part in enumerate(parts):
+                    for start in range(0, len(part.bits), _PIECE_LEN):
+                        bits = bytes(part.bits[start : start + _PIECE_LEN])
+                        # A small one is mostly empty; a large one is not begun before it is full.
+                        bits = bits if len(part.bits) > _PIECE_LEN else zlib.compress(bits, 1)
+                        yield Sieved(owner, pair.began_ms, young, at, part.room, start, bits)
+
+    def restore(self, record: Sieved) -> None:
+        """What `records` gave; what does not fit is left out."""
+        pair = self._flood(record.owner) if record.owner else self._shared
+        pair.began_ms = record.began_ms
+        self._now_ms = max(self._now_ms, record.began_ms)
+        parts = pair.young if record.young else pair.old
+        while len(parts) <= record.part < len(pair.capacities):
+            parts.append(_Part(pair.capacities[len(parts)]))
+        if record.part < len(parts):
+            part = parts[record.part]
+            part.room = record.room
+            packs = len(part.bits) <= _PIECE_LEN
+            bits = zlib.decompress(record.bits) if packs else record.bits
+            end = record.start + len(bits)
+            if end <= len(part.bits):
+                part.bits[record.start : end] = bits
+
+    def _add(self, principal: str, key: int) -> None:
+        day = self._now_ms // _DAY_MS
+        spent = self._spent.get(principal)
+        count = spent.spent + 1 if spent is not None and spent.day == day else 1
+        self._spent[principal] = _Day(day, count)
+        pair = self._shared if count <= DAILY_MAX else self._flood(principal)
+        pair.add(key, self._now_ms)
+
+    def _flood(self, principal: str) -> _Pair:
+        pair = self._floods.get(principal)
+        if pair is None:
+            # Who comes later shares with who flooded last.
+            if len(self._floods) >= FLOODS_MAX:
+                return self._floods[next(reversed(self._floods))]
+            pair = self._floods[principal] = _Pair(FLOOD_CAPACITIES)
+        return pair
+
+
+@lru_cache(maxsize=4_096)
+def _salt(kind: str, name: str, trust: int) -> int:
+    data = f"{kind}\0{name}\0{trust}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big")
