@@ -11,6 +11,7 @@ _FILES: Final = "tests/unit/storage/test_trusted_files.py"
 _GATES: Final = "tests/fault/test_two_gates.py"
 _KEY: Final = "tests/unit/storage/test_store_key.py"
 _PROCESSES: Final = "tests/unit/proxy/doctor/test_processes.py"
+_RULES: Final = "tests/unit/proxy/dialects/mcp/test_class_rules.py"
 _PLACES: Final = "tests/unit/proxy/settings/test_places.py"
 
 WALLS: Final = (
@@ -103,6 +104,22 @@ WALLS: Final = (
             at(_KEY, "test_a_store_opens_with_no_other_store_key_and_an_auditor_is_told"),
             at(_KEY, "test_a_store_of_before_learns_its_key_with_its_next_transaction"),
         ),
+    ),
+    Mutant(
+        name="a class rule is compared as it was typed",
+        file="proxy/dialects/mcp/class_rules.py",
+        old='    folded = skeleton(_CAMEL.sub(" ", text))\n',
+        new="    folded = text\n",
+        invariant="a class rule fits what its author reads in it",
+        tests=(at(_RULES, "test_what_a_rule_says_is_what_it_fits"),),
+    ),
+    Mutant(
+        name="a pattern repeats as often as it likes",
+        file="proxy/dialects/mcp/class_rules.py",
+        old="            if repeated or not pieces",
+        new="            if not pieces",
+        invariant="no text of an agent keeps a class rule from ending",
+        tests=(at(_RULES, "test_a_pattern_that_may_not_end_is_refused"),),
     ),
     Mutant(
         name="doctor reaches for every gate of the machine",

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind, MemoryClass
-from policy.text.skeleton import skeleton
+from proxy.dialects.mcp.class_rules import fits
 from proxy.dialects.mcp.effects import effect_of
 from proxy.dialects.mcp.maps import (
-    ClassRule,
     KeyForm,
     Posture,
     Tool,
@@ -29,7 +28,6 @@ from proxy.dialects.mcp.maps import (
 )
 from proxy.dialects.mcp.paths import ELEMENT, Location, MisfitError, Pattern, places
 from proxy.dialects.mcp.pieces import Taking, arguments_of
-from proxy.dialects.mcp.places import meant_by
 from proxy.dialects.strict_json.strict import canonical_json
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import ITEMS_MAX, Item
@@ -45,11 +43,7 @@ __all__ = ["Call", "arguments_of", "kept_of", "read_call", "without"]
 KEY_LEN_MAX: Final = 1_024
 # The candidate's metadata holds the arguments, the key and lengths beside them.
 ARGUMENTS_LEN_MAX: Final = METADATA_LEN_MAX - 8 * 1_024
-_MATCHED_LEN_MAX: Final = 256
 _KEY_TEXT_LEN_MAX: Final = 256
-
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NO_WORD = re.compile(r"[\W_]+")
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -344,18 +338,9 @@ def _memory_class(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]
             values = list(places(arguments, path(class_rule.path)))
         except MisfitError:
             continue  # a rule of the whole map, on a tool with other arguments
-        if any(isinstance(value, str) and _fits(class_rule, value) for _, value in values):
+        if any(isinstance(value, str) and fits(class_rule, value) for _, value in values):
             found.append(class_rule.memory_class)
     return max(found, key=lambda memory_class: memory_class.power)
-
-
-def _fits(rule: ClassRule, text: str) -> bool:
-    folded = skeleton(_CAMEL.sub(" ", text) if rule.words else text)
-    if rule.words:
-        return not meant_by(rule.words).isdisjoint(_NO_WORD.split(folded))
-    if rule.prefixes:
-        return folded.startswith(rule.prefixes)
-    return re.search(rule.pattern, folded[:_MATCHED_LEN_MAX]) is not None
 
 
 def _user(rule: Tool, arguments: dict[str, JsonValue]) -> str | None:

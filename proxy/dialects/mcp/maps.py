@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import re
 import tomllib
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import ChangeKind, MemoryClass
+from proxy.dialects.mcp.class_rules import ClassRule, Path, RuleError, Word, example_of
 from proxy.dialects.mcp.effects import EffectRule  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.mcp.in_model import InModel
 from proxy.dialects.mcp.paths import PathError, Pattern, parse_path
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MAP_BYTES_MAX: Final = 1024 * 1024
 FORMAT: Final = 1
-_PATTERN_LEN_MAX: Final = 256
 _OF_A_WRITE: Final = frozenset({None, ChangeKind.CREATE, ChangeKind.UPDATE})
 
 # What only a tool that changes something has.
@@ -37,8 +36,6 @@ _OF_A_CHANGE: Final = (
     *("joined", "key", "user", "memory_class", "class_rules", "reconcile", "effect"),
 )
 
-Path = Annotated[str, Meta(min_length=1, max_length=256)]
-Word = Annotated[str, Meta(min_length=1, max_length=128)]
 Paths = Annotated[tuple[Path, ...], Meta(max_length=64)]
 
 
@@ -70,22 +67,6 @@ class KeyForm(enum.Enum):
     PATH = "path"  # one spelling for `a//b`, `a/./b` and `a/c/../b`
     PERMALINK = "permalink"  # lower case, hyphens for spaces, no `memory://`, no `.md`
     FIRST = "first"  # of several names the first that is given; by its digest where it is long
-
-
-class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Raises the class of an item by a string in it. Exactly one of the three tests is given.
-
-    `words`: one of them is a word of the string (`user_Preference` has `preference`). "$steering"
-    and "$places" stand for the lists of `proxy.dialects.mcp.places`.
-    `prefixes`: it begins with one of them. `pattern`: the regular expression fits somewhere in its
-    first 256 characters. All three look at the skeleton, so a lookalike letter changes nothing.
-    """
-
-    path: Path
-    memory_class: MemoryClass
-    words: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
-    prefixes: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
-    pattern: Annotated[str, Meta(max_length=_PATTERN_LEN_MAX)] = ""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -237,7 +218,8 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
         raise MapError(f"{where}: format: must be {FORMAT}")
     if found.posture is Posture.CONTEXT and found.tools:
         raise MapError(f"{where}: tools: a context server's tools all pass; remove them")
-    _check_rules(found.class_rules, f"{where}: class_rules")
+    named = {text for tool in found.tools.values() for text in _named_paths(tool)}
+    _check_rules(found.class_rules, f"{where}: class_rules", named)
     _check_shown(found.shown, f"{where}: shown")
     _check_model(found, f"{where}: model")
     for name, tool in found.tools.items():
@@ -297,7 +279,7 @@ def _check_tool(tool: Tool, where: str, tools: dict[str, Tool]) -> None:
     if tool.effect is not None and not (tool.effect.fits and tool.key):
         raise MapError(f"{where}: effect: needs a key, `old` to replace, `line` only to insert")
     _check_one_item(tool, where)
-    _check_rules(tool.class_rules, f"{where}: class_rules")
+    _check_rules(tool.class_rules, f"{where}: class_rules", {*_named_paths(tool)})
     if tool.shown is not None:
         _check_shown(tool.shown, f"{where}: shown")
     _check_kind(tool, where)
@@ -369,9 +351,27 @@ def _said(reconcile: Reconcile) -> list[str]:
     ]
 
 
-def _check_rules(rules: tuple[ClassRule, ...], where: str) -> None:
+def _named_paths(tool: Tool) -> Iterator[str]:
+    """Every argument that a tool, or one of its cases, is said to have."""
+    if tool.switch is not None:
+        yield tool.switch.path
+        for case in tool.switch.cases.values():
+            yield from _named_paths(case)
+    yield from (*tool.required, *tool.texts, *tool.labels, *tool.plain, *tool.joined, *tool.items)
+    yield from (*tool.update_if, *tool.delete_if, *tool.pass_if, *tool.absent)
+    yield from (tool.user,) if tool.user else ()
+    yield from key_paths(tool)
+
+
+def _check_rules(rules: tuple[ClassRule, ...], where: str, named: set[str]) -> None:
     for rule in rules:
         _check_paths((rule.path,), where)
+        if rule.path not in named:
+            # Mistyped, it would never apply, and nobody would be told.
+            raise MapError(
+                f"{where}: {rule.path}: no tool is said to have it; name it under texts, labels, "
+                "plain or required as well"
+            )
         if sum(map(bool, (rule.words, rule.prefixes, rule.pattern))) != 1:
             raise MapError(f"{where}: {rule.path}: needs one of words, prefixes, pattern")
         unknown = [word for word in rule.words if word.startswith("$") and word not in LISTS]
@@ -379,9 +379,9 @@ def _check_rules(rules: tuple[ClassRule, ...], where: str) -> None:
             known = ", ".join(LISTS)
             raise MapError(f"{where}: {rule.path}: words: {unknown[0]!r}: there are {known}")
         try:
-            re.compile(rule.pattern)
-        except re.error as error:
-            raise MapError(f"{where}: {rule.path}: pattern: {error}") from None
+            example_of(rule)
+        except RuleError as error:
+            raise MapError(f"{where}: {rule.path}: {error}") from None
 
 
 def _check_shown(shown: Shown, where: str) -> None:

@@ -31,11 +31,12 @@ HEAD = 'format = 1\nname = "m"\nread_from = "here"\n'
         (HEAD + '[tools.t]\nkind = "read"\nkey = ["a"]', "only for a write"),
         (HEAD + '[tools.t]\nkind = "write"\nreconcile = { tool = "u" }', "not a read"),
         (
-            HEAD + '[tools.t]\nkind = "write"\nclass_rules = [{path = "a", memory_class = "L2"}]',
+            HEAD + '[tools.t]\nkind = "write"\nlabels = ["a"]\n'
+            'class_rules = [{path = "a", memory_class = "L2"}]',
             "needs one of",
         ),
         (
-            HEAD + '[tools.t]\nkind = "write"\n'
+            HEAD + '[tools.t]\nkind = "write"\nlabels = ["a"]\n'
             'class_rules = [{path = "a", memory_class = "L2", pattern = "("}]',
             "pattern",
         ),

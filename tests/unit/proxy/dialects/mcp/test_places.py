@@ -28,6 +28,7 @@ read_from = "here"
 [tools.note]
 kind = "write"
 texts = ["text"]
+labels = ["topic"]
 class_rules = [{ path = "topic", words = [WORDS], memory_class = "L2" }]
 """
 
@@ -85,7 +86,7 @@ def test_observations_of_an_entity_are_not_judged_by_its_name() -> None:
 
 
 def test_a_map_names_a_list_and_adds_words_of_its_own() -> None:
-    found = parse_map(MAP.replace("WORDS", '"$steering", "Team"'.lower()))
+    found = parse_map(MAP.replace("WORDS", '"$steering", "Team"'))
     for topic, memory_class in (("team", "L2"), ("our rules", "L2"), ("tea", "L3")):
         arguments: JsonValue = {"text": "x", "topic": topic}
         [item] = read_call(found, {"name": "note", "arguments": arguments}).items
