@@ -60,6 +60,8 @@ class Reason(enum.Enum):
     DRIFT_ALARM = "drift_alarm"
     # a person said no to a held candidate; or the candidate was dropped before its verdict
     DENIED_BY_PERSON = "denied_by_person"
+    # nobody decided a held candidate in time
+    HOLD_EXPIRED = "hold_expired"
     # before the gate: a call to a server behind that may not be made at all
     UNKNOWN_TOOL = "unknown_tool"
     ADMIN_TOOL = "admin_tool"

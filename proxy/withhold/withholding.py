@@ -375,6 +375,9 @@ def _record_of(begun: Begun, told: Told) -> Record:
             return Cleared(begun.principal, begun.candidate_id)
         case "hold":
             return Waits(begun.principal, begun.candidate_id)
+        case _ if told.reason is Reason.HOLD_EXPIRED:
+            # Nobody said no to it: it is shown as it was while it waited.
+            return Cleared(begun.principal, begun.candidate_id)
         case _:
             return Refused(begun.principal, begun.candidate_id, told)
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from policy.model import CandidateId, PrincipalId, Tenant
+    from policy.model import CandidateId, Tenant
     from storage.audit import Leaf
-    from storage.tables.codec import StoreHeader
+    from storage.tables.codec import HeldRow, StoreHeader
     from storage.tables.lmdb_store import Draft, View
     from storage.values import Row
 
@@ -104,8 +104,11 @@ class Change:
         self.kept: dict[CandidateId, bytes] = {}
         # Bytes that each tenant takes more, or less.
         self.charges: Counter[Tenant] = Counter()
-        # How many held candidates of each principal come or go.
-        self.held_moves: Counter[PrincipalId] = Counter()
+        # Held candidates that come, and those that go.
+        self.held_came: dict[CandidateId, HeldRow] = {}
+        self.held_gone: set[CandidateId] = set()
+        # Of those that go, the ones that nobody decided: no answer waits for them.
+        self.expired: list[CandidateId] = []
         self._tree = generation.tree.copy()
         self._nodes = _DraftNodes(draft)
 

@@ -183,6 +183,7 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     intercepted_index: int
     sealed: bytes
     ceiling: SourceKind | None = None
+    origin: str = ""  # as `storage.write.waiting` names it
 
 
 class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):

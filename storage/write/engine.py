@@ -314,10 +314,9 @@ class Engine:
         parts = self.parts
         self._durable = after.header
         self.generation = after
-        if change.held_moves:
-            parts.judge.held_by.update(change.held_moves)
+        parts.judge.waiting.adopt(change.held_came.items(), change.held_gone)
         parts.judge.usage.adopt(change)
-        self.destroy(change.finished)
+        self.destroy([*change.finished, *change.expired])
         parts.failpoint("key_destroyed")
         self._erased.extend(change.erased)
         self.unerased = self.unerased or bool(change.erased)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -28,17 +27,19 @@ from storage.tables.codec import (
     HeldRow,
     NonceRecord,
     SealedIntercept,
+    decode_held,
     decode_nonce,
     encode,
 )
 from storage.tables.lmdb_store import HELD, NONCES, TOKENS
 from storage.tables.rows import memory_of
-from storage.values import Decision, Outcome
+from storage.values import THE_STORE, Decision, Outcome
 from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of, staged_candidate
 from storage.write.commit import Committer, Judged, Landed
 from storage.write.first_outcomes import FirstOutcomes
 from storage.write.gathering import Gatherer, Known
 from storage.write.usage import VERDICT_BYTES
+from storage.write.waiting import HeldQueue, origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,10 +52,9 @@ if TYPE_CHECKING:
     from storage.staging.staging import Staging
     from storage.tables.change import Change
     from storage.tables.keys import KeyedNames
+    from storage.values import Submission
     from storage.write.usage import Usage
 
-HELD_PER_PRINCIPAL_MAX: Final = 256
-"""More than that nobody reads; and staging is one for all, which one principal could fill."""
 _PLAIN_TARGET: Final = "memories"
 _RULESET_DIGEST_LEN: Final = 16
 
@@ -95,8 +95,7 @@ class Judge:
         self._names = names
         self._staging = staging
         self._failpoint = failpoint
-        # How many candidates of each principal wait for a person, as of the last commit.
-        self.held_by: Counter[PrincipalId] = Counter()
+        self.waiting = HeldQueue()
         self._committer = Committer(names, gate.required, failpoint)
         self.gatherer = Gatherer(names, usage)
         self.first_outcomes = FirstOutcomes(names, self.gatherer)
@@ -160,14 +159,34 @@ class Judge:
             case Hold():
                 if docket.case.held is not None:
                     raise InvariantBroken("the gate held a candidate that a person had approved")
-                if self._waiting(change, docket.candidate.principal_id) >= HELD_PER_PRINCIPAL_MAX:
+                if not self._has_place(change, docket.case.submission, ruleset):
                     return self._reject(change, docket, not_held(verdict), ruleset)
                 return self._hold(change, docket, verdict, ruleset)
             case Reject():
                 return self._reject(change, docket, verdict, ruleset)
 
-    def _waiting(self, change: Change, principal_id: PrincipalId) -> int:
-        return self.held_by[principal_id] + change.held_moves[principal_id]
+    def _has_place(self, change: Change, submission: Submission, ruleset: Ruleset) -> bool:
+        """Whether it can wait for a person; where all places are taken, the oldest crowd goes.
+
+        Else whoever fills a queue that nobody reads turns all that should be held into refusals.
+        """
+        principal_id = submission.candidate.principal_id
+        if not self.waiting.is_full(change, principal_id):
+            return True
+        crowding = self.waiting.crowding(change, principal_id, origin_of(submission))
+        if crowding is None:
+            return False
+        self.expire(change, crowding, ruleset)
+        return True
+
+    def expire(self, change: Change, candidate_id: CandidateId, ruleset: Ruleset) -> None:
+        """End the wait of a candidate that nobody decided, with a leaf."""
+        payload = change.draft.get(HELD, bytes.fromhex(candidate_id))
+        if payload is None:
+            raise InvariantBroken("a candidate waits that is not held")
+        row = decode_held(payload)
+        self.deny(change, candidate_id, row, ruleset, by=THE_STORE, reason=Reason.HOLD_EXPIRED)
+        change.expired.append(candidate_id)
 
     # ---- applying ------------------------------------------------------------------------------
 
@@ -263,11 +282,12 @@ class Judge:
             nonce_key=docket.nonce_key,
             intercepted_index=docket.intercepted_index,
             sealed=self._staging.seal(candidate_id, encode(intercept)),
+            origin=origin_of(submission),
             ceiling=submission.provenance.ceiling,
         )
         change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
         change.held_count += 1
-        change.held_moves[candidate.principal_id] += 1
+        change.held_came[candidate_id] = row
         change.kept[candidate_id] = encode(evidence_of(submission, docket.target_version))
         return self._close(change, docket, first, None)
 
@@ -332,7 +352,7 @@ class Judge:
             record = NonceRecord(binding, first)
             change.draft.put(NONCES, docket.nonce_key, encode(record))
         if docket.case.held is not None:
-            self._unhold(change, submission.candidate_id, docket.case.held.row)
+            self._unhold(change, submission.candidate_id)
         if first.decision is not Decision.HOLD:
             change.finished.append(submission.candidate_id)
         gone = landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
@@ -347,9 +367,11 @@ class Judge:
         candidate_id: CandidateId,
         row: HeldRow,
         ruleset: Ruleset,
+        *,
         by: PrincipalId,
+        reason: Reason = Reason.DENIED_BY_PERSON,
     ) -> Outcome:
-        """Refuse a held candidate without looking at it: a person said no, or it is lost."""
+        """Refuse a held candidate without looking at it: a person said no, or it ended unread."""
         trust = self.gatherer.trust(change.draft, row.principal_id)
         leaf_index = change.log(
             VerdictLeaf(
@@ -357,7 +379,7 @@ class Judge:
                 at_ms=change.now_ms,
                 intercepted_index=row.intercepted_index,
                 decision=Decision.REJECT,
-                reason=Reason.DENIED_BY_PERSON,
+                reason=reason,
                 step=row.step,
                 memory_class=row.memory_class,
                 source=row.source,
@@ -374,7 +396,7 @@ class Judge:
         first = FirstOutcome(
             candidate_id=candidate_id,
             decision=Decision.REJECT,
-            reason=Reason.DENIED_BY_PERSON,
+            reason=reason,
             step=row.step,
             memory_class=row.memory_class,
             source=row.source,
@@ -390,12 +412,12 @@ class Judge:
         if spent is not None:
             record = NonceRecord(decode_nonce(spent).binding, first)
             change.draft.put(NONCES, row.nonce_key, encode(record))
-        self._unhold(change, candidate_id, row)
+        self._unhold(change, candidate_id)
         change.finished.append(candidate_id)
         return outcome_of(first, trust)
 
-    def _unhold(self, change: Change, candidate_id: CandidateId, row: HeldRow) -> None:
+    def _unhold(self, change: Change, candidate_id: CandidateId) -> None:
         if not change.draft.delete(HELD, bytes.fromhex(candidate_id)):
             raise InvariantBroken("a candidate was decided that is not held")
         change.held_count -= 1
-        change.held_moves[row.principal_id] -= 1
+        change.held_gone.add(candidate_id)

@@ -6,7 +6,8 @@ ends admitted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -16,7 +17,7 @@ from policy.labels.derive import read_candidate
 from policy.model import CandidateId
 from policy.trust.ladder import after_outcome, restored
 from storage.audit import OperatorLeaf
-from storage.errors import StoreCorrupt, UnknownCandidate
+from storage.errors import StorageError, StoreCorrupt, UnknownCandidate
 from storage.tables.codec import decode_evidence, decode_held, decode_intercept, encode
 from storage.tables.lmdb_store import ANCHORS, HELD, KEYS
 from storage.tables.rows import held_key
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from storage.tables.codec import HeldRow
     from storage.values import Anchor, KeyRecord, Outcome
     from storage.write.engine import Engine
+
+
+_EXPIRED_AT_ONCE: Final = 256
 
 
 class Operating:
@@ -76,7 +80,7 @@ class Operating:
         engine = self._engine
 
         def work(change: Change) -> Outcome:
-            return engine.parts.judge.deny(change, candidate_id, row, engine.ruleset, by)
+            return engine.parts.judge.deny(change, candidate_id, row, engine.ruleset, by=by)
 
         return engine.transact(work)
 
@@ -143,7 +147,7 @@ class Operating:
             held = {
                 CandidateId(key.hex()): decode_held(payload) for key, payload in view.scan(HELD)
             }
-        engine.parts.judge.held_by.update(row.principal_id for row in held.values())
+        engine.parts.judge.waiting.adopt(held.items(), ())
         engine.destroy(sorted((staging.staged_ids() | staging.held_ids()) - held.keys()))
         staging.sweep()
         lost = [
@@ -154,6 +158,22 @@ class Operating:
         for candidate_id, row in lost:
             self._deny(candidate_id, row, THE_STORE)
         return (f"{len(lost)} held candidates were lost and are refused",) if lost else ()
+
+    def expire(self) -> None:
+        """End the wait of those that nobody decided for thirty days, so many at a time."""
+        engine = self._engine
+        judge, now_ms = engine.parts.judge, engine.parts.clock()
+        overdue = judge.waiting.overdue(now_ms)[:_EXPIRED_AT_ONCE]
+        if not overdue:
+            return
+
+        def work(change: Change) -> None:
+            for candidate_id in overdue:
+                judge.expire(change, candidate_id, engine.ruleset)
+
+        # What the disk refuses now is found again the next time.
+        with contextlib.suppress(StorageError):
+            engine.transact(work)
 
     # ---- trust ---------------------------------------------------------------------------------
 

@@ -367,6 +367,7 @@ class EmbeddedWriter:
         if now >= self._housekeeping_due_ns:
             self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
             self._engine.tidy()
+            self._operating.expire()
             self._engine.mark_time()
         if now >= self._snapshot_due_ns:
             self._snapshot_due_ns = now + _SNAPSHOT_EVERY_NS

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, at
 
 _JUDGING: Final = "storage/write/judging.py"
+_HELD_LIMITS: Final = "tests/unit/storage/write/test_held_limits.py"
 _COMMIT: Final = "storage/write/commit.py"
 _GATHERING: Final = "storage/write/gathering.py"
 _STAGING: Final = "storage/staging/staging.py"
@@ -174,10 +175,42 @@ STORAGE: Final = (
     Mutant(
         name="a decided candidate keeps its key",
         file="storage/write/engine.py",
-        old="        self.destroy(change.finished)\n        parts.failpoint",
+        old="        self.destroy([*change.finished, *change.expired])\n        parts.failpoint",
         new="        parts.failpoint",
         invariant="the key of what was refused is destroyed before the answer",
         tests=(at(_HELD, "test_denied_candidate_is_refused_and_its_key_destroyed"),),
+    ),
+    Mutant(
+        name="what expires keeps its key",
+        file="storage/write/engine.py",
+        old="self.destroy([*change.finished, *change.expired])",
+        new="self.destroy(change.finished)",
+        invariant="what nobody decided in time can be read by nobody",
+        tests=(at(_HELD_LIMITS, "test_one_origin_cannot_keep_others_from_being_held"),),
+    ),
+    Mutant(
+        name="the oldest hold makes room, whoever caused it",
+        file="storage/write/waiting.py",
+        old="key=lambda one: (-counts[held[one].origin], held[one].leaf_index)",
+        new="key=lambda one: held[one].leaf_index",
+        invariant="one origin cannot push out what another one waits for",
+        tests=(at(_HELD_LIMITS, "test_one_origin_cannot_keep_others_from_being_held"),),
+    ),
+    Mutant(
+        name="a full queue refuses",
+        file=_JUDGING,
+        old="        self.expire(change, crowding, ruleset)\n        return True\n",
+        new="        return False\n",
+        invariant="a queue that nobody reads never turns into refusals",
+        tests=(at(_HELD_LIMITS, "test_one_origin_cannot_keep_others_from_being_held"),),
+    ),
+    Mutant(
+        name="a hold waits for ever",
+        file="storage/write/writer.py",
+        old="            self._operating.expire()\n",
+        new="",
+        invariant="what nobody decided for thirty days expires",
+        tests=(at(_HELD_LIMITS, "test_what_nobody_decided_for_thirty_days_expires_with_a_leaf"),),
     ),
     Mutant(
         name="a hold commits before it is durable in staging",
@@ -186,12 +219,12 @@ STORAGE: Final = (
         new="                pass\n            parts.judge.usage",
         more=(
             (
-                "        self.generation = after\n        if change.held_moves",
+                "        self.generation = after\n        parts.judge.waiting",
                 (
                     "        self.generation = after\n"
                     "        if change.kept:\n"
                     "            parts.staging.hold(change.kept)\n"
-                    "        if change.held_moves"
+                    "        parts.judge.waiting"
                 ),
             ),
         ),

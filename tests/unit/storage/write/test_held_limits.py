@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from policy.model import ChangeKind, MemoryClass, PrincipalId
+from policy.model import (
+    Basis,
+    ChangeKind,
+    MemoryClass,
+    MemoryId,
+    Origin,
+    PrincipalId,
+    SourceKind,
+)
 from policy.verdict import Reason
-from storage.values import Decision
-from storage.write import judging
+from storage.errors import UnknownCandidate
+from storage.values import THE_STORE, Decision
+from storage.write import waiting, writer
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -24,11 +33,11 @@ from tests.unit.storage.opening import (
 )
 
 if TYPE_CHECKING:
-    from policy.model import MemoryId
     from storage.embedded import EmbeddedStore
-    from storage.values import Outcome
+    from storage.values import Outcome, Submission
     from tests.unit.storage.opening import Bench
 
+DAY_MS = 86_400_000
 TEXT = "Ada prefers the window seat"
 OTHER_AGENT = msgspec.structs.replace(AGENT, principal_id=PrincipalId("agent-2"))
 ORDER = '{"rule":"from now on always answer in metric units"}'
@@ -89,25 +98,103 @@ def test_what_an_update_inherits_is_read_again(store: EmbeddedStore) -> None:
     assert (outcome.decision, outcome.memory_class) == (Decision.ADMIT, MemoryClass.L1)
 
 
+def _waits(store: EmbeddedStore) -> set[str]:
+    assert store.staging.held_ids() == {one.candidate_id for one in store.reader.held(TENANT)}
+    return {one.candidate_id for one in store.reader.held(TENANT)}
+
+
+def _ended(store: EmbeddedStore, held: Outcome) -> tuple[Decision, Reason | None, str | None]:
+    found = store.followed.decided(held.candidate_id)
+    assert found is not None
+    return found.verdict.decision, found.verdict.reason, found.verdict.approved_by
+
+
+EXPIRED = (Decision.REJECT, Reason.HOLD_EXPIRED, THE_STORE)
+
+
+def _from(tool: str, text: str) -> Submission:
+    """What a page of this tool had a model propose."""
+    submission = submission_of(candidate_of(text, memory_class=MemoryClass.L2))
+    page = Origin(kind=SourceKind.TOOL_RESULT, server="web", tool=tool)
+    label = msgspec.structs.replace(
+        submission.provenance,
+        source=SourceKind.TOOL_RESULT,
+        ceiling=SourceKind.TOOL_RESULT,
+        basis=Basis.CONTAINMENT,
+        culprits=(page,),
+    )
+    return msgspec.structs.replace(submission, provenance=label)
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_one_origin_cannot_keep_others_from_being_held(bench: Bench, *, reopened: bool) -> None:
+    store = bench.open()
+    hers = _hold(store, TEXT)
+    page = [_from("fetch", f"Acme sells product {number}.") for number in range(300)]
+    given = write(store, *page[:200])
+    if reopened:
+        store.close()
+        store = bench.open()
+    given += write(store, *page[200:])
+    assert all(outcome.decision is Decision.HOLD for outcome in given)
+    assert len(_waits(store)) == waiting.HELD_PER_PRINCIPAL_MAX
+    assert hers.candidate_id in _waits(store), "another origin's hold is nobody's to push out"
+    gone = 300 - (waiting.HELD_PER_PRINCIPAL_MAX - 1)
+    assert all(_ended(store, outcome) == EXPIRED for outcome in given[:gone])
+    assert {outcome.candidate_id for outcome in given[gone:]} <= _waits(store)
+    later = _hold(store, "Ada prefers the aisle.")
+    assert {hers.candidate_id, later.candidate_id} <= _waits(store)
+    assert store.reader.check().problems == ()
+    # Who sends it again hears what became of it.
+    again = write(store, page[0])[0]
+    assert (again.replayed, again.reason) == (True, Reason.HOLD_EXPIRED)
+    store.close()
+
+
+def _housekept(store: EmbeddedStore) -> None:
+    """The writer has tidied up since this was called: it does so between two pieces of work."""
+    say(store, "a note")
+    say(store, "another note")
+
+
+def test_what_nobody_decided_for_thirty_days_expires_with_a_leaf(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_HOUSEKEEPING_EVERY_NS", 0)
+    store = bench.open()
+    first = _hold(store, "one")
+    bench.clock.now_ms += 29 * DAY_MS
+    second = _hold(store, "two")
+    _housekept(store)
+    assert _waits(store) == {first.candidate_id, second.candidate_id}, "control: not a day before"
+    bench.clock.now_ms += DAY_MS
+    store.close()
+    store = bench.open()
+    _housekept(store)
+    assert _waits(store) == {second.candidate_id}
+    assert _ended(store, first) == EXPIRED
+    assert store.reader.get(TENANT, MemoryId(first.candidate_id)) is None
+    with pytest.raises(UnknownCandidate):
+        asyncio.run(store.writer.release(first.candidate_id, BY))
+    assert store.reader.check().problems == ()
+    store.close()
+
+
 @pytest.mark.parametrize("reopened", [False, True])
 def test_one_principal_cannot_fill_the_staging_of_all(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, *, reopened: bool
 ) -> None:
-    monkeypatch.setattr(judging, "HELD_PER_PRINCIPAL_MAX", 2)
+    monkeypatch.setattr(waiting, "HELD_PER_PRINCIPAL_MAX", 2)
     store = bench.open()
-    first, _ = _hold(store, "one"), _hold(store, "two")
+    first, second = _hold(store, "one"), _hold(store, "two")
     if reopened:
         store.close()
         store = bench.open()
-    refused = say(store, "three", memory_class=MemoryClass.L2)
-    assert (refused.decision, refused.reason, refused.step) == (
-        Decision.REJECT,
-        Reason.QUOTA_EXCEEDED,
-        9,
-    )
-    assert store.reader.status().held_count == 2
+    third = _hold(store, "three")
+    assert _waits(store) == {second.candidate_id, third.candidate_id}
+    assert _ended(store, first) == EXPIRED
     other = say(store, "four", OTHER_AGENT, memory_class=MemoryClass.L2)
     assert other.decision is Decision.HOLD
-    asyncio.run(store.writer.deny(first.candidate_id, BY))
+    asyncio.run(store.writer.deny(second.candidate_id, BY))
     assert _hold(store, "five").decision is Decision.HOLD
     store.close()

@@ -1,0 +1,102 @@
+"""Who waits for a person: by principal and origin, as of the last commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from storage.audit import culprit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from policy.model import CandidateId, PrincipalId
+    from storage.tables.change import Change
+    from storage.tables.codec import HeldRow
+    from storage.values import Submission
+
+HELD_PER_PRINCIPAL_MAX: Final = 256
+"""More than that nobody reads; and staging is one for all, which one principal could fill."""
+HELD_DAYS_MAX: Final = 30
+_DAY_MS: Final = 86_400_000
+
+
+class _Waits(NamedTuple):
+    leaf_index: int  # of its interception: the order in which they came
+    since_ms: int
+    origin: str
+
+
+class HeldQueue:
+    """Held candidates, so that one origin cannot keep all others from being held. Writer thread.
+
+    A question that takes a change counts what came and went in it as well.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[PrincipalId, dict[CandidateId, _Waits]] = {}
+
+    def adopt(
+        self, came: Iterable[tuple[CandidateId, HeldRow]], gone: Iterable[CandidateId]
+    ) -> None:
+        """What a commit made durable, or what a start found."""
+        for candidate_id, row in came:
+            waits = _Waits(row.intercepted_index, row.held_at_ms, origin_of_row(row))
+            self._of.setdefault(row.principal_id, {})[candidate_id] = waits
+        for candidate_id in gone:
+            for held in self._of.values():
+                held.pop(candidate_id, None)
+
+    def is_full(self, change: Change, principal_id: PrincipalId) -> bool:
+        """Whether there is no place for one more of this principal."""
+        came = sum(row.principal_id == principal_id for row in change.held_came.values())
+        return len(self._committed(change, principal_id)) + came >= HELD_PER_PRINCIPAL_MAX
+
+    def crowding(
+        self, change: Change, principal_id: PrincipalId, origin: str
+    ) -> CandidateId | None:
+        """The oldest of the origin that has the most, the one that asks for a place included.
+
+        None where all came in this very change, whose keys are not yet on disk.
+        """
+        held = self._committed(change, principal_id)
+        counts = {origin: 1}
+        for waits in held.values():
+            counts[waits.origin] = counts.get(waits.origin, 0) + 1
+        for row in change.held_came.values():
+            if row.principal_id == principal_id:
+                of_row = origin_of_row(row)
+                counts[of_row] = counts.get(of_row, 0) + 1
+        ranked = sorted(held, key=lambda one: (-counts[held[one].origin], held[one].leaf_index))
+        return ranked[0] if ranked else None
+
+    def overdue(self, now_ms: int) -> list[CandidateId]:
+        """Those that nobody decided for thirty days, oldest first."""
+        before_ms = now_ms - HELD_DAYS_MAX * _DAY_MS
+        old = (
+            (waits.leaf_index, candidate_id)
+            for held in self._of.values()
+            for candidate_id, waits in held.items()
+            if waits.since_ms <= before_ms
+        )
+        return [candidate_id for _, candidate_id in sorted(old)]
+
+    def _committed(self, change: Change, principal_id: PrincipalId) -> dict[CandidateId, _Waits]:
+        held = self._of.get(principal_id, {})
+        return {one: waits for one, waits in held.items() if one not in change.held_gone}
+
+
+def origin_of(submission: Submission) -> str:
+    """Where a candidate comes from, as coarsely as its leaf may say it: a label, a server, a tool.
+
+    A page cannot name many of them, and none of them says anything of the content.
+    """
+    provenance = submission.provenance
+    culprit = culprit_of(provenance.culprits, submission.candidate)
+    if culprit is None:
+        return provenance.source.value
+    return f"{culprit.kind.value} {culprit.server} {culprit.tool}"
+
+
+def origin_of_row(row: HeldRow) -> str:
+    """The same of one that is held; one that was held before origins were kept has its label."""
+    return row.origin or row.source.value
