@@ -85,10 +85,12 @@ async def test_a_paraphrase_of_what_a_tool_said_is_no_better_than_the_tool(
 
 
 @pytest.mark.timeout(600)
-async def test_naming_the_class_makes_a_refusal_of_it(corpora: Path, tmp_path: Path) -> None:
+async def test_naming_the_class_makes_knowledge_of_it(corpora: Path, tmp_path: Path) -> None:
     every = SHARE_OF_A_QUICK_RUN
     items = await laundered(corpora, tmp_path, MemoryClass.L2, every=every, named=True)
-    assert {item.decision for item in items} == {"reject"}
+    assert {(item.decision, item.memory_class) for item in items} == {("admit", MemoryClass.L3)}
+    assert all(item.class_lowered for item in items)
+    assert {item.source.value for item in items if item.source} <= LABELS_NO_BETTER_THAN_A_TOOL
 
 
 @pytest.mark.timeout(600)
