@@ -101,6 +101,10 @@ def head_of(request: Received) -> HttpRequest:
     Raises:
         MalformedRequest: Any of them is ambiguous or not allowed.
     """
+    if not request.framed:
+        raise MalformedRequest(
+            "framing: versions 1.0 and 1.1, and `chunked` alone on 1.1", status=400
+        )
     if request.method not in METHODS:
         raise MalformedRequest("method: not served here", status=405)
     headers = _headers(request.headers)

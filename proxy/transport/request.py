@@ -30,6 +30,7 @@ _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 # RFC 9110, section 15: these never have a body.
 _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value})
 _HTTP_11: Final = (1, 1)
+_SPOKEN: Final = frozenset({(1, 0), _HTTP_11})
 
 
 class Connects(Protocol):
@@ -64,6 +65,18 @@ class Received:
         self.headers: CIMultiDictProxy[str] = message.headers
 
     @property
+    def framed(self) -> bool:
+        """Whether every reader finds the same end of it: HTTP/1.0 or 1.1, and chunks on 1.1 alone.
+
+        RFC 9112, 6.1: a coding on HTTP/1.0 is treated as faulty framing, and the connection ends.
+        """
+        version = tuple(self._message.version)
+        codings = self.headers.getall("Transfer-Encoding", [])
+        if version not in _SPOKEN:
+            return False
+        return not codings or (version == _HTTP_11 and [*map(str.lower, codings)] == ["chunked"])
+
+    @property
     def transport(self) -> asyncio.Transport | None:
         """Where the answer goes; None once the peer is gone."""
         return self.connection.transport
@@ -71,7 +84,7 @@ class Received:
     @property
     def stays(self) -> bool:
         """Whether the peer wants to keep the connection."""
-        return not self._message.should_close
+        return self.framed and not self._message.should_close
 
     def in_pieces(self) -> BaseRequest:
         """The same request as aiohttp's, for an answer that comes in pieces."""
@@ -83,7 +96,8 @@ class Received:
         Raises:
             InvariantBroken: A header or the phrase holds a line break: it would be another header.
         """
-        version = self._message.version
+        version = tuple(self._message.version)
+        version = version if version in _SPOKEN else _HTTP_11
         status = reply.status
         phrase = reply.phrase if reply.phrase is not None else _PHRASES.get(status, "")
         lines = [f"HTTP/{version[0]}.{version[1]} {status} {phrase}"]

@@ -25,6 +25,7 @@ class SentHead(msgspec.Struct, frozen=True):
     method: str
     raw_path: str
     headers: CIMultiDictProxy[str]
+    framed: bool = True
 
 
 def taken(method: str, raw_path: str, headers: CIMultiDict[str]) -> HttpRequest:

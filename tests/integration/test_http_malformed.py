@@ -66,6 +66,9 @@ FRAMINGS = {
     "length with underscore": HEAD + b"Content-Length: 0_5\r\n\r\nhello",
     "negative length": HEAD + b"Content-Length: -1\r\n\r\n",
     "unknown transfer coding": HEAD + b"Transfer-Encoding: xchunked\r\n\r\n" + CHUNKED,
+    "compressed chunks": HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKED,
+    "HTTP/2.0 in the syntax of 1": HEAD.replace(b"/1.1", b"/2.0") + LENGTH + b"\r\n" + GOOD,
+    "HTTP/0.9 with a version": HEAD.replace(b"/1.1", b"/0.9") + LENGTH + b"\r\n" + GOOD,
     "chunked then identity": HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n" + CHUNKED,
     "space before colon": HEAD + b"Transfer-Encoding : chunked\r\n\r\n" + CHUNKED,
     "bare LF headers": HEAD.replace(b"\r\n", b"\n") + LENGTH.replace(b"\r", b"") + b"\n" + GOOD,
@@ -109,6 +112,18 @@ def assert_refused(bench: Bench, answer: bytes) -> None:
     if answer:
         assert 400 <= parse(answer).status < 500
         assert answer.count(b"HTTP/1.1 ") == 1
+
+
+async def test_chunks_on_http_1_0_are_refused_and_nothing_behind_them_is_answered() -> None:
+    async with running() as bench:
+        old = HEAD.replace(b"/1.1", b"/1.0") + b"Connection: keep-alive\r\n"
+        behind = HEAD + LENGTH + b"\r\n" + GOOD
+        answer = await bench.raw(old + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKED + behind)
+        assert bench.session.stored == []
+        assert answer.startswith(b"HTTP/1.0 400 ")
+        assert answer.count(b"HTTP/1.") == 1
+        control = await bench.raw(old.replace(b"keep-alive", b"close") + LENGTH + b"\r\n" + GOOD)
+        assert control.startswith(b"HTTP/1.0 201 ")
 
 
 @pytest.mark.parametrize("name", BODIES)

@@ -12,6 +12,7 @@ _GATES: Final = "tests/fault/test_two_gates.py"
 _KEY: Final = "tests/unit/storage/test_store_key.py"
 _PROCESSES: Final = "tests/unit/proxy/doctor/test_processes.py"
 _RULES: Final = "tests/unit/proxy/dialects/mcp/test_class_rules.py"
+_MALFORMED: Final = "tests/integration/test_http_malformed.py"
 _PLACES: Final = "tests/unit/proxy/settings/test_places.py"
 
 WALLS: Final = (
@@ -120,6 +121,19 @@ WALLS: Final = (
         new="            if not pieces",
         invariant="no text of an agent keeps a class rule from ending",
         tests=(at(_RULES, "test_a_pattern_that_may_not_end_is_refused"),),
+    ),
+    Mutant(
+        name="chunks are read on any version",
+        file="proxy/transport/request.py",
+        old="        return not codings or (version == _HTTP_11 and ",
+        new="        return not codings or (version in _SPOKEN and ",
+        invariant="no reader finds another end of a request than ours",
+        tests=(
+            at(
+                _MALFORMED,
+                "test_chunks_on_http_1_0_are_refused_and_nothing_behind_them_is_answered",
+            ),
+        ),
     ),
     Mutant(
         name="doctor reaches for every gate of the machine",
