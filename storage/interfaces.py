@@ -97,6 +97,10 @@ class MemoryWriter(Protocol):
         """
         ...
 
+    async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
+        """Log that a person ended the withholding of a refused candidate; the leaf's index."""
+        ...
+
     async def quarantine(
         self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
     ) -> Standing:

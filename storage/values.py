@@ -41,6 +41,7 @@ THE_STORE: Final = PrincipalId("mnemogate")
 """Signs leaves about what the store did by itself."""
 MODE_OBSERVE: Final = "mode.observe"
 MODE_ENFORCE: Final = "mode.enforce"
+FORGIVE: Final = "withholding.forgive"
 QUARANTINE: Final = "memory.quarantine"
 PAROLE: Final = "memory.parole"
 VOUCH: Final = "memory.vouch"

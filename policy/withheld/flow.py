@@ -10,12 +10,12 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.text.skeleton import skeleton
-from policy.withheld.words import RUN_MAX, UNSPACED
+from policy.withheld.words import RUN, UNSPACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.withheld.matching import Span, Withheld
+    from policy.withheld.matching import Looking, Span
     from policy.withheld.words import Printer
 
 _ATOM_LEN_MAX: Final = 1_024
@@ -42,9 +42,9 @@ class Flow:
     It may go on after its end: what was shown by then may be the beginning of a refused stretch.
     """
 
-    def __init__(self, printer: Printer, withheld: Withheld, instead: Callable[[int], str]) -> None:
+    def __init__(self, printer: Printer, looking: Looking, instead: Callable[[int], str]) -> None:
         self._printer = printer
-        self._withheld = withheld
+        self._looking = looking
         self._instead = instead
         self._rest = ""  # an atom that is not over yet
         self._singles = ""  # letters one by one: together they may spell a word
@@ -104,10 +104,10 @@ class Flow:
     def _settle(self, *, over: bool) -> str:
         """Let go of what cannot become part of a refused stretch any more."""
         numbers = [number for atom in self._held for number in atom.numbers]
-        begun = len(numbers) if over else self._withheld.begun_at(numbers)
+        begun = len(numbers) if over else self._looking.begun_at(numbers)
         cut = begun
         left_out: list[Span] = []
-        for span in self._withheld.stretches(numbers):
+        for span in self._looking.stretches(numbers):
             goes_on = not over and begun <= span.end
             if self._may_be_shown(span, numbers):
                 # Until it ends nobody knows whether all of it may be shown.
@@ -119,7 +119,7 @@ class Flow:
     def _may_be_shown(self, span: Span, numbers: list[int]) -> bool:
         if (self._gone and span.start <= self._gone) or span.end - span.start > _OPEN_WORDS_MAX:
             return False
-        return self._withheld.is_open(numbers[span.start : span.end])
+        return self._looking.is_open(numbers[span.start : span.end])
 
     def _release(self, cut: int, left_out: list[Span]) -> str:
         out: list[str] = []
@@ -139,7 +139,7 @@ class Flow:
             elif at >= gone:
                 out.append(atom.raw)
             left = span is not None or at < gone
-            self._shown = [] if left else [*self._shown, *atom.numbers][1 - RUN_MAX :]
+            self._shown = [] if left else [*self._shown, *atom.numbers][1 - RUN :]
             at = end
             count += 1
         del self._held[:count]

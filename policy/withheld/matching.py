@@ -1,43 +1,80 @@
 """Whether a text carries another one that was refused (design section 12).
 
 A refused text is known by numbers of its words under a secret key, never by the words: an index of
-refused texts would be one more place to find them in. Any five words in a row that a text shares
+refused texts would be one more place to find them in. Any eight words in a row that a text shares
 with a refused one are a *run*; a shorter text is one run. Words are those of the skeleton, after
 what spells them another way (JSON escapes, percent signs, entities) is taken back, so that case,
 look-alike letters, marks between the words and JSON inside a string do not matter.
 
-What also stands in a text that may be shown is no secret: else a steered model could blank a system
-prompt, or a memory that was admitted, by proposing it again. But only where all of a place does: a
-stretch of refused words is left alone if one shown text has that very stretch.
+What a trusted text says is no secret: else a steered model could blank a system prompt by proposing
+it. What a memory says is none if a person wrote it, or if it was there before the refusal. But only
+where all of a place does: a stretch is left alone if one such text has that very stretch.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policy.withheld.words import NUMBER_LEN, RUN, RUN_MAX, Print, packed, run_end, unpacked
+from policy.withheld.words import NUMBER_LEN, RUN, Print, packed, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    Applies = Callable[[int], bool]
 
 WORDS_MAX: Final = 200_000
 """Of one principal's refused texts; beyond it the longest text goes, which a flood is made of."""
 SHOWN_WORDS_MAX: Final = 100_000
 OPEN_MAX: Final = 4_096
+_REST: Final = RUN // 2
+"""So many words in a row beside what is cut out are left of the same text."""
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
     """Every run of a refused text; a short one is a run itself."""
-    if run_end(numbers, 0) is None:
+    if len(numbers) < RUN:
         yield numbers
         return
-    for start in range(len(numbers)):
-        end = run_end(numbers, start)
-        if end is None:
-            return
-        yield numbers[start:end]
+    for start in range(len(numbers) - RUN + 1):
+        yield numbers[start : start + RUN]
+
+
+class Terms(NamedTuple):
+    """What a text is withheld under."""
+
+    # The only conversation in which it is; "": in every one of the principal.
+    session: str = ""
+    # It is written to steer whoever reads it.
+    flagged: bool = False
+    # A person decided against it: no memory opens it.
+    denied: bool = False
+    # Nobody decided yet: it is withheld from what the model itself says, and from nothing else.
+    held: bool = False
+
+    @property
+    def stops_calls(self) -> bool:
+        """Whether a call that says all of it is refused."""
+        return (self.flagged or self.denied) and not self.held
+
+
+class Sight(NamedTuple):
+    """Where a text stands that is looked at. Two that are equal see the same."""
+
+    # The ids of its conversation, under which texts may be withheld in it alone.
+    sessions: frozenset[str] = frozenset()
+    # Whether the model said it itself.
+    by_model: bool = False
+
+
+class StoredText(NamedTuple):
+    """A memory that says a text."""
+
+    memory_id: str  # "" where it is not known
+    version: int  # of the store, when it was written
+    # Whether all of its context was the person's own: it opens what was refused before it too.
+    firm: bool
 
 
 class Span(NamedTuple):
@@ -52,32 +89,27 @@ class Index:
     """Runs of many texts. `key` is a number of the text; the lowest names a run of several."""
 
     def __init__(self) -> None:
-        self._of: dict[int, int] = {}
+        self._of: dict[int, int | tuple[int, ...]] = {}
         self._firsts: set[int] = set()
         self._seconds: set[int] = set()
         self._alone: set[int] = set()  # texts of one word
-        self._letters = False  # whether some run has letters of a script without spaces
-        self._wholes: dict[int, int] = {}
+        self._wholes: dict[int, int | tuple[int, ...]] = {}
         # Lengths of texts shorter than a run.
         self._shorts: list[int] = []
         self._added: list[Print] = []
         self._begins: set[int] | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._added)
 
     def add(self, key: int, printed: Print) -> None:
         """Take in one text."""
         numbers = unpacked(printed.numbers)
         self._added.append(printed)
         if printed.whole:
-            self._wholes.setdefault(hash(tuple(numbers)), key)
+            _put(self._wholes, hash(tuple(numbers)), key)
             return
-        if run_end(numbers, 0) is None and len(numbers) not in self._shorts:
+        if len(numbers) < RUN and len(numbers) not in self._shorts:
             self._shorts.append(len(numbers))
-        self._letters = self._letters or any(number & 1 for number in numbers)
         for run in _runs(numbers):
-            self._of.setdefault(hash(tuple(run)), key)
+            _put(self._of, hash(tuple(run)), key)
             self._firsts.add(run[0])
             if len(run) > 1:
                 self._seconds.add(run[1])
@@ -85,10 +117,26 @@ class Index:
                 self._alone.add(run[0])
         self._begins = None
 
-    def find(self, numbers: Sequence[int]) -> list[Span]:
+    def find(self, numbers: Sequence[int], applies: Applies) -> list[Span]:
         """The longest stretches that are refused, in order; runs that touch are one stretch."""
-        firsts, seconds, known = self._firsts, self._seconds, self._of
         found: list[Span] = []
+        for start, end, keys in self._matches(numbers):
+            key = min(filter(applies, keys), default=None)
+            if key is None:
+                continue
+            last = found[-1] if found else None
+            if last is not None and start <= last.end:
+                found[-1] = Span(last.start, max(end, last.end), min(key, last.key))
+            else:
+                found.append(Span(start, end, key))
+        return found
+
+    def keys(self, numbers: Sequence[int], applies: Applies) -> set[int]:
+        """All whose runs stand there."""
+        return {key for _, _, keys in self._matches(numbers) for key in filter(applies, keys)}
+
+    def _matches(self, numbers: Sequence[int]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        firsts, seconds, known = self._firsts, self._seconds, self._of
         # Most words of a long text begin nothing: the two cheap looks are for them.
         starts = [
             at
@@ -98,35 +146,23 @@ class Index:
         if numbers and numbers[-1] in self._alone:
             starts.append(len(numbers) - 1)
         for start in starts:
-            for end in self._ends(numbers, start):
-                key = known.get(hash(tuple(numbers[start:end])))
-                if key is None:
-                    continue
-                last = found[-1] if found else None
-                if last is not None and start <= last.end:
-                    found[-1] = Span(last.start, max(end, last.end), min(key, last.key))
-                else:
-                    found.append(Span(start, end, key))
-        return found
+            for length in (*self._shorts, RUN):
+                end = start + length
+                keys = known.get(hash(tuple(numbers[start:end]))) if end <= len(numbers) else None
+                if keys is not None:
+                    yield start, end, _all(keys)
 
-    def _ends(self, numbers: Sequence[int], start: int) -> Iterator[int]:
-        for length in self._shorts:
-            if start + length <= len(numbers):
-                yield start + length
-        end = run_end(numbers, start) if self._letters else start + RUN
-        if end is not None and end <= len(numbers):
-            yield end
-
-    def whole(self, numbers: Sequence[int]) -> int | None:
+    def whole(self, numbers: Sequence[int], applies: Applies) -> int | None:
         """The key of a refused text that is these words and no others."""
-        return self._wholes.get(hash(tuple(numbers))) if self._wholes else None
+        keys = self._wholes.get(hash(tuple(numbers))) if self._wholes else None
+        return None if keys is None else min(filter(applies, _all(keys)), default=None)
 
     def begun_at(self, numbers: Sequence[int]) -> int:
         """From where on the last words may become a run; their number where they cannot."""
         begins = self._begins
         if begins is None:
             begins = self._begins = self._beginnings()
-        for start in range(max(0, len(numbers) - RUN_MAX + 1), len(numbers)):
+        for start in range(max(0, len(numbers) - RUN + 1), len(numbers)):
             if hash(tuple(numbers[start:])) in begins:
                 return start
         return len(numbers)
@@ -141,6 +177,69 @@ class Index:
         }
 
 
+class WholeTexts:
+    """Whole texts and sentences, looked for as all of their words in a row."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, list[tuple[int, int, int]]] = {}
+
+    def add(self, key: int, words: bytes) -> None:
+        """Look for these words from now on."""
+        numbers = tuple(unpacked(words))
+        if numbers:
+            begin = hash(numbers[:2])
+            self._of.setdefault(begin, []).append((len(numbers), hash(numbers), key))
+
+    def find(self, numbers: Sequence[int], applies: Applies) -> Iterator[Span]:
+        """Where any of them stands."""
+        if not self._of:
+            return
+        for start in range(len(numbers)):
+            # A text of one word begins with that alone.
+            for begin in {hash(tuple(numbers[start : start + length])) for length in (1, 2)}:
+                for length, whole, key in self._of.get(begin, ()):
+                    end = start + length
+                    if hash(tuple(numbers[start:end])) == whole and applies(key):
+                        yield Span(start, end, key)
+
+
+class Looking:
+    """What is withheld, as it is seen from one place.
+
+    `typed` are the words of what a person typed there: they open what waits for a person.
+    """
+
+    def __init__(
+        self,
+        withheld: Withheld,
+        sight: Sight = Sight(),  # noqa: B008 - a value that nobody changes
+        typed: Callable[[], Iterable[bytes]] = tuple,
+    ) -> None:
+        self._withheld = withheld
+        self.sight = sight
+        self._typed = typed
+
+    def stretches(self, numbers: Sequence[int]) -> list[Span]:
+        """See `Withheld`."""
+        return self._withheld.stretches(numbers, self.sight)
+
+    def spans(self, numbers: Sequence[int]) -> list[Span]:
+        """The stretches of a text that are withheld, in order."""
+        return [
+            span
+            for span in self.stretches(numbers)
+            if not self.is_open(numbers[span.start : span.end])
+        ]
+
+    def begun_at(self, numbers: Sequence[int]) -> int:
+        """See `Withheld`."""
+        return self._withheld.begun_at(numbers)
+
+    def is_open(self, stretch: Sequence[int]) -> bool:
+        """See `Withheld`."""
+        return self._withheld.is_open(stretch, self.sight, self._typed)
+
+
 class Withheld:
     """What of one principal is withheld, and what may be shown all the same. One thread.
 
@@ -148,79 +247,158 @@ class Withheld:
     """
 
     def __init__(self) -> None:
-        self._index = Index()
-        self._texts: dict[int, Print] = {}
-        self._keys: dict[Print, int] = {}
+        self._texts: dict[int, tuple[Print, Terms]] = {}
+        self._keys: dict[tuple[Print, Terms], int] = {}
+        self._versions: dict[int, int] = {}
+        self._ordered: dict[int, tuple[bytes, ...]] = {}
+        self._anew()
         self._words = 0
         self._next = 0
         # Moves with whatever may change an answer.
         self.generation = 0
         # Texts that were pushed out: what is sent may hold them again.
         self.lost_count = 0
-        self._shown: OrderedDict[bytes, None] = OrderedDict()
-        self._shown_words = 0
-        # Of what may be shown, the stretches that are refused as well.
+        # What memories say, and of it the stretches that are refused as well.
+        self._stored: OrderedDict[tuple[bytes, StoredText], None] = OrderedDict()
+        self._stored_words = 0
+        self._stored_open: dict[tuple[bytes, StoredText], None] = {}
+        # The stretches that stand in a trusted text.
         self._open: dict[bytes, None] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._index)
+    def _anew(self) -> None:
+        self._index = Index()
+        self._said = WholeTexts()
+        self._orders = WholeTexts()
+        self._counts: Counter[tuple[str, bool]] = Counter()
 
-    def refuse(self, printed: Print) -> tuple[int, list[int]]:
-        """Withhold a text from now on; its key, and the keys of those that had to go for it."""
-        known = self._keys.get(printed)
+    def any_in(self, sight: Sight) -> bool:
+        """Whether anything is withheld there."""
+        counts = self._counts
+        ways = (False, True) if sight.by_model else (False,)
+        return any(counts[name, held] for held in ways for name in ("", *sight.sessions))
+
+    @property
+    def holds(self) -> bool:
+        """Whether a flagged text waits for a person."""
+        return self._counts["", True] > 0
+
+    @property
+    def sessions(self) -> frozenset[str]:
+        """The conversations in which alone something is withheld."""
+        return frozenset(name for name, _ in self._counts if name)
+
+    def refuse(
+        self,
+        printed: Print,
+        terms: Terms = Terms(),  # noqa: B008 - a value that nobody changes
+        *,
+        orders: tuple[bytes, ...] = (),
+        version: int = 0,
+    ) -> tuple[int, list[int]]:
+        """Withhold a text from now on; its key, and the keys of those that had to go for it.
+
+        `orders` are the sentences in it that steer, `version` is that of the store.
+        """
+        known = self._keys.get((printed, terms))
         if known is not None:
             return known, []
         key, self._next = self._next, self._next + 1
-        self._texts[key] = printed
-        self._keys[printed] = key
+        self._texts[key] = printed, terms
+        self._keys[printed, terms] = key
+        self._versions[key] = version
+        self._ordered[key] = orders
         self._words += len(printed.numbers) // NUMBER_LEN
-        self._index.add(key, printed)
+        self._add(key, printed, terms)
         self.generation += 1
-        self._open_for(printed, key)
+        self._open_for(printed)
         return key, self._make_room()
+
+    def _add(self, key: int, printed: Print, terms: Terms) -> None:
+        self._index.add(key, printed)
+        self._counts[terms.session, terms.held] += 1
+        if terms.stops_calls and not printed.whole:
+            self._said.add(key, printed.numbers)
+        if terms.flagged:
+            for order in self._ordered[key]:
+                self._orders.add(key, order)
 
     def forgive(self, keys: Iterable[int]) -> None:
         """Withhold these texts no longer."""
-        gone = [self._texts.pop(key) for key in keys if key in self._texts]
+        gone = [(key, self._texts.pop(key)) for key in keys if key in self._texts]
         if not gone:
             return
-        for printed in gone:
-            del self._keys[printed]
+        for key, (printed, terms) in gone:
+            del self._keys[printed, terms], self._versions[key], self._ordered[key]
             self._words -= len(printed.numbers) // NUMBER_LEN
-        self._index = Index()
-        for key, printed in self._texts.items():
-            self._index.add(key, printed)
+        self._anew()
+        for key, (printed, terms) in self._texts.items():
+            self._add(key, printed, terms)
         self.generation += 1
 
     def _make_room(self) -> list[int]:
         if self._words <= WORDS_MAX:
             return []
         left, going = self._words, list[int]()
-        for key in sorted(self._texts, key=lambda one: (-len(self._texts[one].numbers), one)):
+        for key in sorted(self._texts, key=lambda one: (-len(self._texts[one][0].numbers), one)):
             if left <= WORDS_MAX * 3 // 4:
                 break
-            left -= len(self._texts[key].numbers) // NUMBER_LEN
+            left -= len(self._texts[key][0].numbers) // NUMBER_LEN
             going.append(key)
         self.lost_count += len(going)
         self.forgive(going)
         return going
 
-    def show(self, numbers: Sequence[int]) -> None:
-        """A text that may be shown, from now on: a memory that was admitted."""
-        words = packed(numbers)
-        if words in self._shown:
-            self._shown.move_to_end(words)
+    # ---- what may be shown all the same --------------------------------------------------------
+
+    def show(self, numbers: Sequence[int], stored: StoredText) -> None:
+        """What a memory says, that is there now."""
+        entry = packed(numbers), stored
+        if entry in self._stored:
+            self._stored.move_to_end(entry)
             return
-        self._shown[words] = None
-        self._shown_words += len(numbers)
-        while self._shown_words > SHOWN_WORDS_MAX:
-            gone, _ = self._shown.popitem(last=False)
-            self._shown_words -= len(gone) // NUMBER_LEN
-        self.open(numbers)
+        self._stored[entry] = None
+        self._stored_words += len(numbers)
+        while self._stored_words > SHOWN_WORDS_MAX:
+            (gone, _), _ = self._stored.popitem(last=False)
+            self._stored_words -= len(gone) // NUMBER_LEN
+        self._open_stored(numbers, stored)
+
+    def _open_stored(self, numbers: Sequence[int], stored: StoredText) -> None:
+        for span in self._index.find(numbers, _any):
+            entry = packed(numbers[span.start : span.end]), stored
+            if entry not in self._stored_open:
+                self._stored_open[entry] = None
+                self.generation += 1
+        while len(self._stored_open) > OPEN_MAX:
+            del self._stored_open[next(iter(self._stored_open))]
+
+    def _open_for(self, printed: Print) -> None:
+        fresh = Index()
+        fresh.add(0, printed)
+        for words, stored in self._stored:
+            numbers = unpacked(words)
+            if fresh.find(numbers, _any):
+                self._open_stored(numbers, stored)
+
+    @property
+    def opening(self) -> frozenset[str]:
+        """The ids of the memories that open something."""
+        ids = (stored.memory_id for _, stored in self._stored_open)
+        return frozenset(one for one in ids if one)
+
+    def unshow(self, memory_ids: frozenset[str]) -> None:
+        """These memories are not there any more."""
+        stored = [one for one in self._stored if one[1].memory_id in memory_ids]
+        for one in stored:
+            del self._stored[one]
+            self._stored_words -= len(one[0]) // NUMBER_LEN
+        for one in [one for one in self._stored_open if one[1].memory_id in memory_ids]:
+            del self._stored_open[one]
+            self.generation += 1
 
     def open(self, numbers: Sequence[int]) -> None:
-        """A text that stands where it may be shown; only what is refused as well is kept of it."""
-        for span in self._index.find(numbers):
+        """A text that is trusted; only what is refused as well is kept of it."""
+        for span in self._index.find(numbers, _any):
             words = packed(numbers[span.start : span.end])
             if words not in self._open:
                 self._open[words] = None
@@ -228,42 +406,121 @@ class Withheld:
         while len(self._open) > OPEN_MAX:
             del self._open[next(iter(self._open))]
 
-    def _open_for(self, printed: Print, key: int) -> None:
-        fresh = Index()
-        fresh.add(key, printed)
-        for words in self._shown:
-            numbers = unpacked(words)
-            if fresh.find(numbers):
-                self.open(numbers)
+    def is_open(
+        self, stretch: Sequence[int], sight: Sight, typed: Callable[[], Iterable[bytes]] = tuple
+    ) -> bool:
+        """Whether one text that may be shown has these words in a row.
 
-    def spans(self, numbers: Sequence[int]) -> list[Span]:
-        """The stretches of a text that are withheld, in order."""
-        found = self._index.find(numbers)
-        return [span for span in found if not self.is_open(numbers[span.start : span.end])]
+        `typed` is what a person typed in the same conversation: it opens what waits for one.
+        """
+        words = packed(stretch)
+        if any(_contains(shown, words) for shown in self._open):
+            return True
+        keys = self._index.keys(stretch, self._applying(sight))
+        terms = [self._texts[key][1] for key in keys]
+        if all(one.held for one in terms) and any(_contains(one, words) for one in typed()):
+            return True
+        if not self._stored_open or any(one.denied for one in terms):
+            return False
+        first = min((self._versions[key] for key in keys), default=0)
+        return any(
+            _contains(shown, words)
+            for shown, stored in self._stored_open
+            if stored.firm or stored.version <= first
+        )
 
-    def whole(self, numbers: Sequence[int]) -> int | None:
+    # ---- asking --------------------------------------------------------------------------------
+
+    def _applying(self, sight: Sight) -> Applies:
+        texts = self._texts
+
+        def applies(key: int) -> bool:
+            terms = texts[key][1]
+            there = not terms.session or terms.session in sight.sessions
+            return there and (sight.by_model or not terms.held)
+
+        return applies
+
+    def stretches(self, numbers: Sequence[int], sight: Sight) -> list[Span]:
+        """The stretches that are refused, those that may be shown too."""
+        return self._index.find(numbers, self._applying(sight))
+
+    def whole(self, numbers: Sequence[int], looking: Looking) -> int | None:
         """The key of a text that is too plain to be looked for inside others, and is this one."""
-        key = self._index.whole(numbers)
-        return None if key is None or self.is_open(numbers) else key
+        key = self._index.whole(numbers, self._applying(looking.sight))
+        return None if key is None or looking.is_open(numbers) else key
+
+    def said_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
+        """The key of a text for which a call is refused that has these words."""
+        return self._first((self._said, self._orders), numbers, looking)
+
+    def mostly_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
+        """The key of a text of which these words have more than half, or a whole order."""
+        ordered = self._first((self._orders,), numbers, looking)
+        if ordered is not None:
+            return ordered
+        stretches = [numbers[span.start : span.end] for span in looking.spans(numbers)]
+        applies = self._applying(looking.sight)
+        keys = {key for one in stretches for key in self._index.keys(one, applies)}
+        there = {tuple(one[at : at + RUN]) for one in stretches for at in range(len(one) - RUN + 1)}
+        return min((key for key in keys if self._is_mostly(key, there)), default=None)
+
+    def _is_mostly(self, key: int, there: set[tuple[int, ...]]) -> bool:
+        """Whether more than half of a text is covered by these runs; a short one is all there."""
+        numbers = unpacked(self._texts[key][0].numbers)
+        covered = end = 0
+        for at in range(len(numbers) - RUN + 1):
+            if tuple(numbers[at : at + RUN]) in there:
+                covered += at + RUN - max(at, end)
+                end = at + RUN
+        return len(numbers) < RUN or 2 * covered > len(numbers)
+
+    def _first(
+        self, among: Iterable[WholeTexts], numbers: Sequence[int], looking: Looking
+    ) -> int | None:
+        applies = self._applying(looking.sight)
+        keys = (
+            span.key
+            for one in among
+            for span in one.find(numbers, applies)
+            if not looking.is_open(numbers[span.start : span.end])
+        )
+        return min(keys, default=None)
+
+    def is_rest(self, numbers: Sequence[int], key: int) -> bool:
+        """Whether a line beside what was cut out for this text is a piece of it."""
+        if key not in self._texts:
+            return False
+        text = self._texts[key][0].numbers
+        if not numbers or _contains(text, packed(numbers)):
+            return bool(numbers)
+        ends = range(_REST, len(numbers) + 1)
+        return any(_contains(text, packed(numbers[end - _REST : end])) for end in ends)
 
     def knows(self, key: int) -> bool:
         """Whether the text of this key is still withheld."""
         return key in self._texts
 
-    def is_open(self, stretch: Sequence[int]) -> bool:
-        """Whether one text that may be shown has these words in a row."""
-        if not self._open:
-            return False
-        words = packed(stretch)
-        return any(_contains(shown, words) for shown in self._open)
-
-    def stretches(self, numbers: Sequence[int]) -> list[Span]:
-        """The stretches that are refused, those that may be shown too."""
-        return self._index.find(numbers)
+    def terms(self, key: int) -> Terms:
+        """What a text is withheld under."""
+        return self._texts[key][1]
 
     def begun_at(self, numbers: Sequence[int]) -> int:
         """From where on the last words may become a run; their number where they cannot."""
         return self._index.begun_at(numbers)
+
+
+def _any(_: int) -> bool:
+    return True
+
+
+def _put(table: dict[int, int | tuple[int, ...]], at: int, key: int) -> None:
+    there = table.get(at)
+    table[at] = key if there is None else tuple(dict.fromkeys((*_all(there), key)))
+
+
+def _all(keys: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (keys,) if isinstance(keys, int) else keys
 
 
 def _contains(text: bytes, part: bytes) -> bool:

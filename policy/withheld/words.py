@@ -1,8 +1,8 @@
 """The words of a text as numbers under a key, for `policy.withheld.matching`.
 
 Words are those of the skeleton, after what spells them another way (JSON escapes, percent signs,
-entities) is taken back. A *run* is any five words in a row; a letter of a script that is written
-without spaces is half a word.
+entities) is taken back. A *run* is any eight words in a row; in a script that is written without
+spaces a letter counts as a word.
 """
 
 from __future__ import annotations
@@ -12,24 +12,28 @@ from array import array
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from policy.text.language import language_of
+from policy.text.phrases import Language
 from policy.text.readings import spelled_out
 from policy.text.skeleton import skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-RUN: Final = 5
+RUN: Final = 8
 """Words in a row that make a text carry another."""
-_WORD_WEIGHT, _LETTER_WEIGHT = 2, 1
-_RUN_WEIGHT: Final = RUN * _WORD_WEIGHT
-RUN_MAX: Final = _RUN_WEIGHT // _LETTER_WEIGHT
+ORDER_MIN: Final = 5
+"""A sentence of fewer words, “never do that”, says too little to know a text by."""
 SHORT_LEN_MIN: Final = 8
 """A text of fewer words is looked for inside others from this length on, else only as a whole."""
 
-# Scripts that are written without spaces: a letter is half a word.
+# Scripts that are written without spaces: a letter is a word.
 UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 )
+_SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f])")
+# Where something that a sentence reports begins or ends.
+_FRAME: Final = re.compile('["\u201c\u201d\u201e\u00ab\u00bb]|: ')
 _ASCII_WORD: Final = re.compile("[a-z0-9]+")
 _WORD: Final = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 _LETTER: Final = re.compile(f"[{UNSPACED}]")
@@ -67,7 +71,7 @@ class Printer:
     def _number(self, word: str) -> int:
         data = word.encode("utf-8", "surrogatepass")
         digest = blake2b(data, key=self._key, digest_size=NUMBER_LEN).digest()
-        # The last bit tells letters of scripts without spaces from words.
+        # The last bit tells letters of scripts without spaces from words: logs have such numbers.
         letter = len(word) == 1 and not word.isascii() and _LETTER.match(word) is not None
         return int.from_bytes(digest, "little") & ~1 | letter
 
@@ -102,16 +106,27 @@ def prints_of(printer: Printer, texts: Iterable[str], beside: Iterable[str] = ()
         found = [Print(packed(numbers), whole=True) for _, numbers in read]
     for text in beside:
         numbers = printer.numbers(text)
-        if run_end(numbers, 0) is not None:
+        if len(numbers) >= RUN:
             found.append(Print(packed(numbers), whole=False))
     return list(dict.fromkeys(found))
 
 
 def _tells(text: str, numbers: list[int]) -> bool:
     if len(numbers) > 1:
-        return len(text.strip()) >= SHORT_LEN_MIN or run_end(numbers, 0) is not None
+        return len(text.strip()) >= SHORT_LEN_MIN or len(numbers) >= RUN
     shape = skeleton(text)
     return len(shape) >= SHORT_LEN_MIN and _ONE_WORD.fullmatch(shape) is None
+
+
+def orders_of(printer: Printer, texts: Iterable[str]) -> tuple[bytes, ...]:
+    """The words of every sentence that steers whoever reads it, and is long enough to be one."""
+    found: dict[bytes, None] = {}
+    sentences = (sentence for text in texts for sentence in _SENTENCE_END.split(text))
+    for part in (part for one in sentences for part in (one, *_FRAME.split(one))):
+        numbers = printer.numbers(part)
+        if len(numbers) >= ORDER_MIN and language_of(skeleton(part)) is not Language.PLAIN:
+            found[packed(numbers)] = None
+    return tuple(found)
 
 
 def packed(numbers: Sequence[int]) -> bytes:
@@ -124,13 +139,3 @@ def unpacked(data: bytes) -> array[int]:
     numbers = array("Q")
     numbers.frombytes(data)
     return numbers
-
-
-def run_end(numbers: Sequence[int], start: int) -> int | None:
-    """Where the run ends that begins here; None where too few words are left for one."""
-    weight = 0
-    for at in range(start, min(len(numbers), start + RUN_MAX)):
-        weight += _LETTER_WEIGHT if numbers[at] & 1 else _WORD_WEIGHT
-        if weight >= _RUN_WEIGHT:
-            return at + 1
-    return None

@@ -56,6 +56,7 @@ from proxy.admin.wire.store import (
     TrustView,
 )
 from proxy.admin.wire.upkeep import (
+    ForgivenView,
     ObservedList,
     ObservedView,
     PolicyReloadView,
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from proxy.ledger.wire import SessionList, SessionView
     from proxy.seams.performs import Performs
     from proxy.seams.surroundings import Surroundings
+    from proxy.withhold.withholding import Withholding
     from storage.interfaces import (
         AuditReader,
         MemoryReader,
@@ -114,6 +116,8 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     behind: ServersBehind
     ledger: Sessions
     surroundings: Surroundings
+    # None where no model front is configured: then nothing is withheld from requests and replies.
+    withholding: Withholding | None = None
 
     def status(self) -> StatusView:
         """The store at a glance."""
@@ -288,6 +292,19 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     async def deny(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
         """Refuse a held candidate."""
         return outcome_view(await self.writer.deny(candidate_id, by.principal_id))
+
+    async def forgive(self, by: Principal, candidate_id: CandidateId) -> ForgivenView:
+        """Have what a refused candidate says withheld from its agent no longer.
+
+        Raises:
+            NotFound: Nothing is withheld under that id.
+        """
+        if self.withholding is None:
+            raise NotFound("nothing is withheld: there is no model front")
+        count, leaf_index = await self.withholding.forgive(
+            candidate_id, lambda: self.writer.forgive(candidate_id, by.principal_id)
+        )
+        return ForgivenView(candidate_id=candidate_id, candidates=count, leaf_index=leaf_index)
 
     def all_trust(self) -> TrustList:
         """Every principal with a recorded trust."""

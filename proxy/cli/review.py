@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from proxy.admin.wire.store import HeldView, MemoryView, OutcomeView, ReviewList
-from proxy.admin.wire.upkeep import SettleRequest, StandingView, UnsettledList, VouchRequest
+from proxy.admin.wire.upkeep import (
+    ForgivenView,
+    SettleRequest,
+    StandingView,
+    UnsettledList,
+    VouchRequest,
+)
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
@@ -190,6 +196,19 @@ def _agreed(context: Context, memory_id: str) -> bool:
     return sys.stdin.readline().strip() == "yes"
 
 
+async def _forgive(context: Context) -> Exit:
+    asked = context.arguments(_OneHeld)
+    async with operator(context) as api:
+        done = await api.post(f"/review/{part(asked.candidate_id)}/forgive", ForgivenView)
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(done)
+        return Exit.OK
+    same = "" if done.candidates == 1 else f", with {done.candidates - 1} more that say the same"
+    terminal.say(f"{inert(done.candidate_id)}: forgiven{same}, audit leaf {done.leaf_index}")
+    return Exit.OK
+
+
 async def _unsettled(context: Context) -> Exit:
     asked = context.arguments(_HeldList)
     async with operator(context) as api:
@@ -272,6 +291,12 @@ COMMANDS = (
         summary="say that stored memories are so, as your own words, after reading them",
         act=_vouch,
         arguments=_vouch_arguments,
+    ),
+    Command(
+        words=("review", "forgive"),
+        summary="let an agent see again what a refused candidate says",
+        act=_forgive,
+        arguments=_one_arguments,
     ),
     Command(
         words=("review", "unsettled"),

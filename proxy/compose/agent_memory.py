@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self
 
-from policy.model import CandidateId
+from policy.model import CandidateId, MemoryId
 from policy.verdict import Reason
 from proxy.ledger.sessions import Sessions
 from proxy.model.with_ledger import Coupled
 from proxy.seams.operation import memories_of
 from proxy.withhold.state import Told
 from proxy.withhold.withholding import Withholding
+from storage.values import THE_STORE
 
 if TYPE_CHECKING:
     from policy.model import Principal, Tenant
@@ -74,6 +75,15 @@ class StoreVerdicts:
         """Moves with every verdict."""
         return self._store.reader.status().leaf_count
 
+    def version(self) -> int:
+        """The store's version."""
+        return self._store.reader.status().version
+
+    def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
+        """Those of a tenant's memories that no read shows any more. Any thread."""
+        reader = self._store.reader
+        return frozenset(one for one in memory_ids if reader.get(tenant, MemoryId(one)) is None)
+
     def held(self, tenant: Tenant) -> frozenset[str]:
         """The candidates of a tenant that wait for a person. Any thread."""
         return frozenset(one.candidate_id for one in self._store.reader.held(tenant))
@@ -84,5 +94,8 @@ class StoreVerdicts:
         if found is None:
             return None
         leaf = found.verdict
+        if leaf.reason is Reason.DENIED_BY_PERSON and leaf.approved_by == THE_STORE:
+            # Staging lost it: no person decided.
+            return Told("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
         reason = leaf.reason or Reason.GATE_UNAVAILABLE
         return Told(leaf.decision.value, reason, leaf.memory_class)

@@ -171,6 +171,7 @@ class Services:
             behind=ServersBehind(store.pins, store.forwards),
             ledger=ledger,
             surroundings=surroundings,
+            withholding=None if memory is None else memory.withholding,
         )
 
     def unmapped_tools(self) -> tuple[str, ...]:

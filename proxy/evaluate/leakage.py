@@ -46,7 +46,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     # Whether a next model request came, and showed what the agent was told instead.
     asked: bool
-    observation_shown: bool
+    notice_shown: bool
     upstream: bool
     agent: bool
 
@@ -114,15 +114,15 @@ def _counted(book: Book, leaks: list[Leak]) -> None:
     table: dict[str, Figure] = {}
     for system in SYSTEMS:
         mine = [leak for leak in leaks if leak.system == system.name]
-        # A trial counts with a next model request that shows the observation; without a gate
+        # A trial counts with a next model request that shows the notice; without a gate
         # before it there is none to show.
         counted = [
-            leak for leak in mine if leak.asked and (leak.observation_shown or not system.coupled)
+            leak for leak in mine if leak.asked and (leak.notice_shown or not system.coupled)
         ]
         table[system.name] = share(sum(leak.leaked for leak in counted), len(counted))
         if system.coupled:
             book.control(
-                f"table 4: every next request of {system.name} shows the observation",
+                f"table 4: every next request of {system.name} shows the notice",
                 fired=len(counted) == len(mine),
                 detail=f"{len(counted)} of {len(mine)}",
             )
@@ -156,7 +156,8 @@ async def _leaked(bench: Bench, model: ScriptedModel, trial: Trial, tamperer: Ta
     before = len(model.received)
     said = await asked(bench, key, api, turn(api, question, text, stream=stream))
     sent = model.received[before:]
-    observation = answered.body.observation or ""
+    # What the next request says in its place, by which a person could forgive it.
+    notice = f"({answered.body.reason}, {answered.body.candidate_id})"
     return Leak(
         system=bench.system.name,
         attack=trial.attack,
@@ -164,7 +165,7 @@ async def _leaked(bench: Bench, model: ScriptedModel, trial: Trial, tamperer: Ta
         api=api,
         stream=stream,
         asked=bool(sent),
-        observation_shown=bool(observation) and any(_carries(one, observation) for one in sent),
+        notice_shown=any(_carries(one, notice) for one in sent),
         upstream=any(shows(one, text, canary) for one in sent),
         # An admitted memory is given back to the one who wrote it: what counts there is the model.
         agent=shows(said, text, canary)
@@ -176,5 +177,5 @@ def _refused(answered: Tried) -> bool:
     return answered.body.observation is not None
 
 
-def _carries(data: bytes, observation: str) -> bool:
-    return any(observation in said for said in _strings(data))
+def _carries(data: bytes, notice: str) -> bool:
+    return any(notice in said for said in _strings(data))

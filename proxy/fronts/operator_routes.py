@@ -13,6 +13,7 @@ from proxy.admin.wire import store as wire
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
 from proxy.admin.wire.upkeep import (
     ApproveRequest,
+    ForgivenView,
     ObservedList,
     PolicyReloadRequest,
     PolicyReloadView,
@@ -191,6 +192,11 @@ async def _deny(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     return await operate.deny(call.by, call.candidate_id())
 
 
+async def _forgive(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    call.body(wire.Empty)
+    return await operate.forgive(call.by, call.candidate_id())
+
+
 async def _all_trust(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     call.query()
     return operate.all_trust()
@@ -333,6 +339,7 @@ ROUTES: Final = tuple(
         ("GET", "/review/{}", _held, None, wire.HeldView),
         ("POST", "/review/{}/release", _release, wire.Empty, wire.OutcomeView),
         ("POST", "/review/{}/deny", _deny, wire.Empty, wire.OutcomeView),
+        ("POST", "/review/{}/forgive", _forgive, wire.Empty, ForgivenView),
         ("GET", "/trust", _all_trust, None, wire.TrustList),
         ("GET", "/trust/{}", _trust, None, wire.TrustView),
         ("POST", "/trust/{}/restore", _restore, wire.Empty, wire.TrustView),

@@ -359,7 +359,7 @@ class Reader:
             channel = "user" if label is SourceKind.USER_INPUT else "spliced"
             found.row(Row(channel, label, len(part), why))
             found.texts.append(Text(part, Origin(kind=label)))
-            yield LabelledSpan(at + start, at + end, label)
+            yield LabelledSpan(at + start, at + end, label, typed=not ground.by_model)
 
     def _from_elsewhere(
         self, text: str, ground: TurnGround, most: SourceKind

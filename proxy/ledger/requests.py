@@ -12,7 +12,7 @@ import msgspec
 from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
 from proxy.ledger.core import taint_now
-from proxy.ledger.joining import Numbering, lowest_live, most_of, place_of
+from proxy.ledger.joining import OPEN_MS, Numbering, lowest_live, most_of, place_of
 from proxy.ledger.records import Began, Conversed, Dropped, Entry, Keyed, Merged, Pinned, Row
 from proxy.ledger.sentences import packed
 from proxy.ledger.state import SESSIONS_IN_ALL_MAX, SESSIONS_MAX
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 READS_MAX: Final = 20_000
 """Turns whose reading is remembered; another one is read again."""
 _NAME_LEN_MAX: Final = 128
+_UNKNOWN_SINCE: Final = ("distrusted", "history_lost")
 
 
 class Entered(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +72,8 @@ class Entering:
         book.sentences.tenant = principal.tenant
         history = self._numbering.history(request)
         place = place_of(book, request, names, history, self._core.reader)
-        session = self._one(book, place.sessions, moment)
+        parent = self._parent(book, history, moment.now_ms) if not place.sessions else ""
+        session = self._one(book, place.sessions, parent, moment)
         book.sessions.move_to_end(session.session)
         if self._core.distrusts(book, moment.now_ms):
             self._note(session, "distrusted", moment.now_ms)
@@ -79,6 +81,9 @@ class Entering:
             self._note(session, "history_lost", moment.now_ms)
         goes_on = request.continues is not None
         most = most_of(book, session, history, moment.now_ms, goes_on=goes_on)
+        # What is less because history is not known is a person's turn all the same.
+        noted = any(self._noted(one) in session.labels for one in _UNKNOWN_SINCE)
+        by_model = most is not SourceKind.USER_INPUT and not noted
         if place.astray or self._core.distrusts(book, moment.now_ms):
             most = SourceKind.UNKNOWN
         if session.conversations.get(history.root) is not most:
@@ -97,6 +102,7 @@ class Entering:
             lost=False,
             inherited=inherited,
             user_turns=moment.user_turns,
+            by_model=by_model,
         )
         system = self._turn(above, ground) if request.system else TurnRead(SourceKind.OPERATOR, ())
         changed = self._catalogue(principal, request, ground, moment.distrusted_tools)
@@ -118,10 +124,21 @@ class Entering:
         pins, tenant = self._core.state.pins, principal.tenant
         return frozenset(name for name, _ in request.catalogue if (tenant, name) not in pins)
 
-    def _one(self, book: Book, sessions: tuple[SessionState, ...], moment: Moment) -> SessionState:
+    @staticmethod
+    def _parent(book: Book, history: History, now_ms: int) -> str:
+        """The session under whose call, the newest, a conversation begins."""
+        for call in reversed(book.calls.values()):
+            answered = not call.open or call.row.key in history.answered
+            if not answered and call.at_ms + OPEN_MS >= now_ms and call.session in book.sessions:
+                return call.session
+        return ""
+
+    def _one(
+        self, book: Book, sessions: tuple[SessionState, ...], parent: str, moment: Moment
+    ) -> SessionState:
         if not sessions:
             self._make_room(book, moment.now_ms)
-            began = Began(book.principal, moment.fresh_id, moment.now_ms)
+            began = Began(book.principal, moment.fresh_id, moment.now_ms, parent)
             self._core.do(began)
             return book.sessions[moment.fresh_id]
         for gone in sessions[1:]:
@@ -246,6 +263,9 @@ class Entering:
         self._core.do(Entry(session, whole, ground.now_ms, lowest, ground.root, "", tuple(shown)))
         return frozenset(changed)
 
+    def _noted(self, why: str) -> int:
+        return self._core.reader.named("note", why)
+
     def _note(
         self,
         session: SessionState,
@@ -254,7 +274,7 @@ class Entering:
         label: SourceKind = SourceKind.UNKNOWN,
     ) -> None:
         """Something about the session itself lowers it."""
-        digest = self._core.reader.named("note", why)
+        digest = self._noted(why)
         if digest not in session.labels:
             row = Row("history", label, 0, why)
             self._core.do(Entry(session.session, digest, now_ms, label, rows=(row,)))

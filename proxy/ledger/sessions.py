@@ -145,6 +145,10 @@ class Sessions:
         view = shown(self._core.state, found, self.surroundings.now_ms())
         return msgspec.structs.replace(view, unmapped_tools=self.unmapped.of(session))
 
+    def are_kin(self, one: str, other: str) -> bool:
+        """Whether two sessions are one conversation with those that began under its calls."""
+        return self._core.state.root(one) == self._core.state.root(other)
+
     def tools(self, tenant: str) -> ToolList:
         """Tools with a description that nobody approved, for an operator."""
         view = tools(self._core.state, tenant)

@@ -194,6 +194,16 @@ class State:
         """A session by its id, or by that of one that was merged into it."""
         return self.sessions.get(self.merged.get(session, session))
 
+    def root(self, session: str) -> str:
+        """The session under whose calls, and theirs, this one began; itself where it did not."""
+        passed: set[str] = set()
+        while session not in passed:
+            passed.add(session)
+            session = self.merged.get(session, session)
+            there = self.sessions.get(session)
+            session = there.parent if there is not None and there.parent else session
+        return session
+
     def apply(self, record: Record) -> None:
         """Make the state what this record says. The same record twice is the same as once."""
         match record:

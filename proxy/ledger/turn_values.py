@@ -20,6 +20,8 @@ class LabelledSpan(NamedTuple):
     start: int
     end: int
     label: SourceKind
+    # Whether it stands in the turn of a person, whoever said it first.
+    typed: bool = False
 
 
 class TurnRead(NamedTuple):
@@ -46,6 +48,8 @@ class TurnGround(NamedTuple):
     # Whether the conversation goes on by now: the agent's program speaks between the turns.
     begun: bool = False
     user_turns: UserTurns | None = None
+    # Whether it is a conversation that a model began: no person has a turn in it.
+    by_model: bool = False
 
 
 class Text(NamedTuple):

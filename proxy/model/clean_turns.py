@@ -21,9 +21,9 @@ class CleanTurns:
     """
 
     def __init__(self) -> None:
-        self._kept: ByIdentity[Turn, tuple[tuple[int, int], TurnRead]] = ByIdentity()
+        self._kept: ByIdentity[Turn, tuple[tuple[int, ...], TurnRead]] = ByIdentity()
 
-    def of(self, stamp: tuple[int, int], request: ModelRequest, entered: Entered) -> frozenset[int]:
+    def of(self, stamp: tuple[int, ...], request: ModelRequest, entered: Entered) -> frozenset[int]:
         """The indexes of those turns of a request that hold nothing refused."""
         found: list[int] = []
         for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
@@ -34,7 +34,7 @@ class CleanTurns:
 
     def note(
         self,
-        stamp: tuple[int, int],
+        stamp: tuple[int, ...],
         request: ModelRequest,
         entered: Entered,
         *,

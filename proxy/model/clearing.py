@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from proxy.dialects.model.bodies import (
     Unsearched,
     Withheld,
-    bare_of_tokens,
     kept_headers,
     sifted,
     target_carries,
@@ -98,13 +97,6 @@ class Clearing:
         """
         if self.active:
             raise MalformedRequest(_UNSEARCHED.format(_REQUEST), status=403)
-
-    def reply(self, body: dict[str, Json]) -> dict[str, Json]:
-        """A model's whole reply."""
-        if not self.active:
-            return body
-        sieved = self.sieved(bare_of_tokens(body))
-        return sieved if isinstance(sieved, dict) else {}
 
     def kind_of(self, reply: Reply, default: str = _ANY_KIND) -> str:
         """The content type of an answer."""

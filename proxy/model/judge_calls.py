@@ -83,6 +83,10 @@ class Vetoing:
         """See `Coupling`."""
         return self._inner.sieved(principal, value)
 
+    def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
+        """See `Coupling`."""
+        return self._inner.said(prepared, body)
+
     def passing(self, principal: Principal) -> Filter:
         """See `Coupling`."""
         return self._inner.passing(principal)

@@ -14,6 +14,7 @@ from policy.labels.endorsement import UserTurns  # noqa: TC001 - msgspec reads i
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.reading import AFRESH, Readings
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
+from proxy.withhold.asking import NOWHERE, Conversation
 
 if TYPE_CHECKING:
     from policy.model import Principal
@@ -49,6 +50,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     request: ModelRequest
     body: dict[str, Json]
     session: str
+    # Where what is withheld in one conversation alone is, and what a person typed in it.
+    conversation: Conversation = NOWHERE
 
 
 class Undecided(Exception):  # noqa: N818 - a state of the principal, not a fault
@@ -114,7 +117,11 @@ class Coupling(Protocol):
         ...
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """JSON without what was refused: whole replies, and routes that ask no model."""
+        """JSON without what was refused, on routes that ask no model."""
+        ...
+
+    def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
+        """A whole reply without what is withheld; its calls were decided about."""
         ...
 
     def passing(self, principal: Principal) -> Filter:
@@ -164,6 +171,11 @@ class UnsafeUncoupled:
         """Nothing is withheld."""
         del principal
         return value
+
+    def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
+        """Nothing is withheld."""
+        del prepared
+        return body
 
     def passing(self, principal: Principal) -> Filter:
         """Nothing is withheld."""

@@ -199,13 +199,15 @@ class Turn:
                 if again is None:
                     break
                 raw = await self.wire.behind.whole(again)
-        edited = self.clearing.reply(reply.edited())
+        given = reply.edited()
+        edited = self._coupling.said(self.current, given)
         self.reply_id = text_of(edited.get("id")) or ""
         found = edited.get("output")
         self.output = tuple(found) if isinstance(found, list) else ()
         # A key that was sent twice would bring the other value.
-        same = edited == body and body is came and not repeats(raw.decode("utf-8"), came)
-        return raw if same and not self.clearing.active else write_body(edited)
+        same = edited is given and edited == body
+        same = same and body is came and not repeats(raw.decode("utf-8"), came)
+        return raw if same else write_body(edited)
 
     def filter(self) -> Filter:
         """For the events of one asking."""

@@ -14,11 +14,12 @@ from policy.model import SourceKind
 from proxy.dialects.model.transcript import Voice
 from proxy.dialects.model.withheld import Leave
 from proxy.model.clean_turns import CleanTurns
+from proxy.withhold.asking import Conversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from policy.model import Principal
+    from policy.model import Principal, PrincipalId
     from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Said, Where
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.sessions import Entered, Sessions
@@ -58,22 +59,47 @@ class Coupled:
         )
         # What was begun while the disk was waited for.
         await self._withholding.quiet(principal_id, QUIET_S)
-        body = await self._withheld(prepared, entered)
-        return msgspec.structs.replace(prepared, body=body, session=entered.session)
+        conversation = self._conversation(principal_id, request, entered)
+        body = await self._withheld(prepared, entered, conversation)
+        return msgspec.structs.replace(
+            prepared, body=body, session=entered.session, conversation=conversation
+        )
 
-    async def _withheld(self, prepared: Prepared, entered: Entered) -> dict[str, Json]:
+    def _conversation(
+        self, principal_id: PrincipalId, request: ModelRequest, entered: Entered
+    ) -> Conversation:
+        """Where the request belongs, and what a person typed there."""
+        others = self._withholding.sessions(principal_id)
+        kin = frozenset(one for one in others if self._sessions.are_kin(one, entered.session))
+        typed = tuple(
+            said.text[span.start : span.end]
+            for _, said, spans in _turns(request, entered, frozenset())
+            if said.voice is Voice.USER
+            for span in spans
+            if span.label is SourceKind.USER_INPUT
+        )
+        return Conversation(kin | {entered.session}, typed)
+
+    async def _withheld(
+        self, prepared: Prepared, entered: Entered, conversation: Conversation
+    ) -> dict[str, Json]:
         asked, request = prepared.asked, prepared.request
         withholding, principal_id = self._withholding, asked.principal.principal_id
-        stamps: list[tuple[int, int]] = []
+        stamps: list[tuple[int, ...]] = []
+
+        def stamp() -> tuple[int, ...]:
+            return (*withholding.stamp(principal_id), hash(conversation.sessions))
 
         def left() -> Leave:
-            stamps.append(withholding.stamp(principal_id))
+            stamps.append(stamp())
             clean = self._clean.of(stamps[0], request, entered)
             return left_alone(request, entered, clean)
 
         came = prepared.body
-        went = await withholding.apply(asked.principal, asked.api.name, came, left)
-        if stamps and stamps[0] == withholding.stamp(principal_id):
+        went = await withholding.apply(
+            asked.principal, asked.api.name, came, left, conversation=conversation
+        )
+        if stamps and stamps[0] == stamp():
             self._clean.note(stamps[0], request, entered, body=came, edited=went)
         return went
 
@@ -92,11 +118,13 @@ class Coupled:
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """See `Coupling`. What one of the calls is refused for, no other one carries."""
+        """See `Coupling`. What steers in one of the calls, no other one carries."""
         principal_id = prepared.asked.principal.principal_id
         verdicts = await self._inner.judge(prepared, calls)
         return tuple(
-            self._withholding.refusal(principal_id, call) if verdict is None else verdict
+            self._withholding.refusal(principal_id, call, prepared.conversation)
+            if verdict is None
+            else verdict
             for call, verdict in zip(calls, verdicts, strict=True)
         )
 
@@ -107,7 +135,9 @@ class Coupled:
     def filter(self, prepared: Prepared) -> Filter:
         """See `Coupling`."""
         asked = prepared.asked
-        return self._withholding.reply(asked.principal.principal_id, asked.api.name)
+        return self._withholding.reply(
+            asked.principal.principal_id, asked.api.name, prepared.conversation
+        )
 
     async def settled(self, principal: Principal) -> None:
         """See `Coupling`."""
@@ -125,6 +155,13 @@ class Coupled:
         """See `Coupling`."""
         return self._withholding.sieved(principal.principal_id, value)
 
+    def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
+        """See `Coupling`."""
+        asked = prepared.asked
+        return self._withholding.said(
+            asked.principal.principal_id, asked.api.name, body, prepared.conversation
+        )
+
     def passing(self, principal: Principal) -> Filter:
         """See `Coupling`."""
         return self._withholding.reply(principal.principal_id, "")
@@ -135,6 +172,7 @@ def left_alone(
 ) -> Leave:
     """What withholding leaves as it is: what persons typed, and what the agent's own program says.
 
+    Her turns stay whatever they are labelled: she may paste, and their beginning may be unseen.
     Turns that hold nothing refused (`clean`) are left alone as they are.
 
     A system prompt, a reminder in a user's turn and a tool that is the one that was approved cannot
@@ -144,7 +182,9 @@ def left_alone(
     trusted: list[tuple[Where, str]] = []
     for place, said, spans in _labelled(request, entered, clean):
         if said.voice is Voice.USER:
-            own = tuple((span.start, span.end) for span in spans if span.label in _LEFT)
+            own = tuple(
+                (span.start, span.end) for span in spans if span.typed or span.label in _LEFT
+            )
             if own:
                 typed[place] = own
         elif said.voice is Voice.SYSTEM and spans and all(span.label in _LEFT for span in spans):

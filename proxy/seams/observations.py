@@ -6,6 +6,7 @@ model that was to be kept from it; so these hold a reason code, a class, and wha
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from policy.model import ChangeKind, SourceKind
@@ -115,3 +116,29 @@ def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | N
     if not had_read:
         return "Not your words: a model's own, in a conversation that had read nothing else."
     return f"Not your words; this conversation had read: {', '.join(had_read)}."
+
+
+def withheld_notice(
+    noun: str, decision: str, reason: Reason, candidate_id: str, *, whole: bool = False
+) -> str:
+    """What stands where a memory was repeated that nobody may see, and by which id to forgive it.
+
+    Args:
+        noun: What it stands in: "result", "text", "reply" or "call".
+        decision: That on the memory; a "hold" waits for a person.
+        reason: Why.
+        candidate_id: The memory's; "" where a log of before does not say.
+        whole: Whether nothing else is left of it.
+    """
+    what = f"This {noun}" if whole else f"A part of this {noun}"
+    became = "waits for a person" if decision == "hold" else "was refused"
+    told = ", ".join(filter(None, (reason.value, candidate_id)))
+    return f"{what} was withheld: it repeats a memory that {became} ({told})."
+
+
+NOTICE: Final = re.compile(
+    r"(?:This|A part of this) (?:result|text|reply|call) was withheld: it repeats a memory that "
+    rf"(?:was refused|waits for a person) \((?:{'|'.join(reason.value for reason in Reason)})"
+    r"(?:, [0-9a-f]{1,64})?\)\."
+)
+"""Finds each of these; nobody's words have room in it."""

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import re
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.model import MemoryClass
 from policy.text.readings import readings_of
 from policy.verdict import Reason
 from policy.withheld.flow import Flow
-from policy.withheld.words import SHORT_LEN_MIN
-from proxy.seams.observations import observation_for
+from policy.withheld.matching import Looking, Sight
+from policy.withheld.words import SHORT_LEN_MIN, packed
+from proxy.seams.observations import NOTICE, withheld_notice
 from proxy.withhold.state import BLOCK, RESULT, TEXT, Stuck, Told, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from policy.withheld.words import Printer
-    from proxy.withhold.state import Kept, Record
+    from proxy.withhold.state import Entry, Kept, Record
 
 # An id of its own has letters or digits in a row that nobody else has. Others are counters of a
 # server, `call_0` or `functions.fetch:0`, and come again in the next conversation.
@@ -33,124 +34,249 @@ _PLAIN_LEN_MAX: Final = 256
 _NOTHING: Final = Told("reject", Reason.GATE_UNAVAILABLE, MemoryClass.L4)
 _CODES: Final = "|".join(re.escape(reason.value) for reason in Reason)
 _MARK: Final = re.compile(rf"Not (?:stored|stored yet|deleted yet|done) \((?:{_CODES})[,)]")
+_WAITS: Final = re.compile(rf"Not stored yet \((?:{_CODES})[,)]")
+# Stands for a notice of ours, so that what was before it and after it do not meet.
+_APART: Final = " mnemogate0notice "
+_LINES: Final = "lines"
 
 
-def observed(told: Told) -> str:
-    """The text that stands where something was withheld."""
-    return observation_for(told.decision, told.reason, told.memory_class)
+class Conversation:
+    """Where a request belongs: the ids of its conversation, and what a person typed in it."""
+
+    def __init__(self, sessions: frozenset[str] = frozenset(), typed: tuple[str, ...] = ()) -> None:
+        self.sessions = sessions
+        self._typed = typed
+        self._words: tuple[bytes, ...] | None = None
+
+    def words(self, printer: Printer) -> tuple[bytes, ...]:
+        """What was typed, as numbers of words; only what waits for a person is held against it."""
+        if self._words is None:
+            self._words = tuple(packed(printer.numbers(text)) for text in self._typed)
+        return self._words
 
 
-class Replies:
-    """Implements `proxy.dialects.model.replies_withheld.Withholds`."""
-
-    def __init__(self, kept: Kept, printer: Printer) -> None:
-        self._kept = kept
-        self._printer = printer
-
-    @property
-    def active(self) -> bool:
-        """Whether anything is withheld at this moment."""
-        return bool(self._kept.withheld)
-
-    def flow(self) -> Flow:
-        """A text that begins now."""
-        told = self._kept.told
-        return Flow(self._printer, self._kept.withheld, lambda key: observed(told[key]))
-
-    def carries(self, text: str) -> bool:
-        """Whether a text holds what is withheld."""
-        return key_in(self._kept, self._printer, text) is not None
+NOWHERE: Final = Conversation()
 
 
-def key_in(kept: Kept, printer: Printer, text: str) -> int | None:
-    """The key of a refused text that a text holds, under every spelling that is read."""
-    for reading in readings_of(text):
-        spans = kept.withheld.spans(printer.numbers(reading))
-        if spans:
-            return min(span.key for span in spans)
-    return None
+class _Found(NamedTuple):
+    told: Told
+    candidate_id: str
+    key: int | None  # None where its print had to make room
+
+
+class _Shared:
+    """What all that ask for one request write to."""
+
+    def __init__(self) -> None:
+        self.fresh_count = 0
+        self.records: list[Record] = []
 
 
 class Asking:
     """Implements `proxy.dialects.model.withheld.Asks` for one request. Event loop only."""
 
-    def __init__(self, kept: Kept, printer: Printer) -> None:
+    def __init__(
+        self,
+        kept: Kept,
+        printer: Printer,
+        conversation: Conversation = NOWHERE,
+        *,
+        noun: str = "text",
+        by_model: bool = False,
+        shared: _Shared | None = None,
+    ) -> None:
         self._kept = kept
         self._printer = printer
-        self.fresh_count = 0
-        # What is to be written down before the request goes on.
-        self.records: list[Record] = []
+        self._conversation = conversation
+        self._noun = noun
+        self._shared = shared or _Shared()
+        self._sight = Sight(conversation.sessions, by_model)
+        self.looking = Looking(kept.withheld, self._sight, lambda: conversation.words(printer))
+        self._place = printer.digest(*sorted(conversation.sessions), str(by_model))
+
+    def of_the(self, noun: str, *, by_model: bool = False) -> Asking:
+        """The same, asked about something else; what the model says may not wait for a person."""
+        return Asking(
+            self._kept,
+            self._printer,
+            self._conversation,
+            noun=noun,
+            by_model=by_model,
+            shared=self._shared,
+        )
+
+    @property
+    def fresh_count(self) -> int:
+        """See `Asks`."""
+        return self._shared.fresh_count
+
+    @property
+    def records(self) -> list[Record]:
+        """What is to be written down before the request goes on."""
+        return self._shared.records
+
+    # ---- texts ---------------------------------------------------------------------------------
 
     def of(self, text: str) -> str | None:
         """What stands in the place of this text, or None where it carries nothing refused."""
+        found = self._found(text)
+        return None if found is None else self._notice(found)
+
+    def _found(self, text: str) -> _Found | None:
         kept = self._kept
-        if len(text) < SHORT_LEN_MIN or not (kept.withheld or kept.texts):
+        if len(text) < SHORT_LEN_MIN or not (kept.withheld.any_in(self._sight) or kept.texts):
             return None
         name = self._printer.digest(text)
-        known = kept.texts.get(name)
-        if known is not None and (known.key is None or not kept.withheld.knows(known.key)):
+        known = self._known(kept.texts.get(name))
+        if known is not None and known.key is None:
             # Its print is gone, or was never ours: what was withheld stays so.
-            return observed(known.told)
-        if kept.clean.get(name) == kept.withheld.generation:
+            return known
+        clean = name + self._place
+        if kept.clean.get(clean) == kept.withheld.generation:
             return None
-        key = key_in(kept, self._printer, text)
+        key = self._key_in(text)
         if key is None:
-            put(kept.clean, name, kept.withheld.generation)
+            put(kept.clean, clean, kept.withheld.generation)
+            # What shows again changes what later thoughts are bound to.
+            self._shared.fresh_count += kept.uncovered.pop(name, 0)
             return None
         if known is None:
-            told = kept.told[key]
-            self._stick(TEXT, name, told, kept.candidate_of(key))
-            return observed(told)
-        return observed(known.told)
+            self._stick(TEXT, name, key)
+        return self._of_key(key) if known is None else known._replace(key=key)
+
+    def _key_in(self, text: str) -> int | None:
+        """The key of a refused text that a text holds, under every spelling that is read."""
+        for reading in readings_of(NOTICE.sub(_APART, text)):
+            spans = self.looking.spans(self._printer.numbers(reading))
+            if spans:
+                return min(span.key for span in spans)
+        return None
+
+    def carries(self, text: str) -> bool:
+        """Whether a text holds what is withheld; nothing is kept of it."""
+        return self._key_in(text) is not None
+
+    def notice_of(self, key: int) -> str:
+        """What stands in the place of a stretch of this text."""
+        return self._notice(self._of_key(key))
+
+    def _known(self, entry: Entry | None) -> _Found | None:
+        """What was withheld there before; its key where that is still known."""
+        if entry is None or (entry.session and entry.session not in self._sight.sessions):
+            return None
+        lives = entry.key is not None and self._kept.withheld.knows(entry.key)
+        return _Found(entry.told, entry.candidate_id, entry.key if lives else None)
+
+    def _of_key(self, key: int) -> _Found:
+        return _Found(self._kept.told[key], self._kept.candidate_of(key), key)
+
+    def _notice(self, found: _Found, *, whole: bool = False) -> str:
+        told = found.told
+        return withheld_notice(
+            self._noun, told.decision, told.reason, found.candidate_id, whole=whole
+        )
+
+    # ---- results and calls ---------------------------------------------------------------------
 
     def of_result(self, call_id: str, text: str) -> str | None:
-        """The same for the result of a call."""
+        """What stands in the place of a result that is withheld as a whole; else None."""
         kept = self._kept
         own = _RANDOM.search(call_id) is not None and _COUNTED.fullmatch(call_id) is None
         name = self._printer.digest("call", call_id)
-        if own:
-            told = kept.results.get(name)
-            if told is not None:
-                return observed(told)
-        said = self.of(text)
-        if said is None:
-            plain = len(text) <= _PLAIN_LEN_MAX
-            key = kept.withheld.whole(self._printer.numbers(text)) if plain else None
-            if key is None:
-                return None
-            self._stick(TEXT, self._printer.digest(text), kept.told[key], kept.candidate_of(key))
-        entry = kept.texts[self._printer.digest(text)]
-        if own:
-            self._stick(RESULT, name, entry.told)
-        return observed(entry.told)
+        known = self._known(kept.results.get(name)) if own else None
+        if known is None:
+            known = self._blanked(text)
+            if known is not None and own and known.key is not None:
+                self._stick(RESULT, name, known.key)
+        return None if known is None else self._notice(known, whole=True)
+
+    def _blanked(self, text: str) -> _Found | None:
+        kept = self._kept
+        name = self._printer.digest("result", text)
+        known = self._known(kept.texts.get(name))
+        clean = name + self._place
+        if known is not None or kept.clean.get(clean) == kept.withheld.generation:
+            return known
+        key = self._most_of(text) if kept.withheld.any_in(self._sight) else None
+        if key is None:
+            put(kept.clean, clean, kept.withheld.generation)
+            self._shared.fresh_count += kept.uncovered.pop(name, 0)
+            return None
+        self._stick(TEXT, name, key)
+        return self._of_key(key)
+
+    def _most_of(self, text: str) -> int | None:
+        withheld, numbers_of = self._kept.withheld, self._printer.numbers
+        for reading in readings_of(NOTICE.sub(_APART, text)):
+            key = withheld.mostly_in(numbers_of(reading), self.looking)
+            if key is not None:
+                return key
+        plain = len(text) <= _PLAIN_LEN_MAX
+        return withheld.whole(numbers_of(text), self.looking) if plain else None
+
+    def of_call(self, text: str) -> str | None:
+        """What the agent is told instead of a call that says all of a text."""
+        for reading in readings_of(NOTICE.sub(_APART, text)):
+            key = self._kept.withheld.said_in(self._printer.numbers(reading), self.looking)
+            if key is not None:
+                return self._notice(self._of_key(key), whole=True)
+        return None
+
+    # ---- parts of a text -----------------------------------------------------------------------
 
     def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
         """The same for the sentences of one text, which a refused stretch may run through."""
-        kept = self._kept
-        name = self._printer.digest("sentences", *sentences)
-        known = kept.texts.get(name)
-        if known is not None and (known.key is None or not kept.withheld.knows(known.key)):
-            said = observed(known.told)
-            return [said if at in known.parts else None for at in range(len(sentences))]
-        answers = [self.of(one) for one in sentences]
-        numbers = [self._printer.numbers(one) for one in sentences]
-        spans = kept.withheld.spans([*chain.from_iterable(numbers)])
+        return self._of_parts("sentences", sentences)
+
+    def of_lines(self, lines: Sequence[str]) -> list[str | None]:
+        """The same for its lines; with one that it runs through goes what is left beside it."""
+        return self._of_parts(_LINES, lines)
+
+    def _of_parts(self, kind: str, parts: Sequence[str]) -> list[str | None]:
+        name = self._printer.digest(kind, *parts)
+        known = self._known(self._kept.texts.get(name))
+        if known is not None and known.key is None:
+            there = self._kept.texts[name].parts
+            return [self._notice(known) if at in there else None for at in range(len(parts))]
+        numbers = [self._printer.numbers(NOTICE.sub(_APART, one)) for one in parts]
+        found = [self._found(one) for one in parts]
         end = 0
+        spans = self.looking.spans([*chain.from_iterable(numbers)])
         for at, words in enumerate(numbers):
             start, end = end, end + len(words)
             inside = [span.key for span in spans if span.start < end and start < span.end]
-            if inside and answers[at] is None:
-                answers[at] = observed(kept.told[min(inside)])
-        if known is None and spans:
-            key = min(span.key for span in spans)
-            parts = tuple(at for at, answer in enumerate(answers) if answer is not None)
-            entry = Stuck(kept.principal, TEXT, name, kept.told[key], kept.candidate_of(key), parts)
-            self._write(entry)
-        return answers
+            if inside and found[at] is None:
+                found[at] = self._of_key(min(inside))
+        if kind == _LINES:
+            self._take_rest(numbers, found)
+        gone = tuple(at for at, one in enumerate(found) if one is not None)
+        if known is None and gone:
+            key = next((one.key for one in found if one is not None and one.key is not None), None)
+            if key is not None:
+                self._stick(TEXT, name, key, gone)
+        return [None if one is None else self._notice(one) for one in found]
+
+    def _take_rest(self, numbers: list[list[int]], found: list[_Found | None]) -> None:
+        """Of lines beside one that goes, those that are a piece of the same text."""
+        lines = [at for at, words in enumerate(numbers) if words or found[at] is not None]
+        for ordered in (lines, lines[::-1]):
+            last: _Found | None = None
+            for at in ordered:
+                key = None if last is None else last.key
+                rest = key is not None and self._kept.withheld.is_rest(numbers[at], key)
+                if found[at] is None and rest:
+                    found[at] = last
+                last = found[at]
+
+    # ---- thoughts ------------------------------------------------------------------------------
 
     def bears(self, text: str) -> bool:
         """Whether something was taken out of this text before, on its way to the agent."""
-        return _MARK.search(text) is not None
+        return NOTICE.search(text) is not None or _MARK.search(text) is not None
+
+    def waits(self, text: str) -> bool:
+        """Whether it tells that a memory waits for a person, and something does."""
+        return self._kept.withheld.holds and _WAITS.search(text) is not None
 
     def unbinds(self, name: str) -> bool:
         """Whether a signed block was left out before."""
@@ -162,10 +288,37 @@ class Asking:
         if digest not in self._kept.blocks:
             self._write(Stuck(self._kept.principal, BLOCK, digest, _NOTHING))
 
-    def _stick(self, kind: int, name: bytes, told: Told, key_of: str = "") -> None:
-        self._write(Stuck(self._kept.principal, kind, name, told, key_of))
-        self.fresh_count += 1
+    def _stick(self, kind: int, name: bytes, key: int, parts: tuple[int, ...] = ()) -> None:
+        self._shared.fresh_count += 1
+        kept = self._kept
+        told, candidate_id = kept.told[key], kept.candidate_of(key)
+        session = kept.withheld.terms(key).session
+        self._write(Stuck(kept.principal, kind, name, told, candidate_id, parts, session))
 
     def _write(self, record: Stuck) -> None:
         self._kept.apply(record)
-        self.records.append(record)
+        self._shared.records.append(record)
+
+
+class Replies:
+    """Implements `proxy.dialects.model.replies_withheld.Withholds`."""
+
+    def __init__(self, kept: Kept, printer: Printer, conversation: Conversation) -> None:
+        self._kept = kept
+        self._printer = printer
+        self._asking = Asking(kept, printer, conversation).of_the("reply", by_model=True)
+        self._sight = Sight(conversation.sessions, by_model=True)
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is withheld at this moment."""
+        return self._kept.withheld.any_in(self._sight)
+
+    def flow(self) -> Flow:
+        """A text that begins now."""
+        asking = self._asking
+        return Flow(self._printer, asking.looking, asking.notice_of)
+
+    def carries(self, text: str) -> bool:
+        """Whether a text holds what is withheld."""
+        return self._asking.carries(text)

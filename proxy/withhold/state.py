@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import msgspec
 
 from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotations
-from policy.verdict import Reason  # noqa: TC001 - the same
-from policy.withheld.matching import Withheld
+from policy.verdict import Reason
+from policy.withheld.matching import Terms, Withheld
 from policy.withheld.words import Print
 
 if TYPE_CHECKING:
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 STUCK_MAX: Final = 50_000
 """Of each kind and principal, the newest count."""
 RESULT, TEXT, BLOCK = 0, 1, 2
+_REJECT: Final = "reject"
+# What is wrong with it is its class or its label, in the context in which it was written.
+_OF_ITS_PLACE: Final = frozenset(
+    {
+        Reason.SOURCE_CLASS_FORBIDDEN,
+        Reason.CLASS_FLOOR,
+        Reason.SOURCE_BELOW_STORED,
+        Reason.PERSON_REQUIRED,
+    }
+)
 
 _Value = TypeVar("_Value")
 
@@ -35,30 +45,39 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate that is not decided yet; prints as pairs of numbers and `whole`."""
+    """A candidate that is not decided yet; prints as pairs of numbers and `whole`.
+
+    In a log of before nobody wrote down whether it is flagged, nor where it was written.
+    """
 
     principal: str
     candidate_id: str
     prints: tuple[tuple[bytes, bool], ...]
+    flagged: bool = True
+    session: str = ""
+    orders: tuple[bytes, ...] = ()  # the words of each sentence of it that steers its reader
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """It was refused, or nobody will ever decide it."""
+    """It was refused, or nobody will ever decide it. `version` is the store's at that moment."""
 
     principal: str
     candidate_id: str
     told: Told
+    version: int = 0
 
 
 class Waits(msgspec.Struct, frozen=True, array_like=True):
-    """It waits for a person: shown for now, withheld once it is denied."""
+    """It waits for a person: withheld from the model's own words if it is flagged."""
 
     principal: str
     candidate_id: str
+    told: Told | None = None
+    version: int = 0
 
 
 class Cleared(msgspec.Struct, frozen=True, array_like=True):
-    """It was admitted, or never reached the gate: nothing of it is withheld."""
+    """It was admitted or forgiven, or never reached the gate: nothing of it is withheld."""
 
     principal: str
     candidate_id: str
@@ -72,7 +91,8 @@ class Stuck(msgspec.Struct, frozen=True, array_like=True):
     name: bytes
     told: Told
     key_of: str = ""  # the candidate whose text it was
-    parts: tuple[int, ...] = ()  # which sentences of it
+    parts: tuple[int, ...] = ()  # which sentences or lines of it
+    session: str = ""  # the only conversation in which it does; "": in every one
 
 
 Record = Begun | Refused | Waits | Cleared | Stuck
@@ -98,11 +118,20 @@ def decode(data: bytes) -> Record | None:
 
 
 class Entry(NamedTuple):
-    """A text that was withheld once, and whose."""
+    """A text or a result that was withheld once, and whose."""
 
     key: int | None
     told: Told
+    candidate_id: str
     parts: tuple[int, ...] = ()
+    session: str = ""
+
+
+class _Refusal(NamedTuple):
+    begun: Begun
+    told: Told
+    keys: tuple[int, ...]
+    version: int
 
 
 class Kept:
@@ -114,13 +143,16 @@ class Kept:
         self.told: dict[int, Told] = {}
         self.pending: dict[str, Begun] = {}
         self.waiting: dict[str, Begun] = {}
-        self._refused: dict[str, tuple[Begun, Told, tuple[int, ...]]] = {}
+        self._held: dict[str, _Refusal] = {}
+        self._refused: dict[str, _Refusal] = {}
         self._of_key: dict[int, str] = {}
-        self.results: OrderedDict[bytes, Told] = OrderedDict()
+        self.results: OrderedDict[bytes, Entry] = OrderedDict()
         self.texts: OrderedDict[bytes, Entry] = OrderedDict()
         self.blocks: OrderedDict[bytes, Told] = OrderedDict()
         # Moves with whatever is withheld in a place of its own from now on.
         self.stuck_count = 0
+        # Texts that were withheld and are not any more, until they are shown again.
+        self.uncovered: dict[bytes, int] = {}
         # As of which generation a text holds nothing, or stands where it may be shown.
         self.clean: OrderedDict[bytes, int] = OrderedDict()
         self.stood: OrderedDict[bytes, int] = OrderedDict()
@@ -134,55 +166,96 @@ class Kept:
             case Refused():
                 begun = self._taken(record.candidate_id)
                 if begun is not None:
-                    self._refuse(begun, record.told)
+                    self._refuse(begun, record)
             case Waits():
                 begun = self._taken(record.candidate_id)
                 if begun is not None:
-                    self.waiting[record.candidate_id] = begun
+                    self._wait(begun, record)
             case Cleared():
                 self._taken(record.candidate_id)
                 gone = self._refused.pop(record.candidate_id, None)
                 if gone is not None:
-                    self._forgive(gone[2])
+                    self._forgive(gone.keys)
+                    self._unstick(record.candidate_id)
             case Stuck():
                 self._stick(record)
 
     def _taken(self, candidate_id: str) -> Begun | None:
+        waited = self._held.pop(candidate_id, None)
+        if waited is not None:
+            self._forgive(waited.keys)
+            self._unstick(candidate_id)
         return self.pending.pop(candidate_id, None) or self.waiting.pop(candidate_id, None)
 
-    def _refuse(self, begun: Begun, told: Told) -> None:
+    def _refuse(self, begun: Begun, record: Refused) -> None:
+        keys = self._withhold(begun, record.told, _terms_of(begun, record.told), record.version)
+        refusal = _Refusal(begun, record.told, keys, record.version)
+        self._refused[begun.candidate_id] = refusal
+        if len(self._refused) > STUCK_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def _wait(self, begun: Begun, record: Waits) -> None:
+        self.waiting[begun.candidate_id] = begun
+        if begun.flagged and record.told is not None:
+            terms = Terms(flagged=True, held=True)
+            keys = self._withhold(begun, record.told, terms, record.version)
+            self._held[begun.candidate_id] = _Refusal(begun, record.told, keys, record.version)
+
+    def _withhold(self, begun: Begun, told: Told, terms: Terms, version: int) -> tuple[int, ...]:
         keys: list[int] = []
         for numbers, whole in begun.prints:
-            key, gone = self.withheld.refuse(Print(numbers, whole))
+            printed = Print(numbers, whole)
+            key, gone = self.withheld.refuse(printed, terms, orders=begun.orders, version=version)
             self.told.setdefault(key, told)
             self._of_key.setdefault(key, begun.candidate_id)
             keys.append(key)
             for lost in gone:
                 self.told.pop(lost, None)
                 self._of_key.pop(lost, None)
-        self._refused[begun.candidate_id] = (begun, told, tuple(keys))
-        if len(self._refused) > STUCK_MAX:
-            del self._refused[next(iter(self._refused))]
+        return tuple(keys)
 
     def _forgive(self, keys: tuple[int, ...]) -> None:
-        # What another candidate was refused for as well stays withheld.
-        still = {key for _, _, others in self._refused.values() for key in others}
+        # What another candidate was refused for as well stays withheld, and is told as its.
+        still = {
+            key: (candidate_id, other.told)
+            for others in (self._refused, self._held)
+            for candidate_id, other in others.items()
+            for key in other.keys
+        }
         gone = [key for key in keys if key not in still]
         self.withheld.forgive(gone)
         for key in gone:
             self.told.pop(key, None)
             self._of_key.pop(key, None)
+        for key in keys:
+            if key in still and key in self.told:
+                self._of_key[key], self.told[key] = still[key]
 
     def _stick(self, record: Stuck) -> None:
         self.stuck_count += 1
-        if record.kind == RESULT:
-            put(self.results, record.name, record.told)
-        elif record.kind == BLOCK:
+        if record.kind == BLOCK:
             put(self.blocks, record.name, record.told)
-        else:
-            there = self._refused.get(record.key_of)
-            key = there[2][0] if there and there[2] else None
-            put(self.texts, record.name, Entry(key, record.told, record.parts))
+            return
+        there = self._refused.get(record.key_of) or self._held.get(record.key_of)
+        key = there.keys[0] if there and there.keys else None
+        entry = Entry(key, record.told, record.key_of, record.parts, record.session)
+        put(self.results if record.kind == RESULT else self.texts, record.name, entry)
+
+    def _unstick(self, candidate_id: str) -> None:
+        for table in (self.results, self.texts):
+            for name in [name for name, one in table.items() if one.candidate_id == candidate_id]:
+                del table[name]
+                self.uncovered[name] = 1
+
+    def same_text(self, candidate_id: str) -> tuple[str, ...]:
+        """The refused candidates that say what this one says and no more, it among them."""
+        one = self._refused.get(candidate_id)
+        if one is None:
+            return ()
+        prints = set(one.begun.prints)
+        return tuple(
+            name for name, other in self._refused.items() if prints >= set(other.begun.prints)
+        )
 
     def candidate_of(self, key: int) -> str:
         """The candidate whose text has this key."""
@@ -194,17 +267,36 @@ class Kept:
             yield begun
         for begun in self.waiting.values():
             yield begun
-            yield Waits(self.principal, begun.candidate_id)
-        for candidate_id, (begun, told, keys) in self._refused.items():
-            if any(self.withheld.knows(key) for key in keys):
-                yield begun
-                yield Refused(self.principal, candidate_id, told)
-        for kind, stuck in ((RESULT, self.results), (BLOCK, self.blocks)):
-            for name, told in stuck.items():
-                yield Stuck(self.principal, kind, name, told)
-        for name, entry in self.texts.items():
-            key_of = "" if entry.key is None else self.candidate_of(entry.key)
-            yield Stuck(self.principal, TEXT, name, entry.told, key_of, entry.parts)
+            held = self._held.get(begun.candidate_id)
+            told, version = (held.told, held.version) if held else (None, 0)
+            yield Waits(self.principal, begun.candidate_id, told, version)
+        for candidate_id, one in self._refused.items():
+            if any(self.withheld.knows(key) for key in one.keys):
+                yield one.begun
+                yield Refused(self.principal, candidate_id, one.told, one.version)
+        for name, told in self.blocks.items():
+            yield Stuck(self.principal, BLOCK, name, told)
+        for kind, stuck in ((RESULT, self.results), (TEXT, self.texts)):
+            for name, entry in stuck.items():
+                yield Stuck(
+                    self.principal,
+                    kind,
+                    name,
+                    entry.told,
+                    entry.candidate_id,
+                    entry.parts,
+                    entry.session,
+                )
+
+
+def _terms_of(begun: Begun, told: Told) -> Terms:
+    """Where a refused text is withheld: only a class or a label is a matter of one conversation."""
+    scoped = not begun.flagged and told.decision == _REJECT and told.reason in _OF_ITS_PLACE
+    return Terms(
+        session=begun.session if scoped else "",
+        flagged=begun.flagged,
+        denied=told.reason is Reason.DENIED_BY_PERSON,
+    )
 
 
 def put(kept: OrderedDict[bytes, _Value], name: bytes, value: _Value) -> None:

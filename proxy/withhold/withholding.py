@@ -6,7 +6,8 @@ them, wherever it stands; out of replies as well. What a person typed stays, and
 stands in a trusted system prompt or in a memory that was admitted.
 
 A held candidate is not refused: its text is shown until a person denies it, because blanking the
-page that an agent is working on for what may be admitted a minute later would end its work. A
+page that an agent is working on for what may be admitted a minute later would end its work. Only if
+it is flagged, the model's own replies and the call that proposed it do not say it meanwhile. A
 candidate that nobody decided in time is refused, and the writer keeps to that.
 """
 
@@ -18,14 +19,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
-from policy.model import MemoryClass
+from policy.model import MemoryClass, SourceKind
 from policy.verdict import Reason
-from policy.withheld.words import Printer, prints_of, unpacked
+from policy.withheld.matching import Sight, StoredText
+from policy.withheld.words import Printer, orders_of, prints_of, unpacked
 from proxy.dialects.model.anthropic.withheld import thinks, withhold
+from proxy.dialects.model.bodies import bare_of_tokens
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
-from proxy.dialects.model.replies_withheld import ReplyFilter
+from proxy.dialects.model.reading import object_of
+from proxy.dialects.model.replies_withheld import ReplyFilter, sieved_reply
 from proxy.dialects.model.withheld import sieved, sieved_body, written
-from proxy.withhold.asking import Asking, Replies
+from proxy.seams.faults import NotFound
+from proxy.withhold.asking import NOWHERE, Asking, Conversation, Replies
 from proxy.withhold.state import (
     Begun,
     Cleared,
@@ -44,7 +49,7 @@ from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Decision, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from policy.model import Memory, Principal, PrincipalId, Tenant
     from proxy.dialects.model.transcript import ModelCall
@@ -54,6 +59,8 @@ if TYPE_CHECKING:
 
 BEGUN_S: Final = 10.0
 """How long a decision that the writer has begun is waited for, beyond the deadline."""
+# A memory with such a ceiling was written where nobody else had a say.
+_FIRM: Final = frozenset({SourceKind.USER_INPUT, SourceKind.OPERATOR})
 _WITHHOLD: Final = {
     "anthropic": withhold,
     "chat": withhold_chat,
@@ -78,6 +85,14 @@ class Verdicts(Protocol):
 
     def leaf_count(self) -> int:
         """Moves with every verdict."""
+        ...
+
+    def version(self) -> int:
+        """The store's version."""
+        ...
+
+    def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
+        """Those of a tenant's memories that no read shows any more. Any thread."""
         ...
 
     def held(self, tenant: Tenant) -> frozenset[str]:
@@ -134,7 +149,7 @@ class Withholding:
 
     def _resolved(self, begun: Begun) -> Record:
         told = self._verdicts.decided(begun.candidate_id)
-        return _record_of(begun, told or _undecided(MemoryClass.L4))
+        return self._record_of(begun, told or _undecided(MemoryClass.L4))
 
     def snapshot(self) -> Iterator[bytes]:
         """Records that a compacted log keeps instead of all that were written."""
@@ -167,8 +182,14 @@ class Withholding:
             texts, beside = texts_of(candidate)
             prints = prints_of(self._printer, texts, beside)
             if prints:
-                pairs = tuple((one.numbers, one.whole) for one in prints)
-                begun = Begun(principal, submission.candidate_id, pairs)
+                begun = Begun(
+                    principal,
+                    submission.candidate_id,
+                    tuple((one.numbers, one.whole) for one in prints),
+                    flagged := submission.reading.flagged,
+                    submission.provenance.session or "",
+                    orders_of(self._printer, (*texts, *beside)) if flagged else (),
+                )
                 self._of(principal).apply(begun)
                 records.append(begun)
         noted = not records
@@ -190,7 +211,8 @@ class Withholding:
         self._land(submission.candidate_id)
         if isinstance(result, Outcome) and result.decision is Decision.ADMIT:
             self._decide(kept, Cleared(kept.principal, submission.candidate_id))
-            self._show(kept, candidate.text, candidate.metadata_json)
+            if result.memory is not None:
+                self._show(kept, result.memory)
         elif begun is None:
             return  # it has nothing to be withheld, or was given up and is withheld already
         elif result is None:
@@ -198,14 +220,14 @@ class Withholding:
             early = submission.due is not None and submission.due.expire()
             told = _undecided(candidate.memory_class)
             waits = Waits(kept.principal, submission.candidate_id)
-            self._decide(kept, _record_of(begun, told) if early else waits)
+            self._decide(kept, self._record_of(begun, told) if early else waits)
         elif isinstance(result, Outcome):
             reason = result.reason or Reason.GATE_UNAVAILABLE
             told = Told(result.decision.value, reason, result.memory_class)
-            self._decide(kept, _record_of(begun, told))
+            self._decide(kept, _record_of(begun, told, result.version))
         elif isinstance(result, OutcomeUnknown):
             # Perhaps it was refused: until somebody knows, it is not shown.
-            self._decide(kept, _record_of(begun, _undecided(candidate.memory_class)))
+            self._decide(kept, self._record_of(begun, _undecided(candidate.memory_class)))
         else:
             # Nothing was written, and nobody looked at it.
             self._decide(kept, Cleared(kept.principal, submission.candidate_id))
@@ -227,22 +249,54 @@ class Withholding:
         for numbers in self._own:
             kept.withheld.open(numbers)
 
-    def _show(self, kept: Kept, text: str | None, metadata_json: str | None) -> None:
-        for one in (text, *strings_of(metadata_json)):
-            if one:
-                kept.withheld.show(self._printer.numbers(one))
+    def _record_of(self, begun: Begun, told: Told) -> Record:
+        """What becomes of a candidate that nobody decides now."""
+        return _record_of(begun, told, self._verdicts.version())
 
-    @staticmethod
-    def _show_prints(kept: Kept, begun: Begun) -> None:
-        # Its text is in the store by now; of it, its numbers are enough.
+    def _show(self, kept: Kept, memory: Memory) -> None:
+        firm = memory.ceiling in _FIRM
+        stored = StoredText(memory.memory_id, memory.version, firm)
+        for one in (memory.text, *strings_of(memory.metadata_json)):
+            if one:
+                kept.withheld.show(self._printer.numbers(one), stored)
+
+    def _show_released(self, kept: Kept, begun: Begun) -> None:
+        # Its text is in the store by now; of it, its numbers are enough. A person let it in.
+        stored = StoredText("", self._verdicts.version(), firm=True)
         for numbers, _ in begun.prints:
-            kept.withheld.show(unpacked(numbers))
+            kept.withheld.show(unpacked(numbers), stored)
 
     def shown(self, principal_id: PrincipalId, memories: Iterable[Memory]) -> None:
         """Memories that were served to this principal: nobody hides one by proposing it again."""
         kept = self._of(principal_id)
         for memory in memories:
-            self._show(kept, memory.text, memory.metadata_json)
+            self._show(kept, memory)
+
+    async def forgive(
+        self, candidate_id: str, leaf: Callable[[], Awaitable[int]]
+    ) -> tuple[int, int]:
+        """A person ends a withholding; how many refused candidates said that, and the leaf's index.
+
+        `leaf` writes into the audit log that it was done; until it is there, nothing is forgiven.
+
+        Raises:
+            NotFound: Nothing is withheld under that id.
+            StorageError: It is not durable.
+        """
+        for kept in self._kept.values():
+            same = kept.same_text(candidate_id)
+            if same:
+                break
+        else:
+            raise NotFound(
+                "nothing is withheld under that id; what waits for a person is released or denied"
+            )
+        leaf_index = await leaf()
+        records = [Cleared(kept.principal, one) for one in same]
+        for record in records:
+            kept.apply(record)
+        await self._log.append(map(encode, records))
+        return len(same), leaf_index
 
     # ---- waiting -------------------------------------------------------------------------------
 
@@ -280,12 +334,21 @@ class Withholding:
         begun = kept.pending.get(candidate_id)
         self._land(candidate_id)
         if begun is not None:
-            self._decide(kept, _record_of(begun, _undecided(MemoryClass.L4)))
+            self._decide(kept, self._record_of(begun, _undecided(MemoryClass.L4)))
 
     # ---- model requests ------------------------------------------------------------------------
 
+    def sessions(self, principal_id: PrincipalId) -> frozenset[str]:
+        """The sessions in whose conversations alone something is withheld."""
+        return self._of(principal_id).withheld.sessions
+
     async def apply(
-        self, principal: Principal, api: str, body: dict[str, Json], left: Callable[[], Leave]
+        self,
+        principal: Principal,
+        api: str,
+        body: dict[str, Json],
+        left: Callable[[], Leave],
+        conversation: Conversation = NOWHERE,
     ) -> dict[str, Json]:
         """The body of a model request without what is withheld; the same object if it holds none.
 
@@ -296,14 +359,15 @@ class Withholding:
             StorageError: What may be shown is not known, or could not be written down.
         """
         kept = self._of(principal.principal_id)
-        await self._look_at_waiting(kept, principal.tenant)
-        told = kept.withheld or kept.texts or kept.results
+        await self._look_at_store(kept, principal.tenant)
+        sight = Sight(conversation.sessions, by_model=True)
+        told = kept.withheld.any_in(sight) or kept.texts or kept.results
         if not told and not (api == "anthropic" and thinks(body)):
             return body
         leave = left()
         for text in leave.stands:
             self._stands(kept, text)
-        asking = Asking(kept, self._printer)
+        asking = Asking(kept, self._printer, conversation)
         made = _WITHHOLD.get(api, sieved_body)(body, leave, asking)
         if asking.records:
             await self._log.append(map(encode, asking.records))
@@ -320,66 +384,89 @@ class Withholding:
             kept.withheld.open(self._printer.numbers(text))
             put(kept.stood, name, kept.withheld.generation)
 
-    async def _look_at_waiting(self, kept: Kept, tenant: Tenant) -> None:
-        """What a person decided about held candidates since the last look."""
+    async def _look_at_store(self, kept: Kept, tenant: Tenant) -> None:
+        """What was decided since the last look about what is held, and what reads show no more."""
         leaves = self._verdicts.leaf_count()
-        if not kept.waiting or self._seen_leaves.get(kept.principal) == leaves:
+        opening = kept.withheld.opening
+        if not (kept.waiting or opening) or self._seen_leaves.get(kept.principal) == leaves:
             return
+        if opening:
+            kept.withheld.unshow(await asyncio.to_thread(self._verdicts.gone, opening, tenant))
         held = await asyncio.to_thread(self._verdicts.held, tenant)
         for candidate_id, begun in tuple(kept.waiting.items()):
             if candidate_id in held:
                 continue
             told = await asyncio.to_thread(self._verdicts.decided, candidate_id)
-            self._decide(kept, _record_of(begun, told or _undecided(MemoryClass.L4)))
+            self._decide(kept, self._record_of(begun, told or _undecided(MemoryClass.L4)))
             if told is not None and told.decision == Decision.ADMIT.value:
-                self._show_prints(kept, begun)
+                self._show_released(kept, begun)
         self._seen_leaves[kept.principal] = leaves
 
     async def settled(self, principal: Principal, deadline_s: float) -> None:
         """Wait as `quiet` does, and look at what persons decided."""
         await self.quiet(principal.principal_id, deadline_s)
-        await self._look_at_waiting(self._of(principal.principal_id), principal.tenant)
+        await self._look_at_store(self._of(principal.principal_id), principal.tenant)
 
     def withholds(self, principal_id: PrincipalId) -> bool:
-        """Whether anything is withheld from this principal."""
+        """Whether anything is withheld from this principal, in whatever conversation."""
         kept = self._of(principal_id)
-        return bool(kept.withheld or kept.texts)
+        return kept.withheld.any_in(Sight()) or bool(kept.texts)
 
     def carries(self, principal_id: PrincipalId, text: str) -> bool:
         """Whether a text holds what was refused."""
         return self._asked(principal_id).of(text) is not None
 
-    def refusal(self, principal_id: PrincipalId, call: ModelCall) -> str | None:
-        """What the agent gets instead of a call of its model that holds what was refused.
+    def refusal(
+        self, principal_id: PrincipalId, call: ModelCall, conversation: Conversation = NOWHERE
+    ) -> str | None:
+        """What the agent gets instead of a call that says all of a text that nobody may spread.
 
-        Asked after the call was judged: a write that is admitted is refused no longer.
+        Only a text that steers whoever reads it, or one that a person denied, or an order of it.
         """
         given = call.unread if call.arguments is None else written(call.arguments)
-        return self._asked(principal_id).of(f"{call.server or ''}\n{call.name}\n{given}")
+        asking = self._asked(principal_id, conversation)
+        return asking.of_the("call").of_call(f"{call.server or ''}\n{call.name}\n{given}")
 
     def sieved(self, principal_id: PrincipalId, value: Json) -> Json:
         """JSON that is no conversation, without what was refused."""
         return sieved(value, self._asked(principal_id))
 
-    def reply(self, principal_id: PrincipalId, api: str) -> ReplyFilter:
+    def said(
+        self,
+        principal_id: PrincipalId,
+        api: str,
+        body: dict[str, Json],
+        conversation: Conversation = NOWHERE,
+    ) -> dict[str, Json]:
+        """A whole reply on its way to the agent; its calls were decided about."""
+        kept = self._of(principal_id)
+        if not (kept.withheld.any_in(Sight(conversation.sessions, by_model=True)) or kept.texts):
+            return body
+        asking = self._asked(principal_id, conversation).of_the("reply", by_model=True)
+        return sieved_reply(api, object_of(bare_of_tokens(body)), asking)
+
+    def reply(
+        self, principal_id: PrincipalId, api: str, conversation: Conversation = NOWHERE
+    ) -> ReplyFilter:
         """For one reply on its way to the agent."""
-        return ReplyFilter(api, Replies(self._of(principal_id), self._printer))
+        kept = self._of(principal_id)
+        return ReplyFilter(api, Replies(kept, self._printer, conversation))
 
-    def _asked(self, principal_id: PrincipalId) -> Asking:
-        return Asking(self._of(principal_id), self._printer)
+    def _asked(self, principal_id: PrincipalId, conversation: Conversation = NOWHERE) -> Asking:
+        return Asking(self._of(principal_id), self._printer, conversation)
 
 
-def _record_of(begun: Begun, told: Told) -> Record:
+def _record_of(begun: Begun, told: Told, version: int) -> Record:
     match told.decision:
         case "admit":
             return Cleared(begun.principal, begun.candidate_id)
         case "hold":
-            return Waits(begun.principal, begun.candidate_id)
+            return Waits(begun.principal, begun.candidate_id, told, version)
         case _ if told.reason is Reason.HOLD_EXPIRED:
             # Nobody said no to it: it is shown as it was while it waited.
             return Cleared(begun.principal, begun.candidate_id)
         case _:
-            return Refused(begun.principal, begun.candidate_id, told)
+            return Refused(begun.principal, begun.candidate_id, told, version)
 
 
 def _undecided(memory_class: MemoryClass) -> Told:

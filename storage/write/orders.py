@@ -21,7 +21,7 @@ from storage.errors import StorageError, StoreCorrupt, UnknownCandidate
 from storage.tables.codec import decode_evidence, decode_held, decode_intercept, encode
 from storage.tables.lmdb_store import ANCHORS, HELD, KEYS
 from storage.tables.rows import held_key
-from storage.values import MODE_ENFORCE, MODE_OBSERVE, THE_STORE, Submission
+from storage.values import FORGIVE, MODE_ENFORCE, MODE_OBSERVE, THE_STORE, Submission
 from storage.write.case import Case, HeldCase
 from storage.write.quarantine import Quarantine
 from storage.write.vouching import Vouching
@@ -83,6 +83,14 @@ class Operating:
             return engine.parts.judge.deny(change, candidate_id, row, engine.ruleset, by=by)
 
         return engine.transact(work)
+
+    def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
+        """Log that what a refused candidate says may be shown again; the leaf's index."""
+
+        def work(change: Change) -> int:
+            return self._log(change, FORGIVE, candidate_id, by, "")
+
+        return self._engine.transact(work)
 
     def _held(self, candidate_id: CandidateId) -> HeldRow:
         key = held_key(candidate_id)
@@ -282,7 +290,7 @@ class Operating:
         self._engine.transact(work)
 
     @staticmethod
-    def _log(change: Change, action: str, subject: str, by: PrincipalId, detail: str) -> None:
-        change.log(
+    def _log(change: Change, action: str, subject: str, by: PrincipalId, detail: str) -> int:
+        return change.log(
             OperatorLeaf(at_ms=change.now_ms, action=action, subject=subject, by=by, detail=detail)
         )

@@ -153,6 +153,10 @@ class EmbeddedWriter:
         """Refuse a held candidate; its staging key is destroyed."""
         return await self._run(lambda: self._operating.deny(candidate_id, by))
 
+    async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
+        """Log that a person ended the withholding of a refused candidate; the leaf's index."""
+        return await self._run(lambda: self._operating.forgive(candidate_id, by))
+
     async def quarantine(
         self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
     ) -> Standing:

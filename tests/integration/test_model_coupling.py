@@ -79,7 +79,8 @@ async def test_what_was_refused_is_in_no_later_request_and_in_no_reply(
         shows = composition is not None
         assert (canary.encode() in sent) is shows, name
         assert (canary.encode() in received) is shows, name
-        assert (b"Not stored" in sent) is not shows, "the observation stands in its place"
+        assert (b"a memory that was refused" in sent) is not shows, "a notice stands in its place"
+        assert b"Not stored" not in sent
 
 
 def offering(api: str, body: Json, name: str, said: str) -> Json:
@@ -111,7 +112,7 @@ async def test_a_tool_that_comes_later_brings_back_nothing_that_was_refused(
             sent = b"".join(one.raw for one in bench.model.requests[before:])
             # A tool that was there before cannot be blanked by proposing to remember it.
             assert (canary.encode() in sent) is not late
-            assert (b"Not stored" in sent) is late
+            assert (b"a memory that was refused" in sent) is late
 
 
 async def label_of(bench: Bench, text: str) -> tuple[str, str]:

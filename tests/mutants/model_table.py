@@ -39,8 +39,8 @@ MODEL: Final = (
     Mutant(
         name="the request goes upstream as it came",
         file="proxy/model/with_ledger.py",
-        old="(prepared, body=body, session=entered.session)\n",
-        new="(prepared, session=entered.session)\n",
+        old="prepared, body=body, session=entered.session, conversation=conversation\n",
+        new="prepared, session=entered.session, conversation=conversation\n",
         invariant="no later model request carries what was refused",
         tests=(at(_COUPLING, "test_what_was_refused_is_in_no_later_request_and_in_no_reply"),),
     ),
@@ -193,8 +193,8 @@ MODEL: Final = (
     Mutant(
         name="fields that no API has pass in a chat",
         file="proxy/dialects/model/openai/withheld.py",
-        old="    return swept(change(part, where, leave, asks), where, leave, asks)\n",
-        new="    return change(part, where, leave, asks)\n",
+        old="    return swept(change(part, where, leave, asks, *waiting), where, leave, asks)\n",
+        new="    return change(part, where, leave, asks, *waiting)\n",
         invariant="no place of a request brings what was refused",
         tests=(
             at(
@@ -206,8 +206,8 @@ MODEL: Final = (
     Mutant(
         name="fields that no API has pass in a message",
         file="proxy/dialects/model/anthropic/withheld.py",
-        old="object_of(swept(_message(message, place, leave, asks), place, leave, asks))\n",
-        new="_message(message, place, leave, asks)\n",
+        old="swept(_message(message, place, leave, asks, waiting), place, leave, asks)",
+        new="_message(message, place, leave, asks, waiting)",
         invariant="no place of a request brings what was refused",
         tests=(
             at(

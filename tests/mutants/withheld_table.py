@@ -15,10 +15,10 @@ _BODIES: Final = "tests/unit/proxy/dialects/model/test_withheld.py"
 _REPLY: Final = "tests/unit/proxy/dialects/model/test_replies_withheld.py"
 _COUPLED: Final = "tests/unit/proxy/model/test_with_ledger.py"
 _PRLR: Final = "tests/conformance/test_prlr.py"
-_SPELLINGS: Final = at(_WITHHELD, "test_five_words_in_a_row_are_found_however_they_are_written")
+_SPELLINGS: Final = at(_WITHHELD, "test_eight_words_in_a_row_are_found_however_they_are_written")
 _LATE: Final = at(_FLIGHT, "test_what_is_undecided_at_the_deadline_is_refused_and_never_written")
 _NOTHING_LEAKS: Final = at(_PRLR, "test_no_rejected_text_is_sent_after_its_interception")
-_HELD: Final = at(_WITHHOLDING, "test_a_held_text_is_shown_until_a_person_denies_it")
+_HELD: Final = at(_WITHHOLDING, "test_a_held_text_is_withheld_from_replies_and_its_own_call_alone")
 
 WITHHELD: Final = (
     Mutant(
@@ -81,11 +81,11 @@ WITHHELD: Final = (
         ),
     ),
     Mutant(
-        name="six words make a run",
+        name="nine words make a run",
         file="policy/withheld/words.py",
-        old="RUN: Final = 5\n",
-        new="RUN: Final = 6\n",
-        invariant="any five words in a row of a refused text are found",
+        old="RUN: Final = 8\n",
+        new="RUN: Final = 9\n",
+        invariant="any eight words in a row of a refused text are found",
         tests=(_SPELLINGS,),
     ),
     Mutant(
@@ -107,26 +107,23 @@ WITHHELD: Final = (
     Mutant(
         name="pieces of what may be shown open a refused text",
         file="policy/withheld/matching.py",
-        old="if not self.is_open(numbers[span.start : span.end])]",
-        new="if not self.is_open(numbers[span.start : span.start + 5])]",
+        old="if not self.is_open(numbers[span.start : span.end])\n        ]",
+        new="if not self.is_open(numbers[span.start : span.start + 8])\n        ]",
         invariant="a stretch may be shown only where one shown text has all of it",
         tests=(at(_WITHHELD, "test_pieces_of_shown_texts_do_not_add_up_to_a_refused_one"),),
     ),
     Mutant(
         name="nothing may be shown",
         file="policy/withheld/matching.py",
-        old="        return any(_contains(shown, words) for shown in self._open)\n",
-        new="        return not words\n",
+        old="            if stored.firm or stored.version <= first\n",
+        new="            if stored.firm and first < 0\n",
         invariant="a stored memory cannot be hidden by proposing it again",
-        tests=(
-            at(_WITHHOLDING, "test_a_stored_memory_cannot_be_hidden_by_proposing_it_again"),
-            at(_WITHHOLDING, "test_a_trusted_system_prompt_cannot_be_blanked_by_proposing_it"),
-        ),
+        tests=(at(_WITHHOLDING, "test_a_stored_memory_cannot_be_hidden_by_proposing_it_again"),),
     ),
     Mutant(
         name="a flood pushes the others out",
         file="policy/withheld/matching.py",
-        old="key=lambda one: (-len(self._texts[one].numbers), one)",
+        old="key=lambda one: (-len(self._texts[one][0].numbers), one)",
         new="key=lambda one: one",
         invariant="long refused texts make room for themselves first",
         tests=(at(_WITHHELD, "test_a_flood_of_long_texts_makes_room_for_itself"),),
@@ -142,7 +139,7 @@ WITHHELD: Final = (
     Mutant(
         name="the beginning of a refused stretch goes out",
         file="policy/withheld/flow.py",
-        old="        begun = len(numbers) if over else self._withheld.begun_at(numbers)\n",
+        old="        begun = len(numbers) if over else self._looking.begun_at(numbers)\n",
         new="        begun = len(numbers)\n",
         invariant="words that may begin a refused stretch wait for the next one",
         tests=(at(_FLOW, "test_stretches_are_left_out_and_nothing_else"),),
@@ -213,9 +210,9 @@ WITHHELD: Final = (
     Mutant(
         name="what is held is withheld",
         file="proxy/withhold/withholding.py",
-        old="            return Waits(begun.principal, begun.candidate_id)\n        case _",
-        new="            return Refused(begun.principal, begun.candidate_id, told)\n        case _",
-        invariant="a held text is shown until a person denies it",
+        old="            return Waits(begun.principal, begun.candidate_id, told, version)\n",
+        new="            return Refused(begun.principal, begun.candidate_id, told, version)\n",
+        invariant="a held text is withheld from the model's own words alone",
         tests=(_HELD,),
     ),
     Mutant(
@@ -229,15 +226,15 @@ WITHHELD: Final = (
     Mutant(
         name="an admitted text stays refused",
         file="proxy/withhold/withholding.py",
-        old="            self._show(kept, candidate.text, candidate.metadata_json)\n",
-        new="",
-        invariant="what was admitted after a refusal is refused no longer",
-        tests=(at(_WITHHOLDING, "test_what_is_admitted_after_a_refusal_is_refused_no_longer"),),
+        old="                self._show(kept, result.memory)\n",
+        new="                pass\n",
+        invariant="a memory that was there before the refusal is shown",
+        tests=(at(_WITHHOLDING, "test_a_stored_memory_cannot_be_hidden_by_proposing_it_again"),),
     ),
     Mutant(
         name="what a person released stays refused",
         file="proxy/withhold/withholding.py",
-        old="                self._show_prints(kept, begun)\n",
+        old="                self._show_released(kept, begun)\n",
         new="                pass\n",
         invariant="what a person lets in is refused no longer",
         tests=(
@@ -258,8 +255,8 @@ WITHHELD: Final = (
     Mutant(
         name="a result is withheld only while its print is there",
         file="proxy/withhold/asking.py",
-        old="            if told is not None:\n                return observed(told)\n        said",
-        new="            del told\n        said",
+        old="        known = self._known(kept.results.get(name)) if own else None\n",
+        new="        known = None\n",
         invariant="a result that was withheld once stays so under its call",
         tests=(
             at(
@@ -334,16 +331,16 @@ WITHHELD: Final = (
     Mutant(
         name="a request goes upstream as it came",
         file="proxy/model/with_ledger.py",
-        old="replace(prepared, body=body, session=",
-        new="replace(prepared, session=",
+        old="prepared, body=body, session=",
+        new="prepared, session=",
         invariant="nothing that was refused goes upstream",
         tests=(_NOTHING_LEAKS,),
     ),
     Mutant(
         name="a call that brings what was refused goes on",
         file="proxy/model/with_ledger.py",
-        old="self._withholding.refusal(principal_id, call) if verdict is None else verdict\n",
-        new="verdict if call and principal_id else None\n",
+        old="            self._withholding.refusal(principal_id, call, prepared.conversation)\n",
+        new="            None\n",
         invariant="nothing that was refused goes to the agent",
         tests=(_NOTHING_LEAKS,),
     ),
@@ -362,5 +359,110 @@ WITHHELD: Final = (
         new="        if name or entered.changed_tools\n",
         invariant="a tool is left alone only as it was approved",
         tests=(at(_COUPLED, "test_a_prompt_from_elsewhere_and_a_tool_that_changed_are_not"),),
+    ),
+    Mutant(
+        name="a model opens what was refused by storing it",
+        file="policy/withheld/matching.py",
+        old="            if stored.firm or stored.version <= first\n",
+        new="            if stored\n",
+        invariant="a memory that was written after a refusal opens nothing, but a person's own",
+        tests=(at(_WITHHOLDING, "test_a_memory_that_quotes_it_opens_nothing_that_was_refused"),),
+    ),
+    Mutant(
+        name="a memory opens what a person denied",
+        file="policy/withheld/matching.py",
+        old="        if not self._stored_open or any(one.denied for one in terms):\n",
+        new="        if not self._stored_open:\n",
+        invariant="no memory opens what a person denied",
+        tests=(at(_WITHHELD, "test_a_memory_opens_what_a_person_wrote_or_what_was_there_before"),),
+    ),
+    Mutant(
+        name="what was refused in one conversation is withheld in all of them",
+        file="proxy/withhold/state.py",
+        old='        session=begun.session if scoped else "",\n',
+        new='        session="",\n',
+        invariant="a class or a label is a matter of one conversation",
+        tests=(
+            at(
+                _WITHHOLDING,
+                "test_only_a_class_or_a_label_is_a_matter_of_one_conversation",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what steers is a matter of one conversation",
+        file="proxy/withhold/state.py",
+        old="    scoped = not begun.flagged and ",
+        new="    scoped = ",
+        invariant="what steers whoever reads it is withheld from every conversation",
+        tests=(
+            at(
+                _WITHHOLDING,
+                "test_only_a_class_or_a_label_is_a_matter_of_one_conversation",
+            ),
+        ),
+    ),
+    Mutant(
+        name="an honest text stops calls",
+        file="policy/withheld/matching.py",
+        old="        return (self.flagged or self.denied) and not self.held\n",
+        new="        return not self.held\n",
+        invariant="a call is stopped only by what steers, or was denied",
+        tests=(at(_WITHHELD, "test_a_call_is_stopped_by_all_of_a_text_that_steers_or_was_denied"),),
+    ),
+    Mutant(
+        name="a line that is left beside a refused one is sent",
+        file="policy/withheld/matching.py",
+        old="        ends = range(_REST, len(numbers) + 1)\n",
+        new="        ends = range(0)\n",
+        invariant="what is left of a refused text on the lines beside goes as well",
+        tests=(at(_WITHHELD, "test_of_a_line_beside_half_a_run_is_left_of_a_text"),),
+    ),
+    Mutant(
+        name="her turn is cut where she pasted",
+        file="proxy/model/with_ledger.py",
+        old="for span in spans if span.typed or span.label in _LEFT",
+        new="for span in spans if span.label in _LEFT",
+        invariant="turns of a person are sent unchanged",
+        tests=(
+            at(
+                "tests/integration/test_model_honest.py",
+                "test_turns_of_a_person_are_sent_as_they_are_whoever_said_it_first",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what waits is withheld from what others say",
+        file="policy/withheld/matching.py",
+        old="            return there and (sight.by_model or not terms.held)\n",
+        new="            return there\n",
+        invariant="a page empties no file by having its lines proposed as memories",
+        tests=(_HELD,),
+    ),
+    Mutant(
+        name="a forgiven text stays withheld where it was",
+        file="proxy/withhold/state.py",
+        old="                    self._unstick(record.candidate_id)\n",
+        new="                    pass\n",
+        invariant="what a person forgives is shown again",
+        tests=(
+            at(
+                _WITHHOLDING,
+                "test_a_person_forgives_a_text_and_it_is_as_if_nobody_had_refused_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a whole reply loses calls that go on",
+        file="proxy/dialects/model/replies_withheld.py",
+        old="        made = _put_at(made, place, value)\n",
+        new="        pass\n",
+        invariant="a call of a whole reply arrives as the model made it",
+        tests=(
+            at(
+                _WITHHOLDING,
+                "test_calls_of_a_whole_reply_are_left_to_whoever_decided_about_them",
+            ),
+        ),
     ),
 )

@@ -88,8 +88,6 @@ def test_no_function_takes_more_than_six_positional_parameters() -> None:
 # Function and parameter -> the one thing that its pair or triple is.
 TUPLES_THAT_ARE_VALUES = {
     "proxy/dialects/mcp/store/tools.py:_tool(hints)": "what MCP hints of one tool",
-    "proxy/model/clean_turns.py:note(stamp)": "a moment: what was refused and labelled by then",
-    "proxy/model/clean_turns.py:of(stamp)": "the same moment, asked for",
     "telemetry/tracing.py:_step_span(interval)": "an interval: when it began and when it ended",
 }
 

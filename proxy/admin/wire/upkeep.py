@@ -8,6 +8,7 @@ POST /memories/{id}/parole       QuarantineRequest   -> StandingView
 POST /memories/{id}/vouch        VouchRequest        -> StandingView
 GET  /mcp?tenant=                                    -> ServerList
 POST /mcp/{server}/approve       ApproveRequest      -> ServerView
+POST /review/{candidate_id}/forgive                  -> ForgivenView
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ from policy.model import MemoryClass  # noqa: TC001 - msgspec reads the annotati
 from proxy.admin.wire.store import MemoryView  # noqa: TC001 - msgspec reads the annotation
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import QUARANTINE_REASON_LEN_MAX
+
+
+class ForgivenView(msgspec.Struct, frozen=True, kw_only=True):
+    """The text of a refused candidate is withheld no longer."""
+
+    candidate_id: str
+    candidates: int  # how many refused ones said that and no more
+    leaf_index: int
 
 
 class PolicyReloadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

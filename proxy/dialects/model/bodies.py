@@ -136,7 +136,7 @@ def bare_of_tokens(value: Json) -> Json:
     if isinstance(value, dict):
         return {
             key: None
-            if key == LOGPROBS and isinstance(part, (dict, list))
+            if part and key == LOGPROBS and isinstance(part, (dict, list))
             else bare_of_tokens(part)
             for key, part in value.items()
         }

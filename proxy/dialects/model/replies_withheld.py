@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.dialects.model.reading import list_of, object_of, text_of
 from proxy.dialects.model.stream import event_of, payload
-from proxy.dialects.model.withheld import names, seals
+from proxy.dialects.model.withheld import Asks, names, seals, sieved
 from proxy.dialects.sse import Event, event_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from proxy.dialects.strict_json.tolerant import Json
 
 _DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
@@ -348,6 +350,59 @@ class ReplyFilter:
         number = body.get("sequence_number")
         if self._next is None and isinstance(number, int):
             self._next = number
+
+
+def sieved_reply(api: str, body: dict[str, Json], asks: Asks) -> dict[str, Json]:
+    """A whole reply of which every string is cut, but for its calls: others decide about them."""
+    lifted: list[tuple[_Key, Json]] = []
+    left: Json = body
+    for place in _calls_in(api, body):
+        for name in sorted(_DECIDED):
+            found = _at(body, (*place, name))
+            if found is not None:
+                lifted.append(((*place, name), found))
+                left = _put_at(left, (*place, name), None)
+    made = sieved(left, asks)
+    for place, value in lifted:
+        made = _put_at(made, place, value)
+    return made if isinstance(made, dict) else {}
+
+
+def _calls_in(api: str, body: dict[str, Json]) -> Iterator[_Key]:
+    """Where whole calls stand that somebody decides about."""
+    if api == "chat":
+        for at, choice in enumerate(list_of(body.get("choices"))):
+            message: _Key = ("choices", at, "message")
+            for index, _ in enumerate(list_of(_at(choice, ("message", "tool_calls")))):
+                for kind in sorted(_HOLD_CALLS):
+                    yield (*message, "tool_calls", index, kind)
+            yield (*message, "function_call")
+        return
+    key = "output" if api == "responses" else "content"
+    for at, block in enumerate(list_of(body.get(key))):
+        if text_of(object_of(block).get("type")) in _CALLS:
+            yield (key, at)
+
+
+def _at(value: Json, place: _Key) -> Json:
+    for part in place:
+        if isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            value = object_of(value).get(str(part))
+    return value
+
+
+def _put_at(value: Json, place: _Key, new: Json) -> Json:
+    """The value with another one at a place, if it still has that place."""
+    if not place:
+        return new
+    part = place[0]
+    if isinstance(value, list) and isinstance(part, int) and part < len(value):
+        return [*value[:part], _put_at(value[part], place[1:], new), *value[part + 1 :]]
+    if isinstance(value, dict) and part in value:
+        return {**value, str(part): _put_at(value[str(part)], place[1:], new)}
+    return value
 
 
 def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:

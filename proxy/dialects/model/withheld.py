@@ -1,8 +1,9 @@
 """What of a model request must not go on, taken out of it: what all APIs share. Pure.
 
-Whoever calls says which text carries something refused, and what stands in its place (`Asks`). A
-tool's result goes whole, a string of a call goes whole, of other texts the sentences go. What a
-person typed stays; so does what stands in a system prompt or a tool list that is trusted.
+Whoever calls says which text carries something refused, and what stands in its place (`Asks`). Of a
+tool's result and of a call the lines go, of other texts the sentences; a result of which nothing
+should be left goes whole. What a person typed stays; so does what stands in a system prompt or a
+tool list that is trusted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from proxy.dialects.strict_json.tolerant import read_body
 from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from proxy.dialects.strict_json.tolerant import Json
 
@@ -55,6 +56,7 @@ NAMES: Final = frozenset(
 _SENTENCE_END: Final = re.compile(
     r"(\n+|(?<=[.!?\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f]))"
 )
+_LINE_END: Final = re.compile("(\r\n|[\n\r\u2028\u2029])")
 _SPACE: Final = re.compile(r"\s")
 _ADDRESS: Final = "://"
 _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
@@ -73,12 +75,19 @@ class Asks(Protocol):
     An answer for the same text is the same as long as nothing new is refused.
     """
 
+    def of_the(self, noun: str, *, by_model: bool = False) -> Asks:
+        """The same, asked about a "result", a "call" or another "text".
+
+        What the model said itself (`by_model`) does not carry what waits for a person, either.
+        """
+        ...
+
     def of(self, text: str) -> str | None:
         """For one text."""
         ...
 
     def of_result(self, call_id: str, text: str) -> str | None:
-        """For the result of a call: once withheld, it stays so under its id.
+        """For the result of a call, where none of it stays: then so under its id.
 
         A refused text that is too plain to be looked for elsewhere is found here, as the whole.
         """
@@ -86,6 +95,14 @@ class Asks(Protocol):
 
     def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
         """For each of the sentences that are one text."""
+        ...
+
+    def of_lines(self, lines: Sequence[str]) -> list[str | None]:
+        """For each of the lines that are one text."""
+        ...
+
+    def waits(self, text: str) -> bool:
+        """Whether a result tells that a memory waits for a person, and something does."""
         ...
 
     def bears(self, text: str) -> bool:
@@ -119,11 +136,25 @@ class Leave(msgspec.Struct, frozen=True, kw_only=True):
 
 def cut(text: str, asks: Asks) -> str:
     """The text without the sentences that carry something refused."""
+    return _cut(text, asks, _SENTENCE_END, asks.of_sentences)
+
+
+def cut_lines(text: str, asks: Asks) -> str:
+    """The text without the lines that do."""
+    return _cut(text, asks, _LINE_END, asks.of_lines)
+
+
+def _cut(
+    text: str,
+    asks: Asks,
+    ends: re.Pattern[str],
+    of_parts: Callable[[Sequence[str]], list[str | None]],
+) -> str:
     instead = asks.of(text)
     if instead is None:
         return text
-    parts = _SENTENCE_END.split(text)
-    answers = asks.of_sentences(parts[::2])
+    parts = ends.split(text)
+    answers = of_parts(parts[::2])
     kept: list[str] = []
     for at, answer in enumerate(answers):
         gap = parts[2 * at - 1] if at else ""
@@ -235,12 +266,38 @@ def _unsealed(text: str, asks: Asks) -> str:
 
 def sieved(value: Json, asks: Asks) -> Json:
     """JSON of which every string is cut."""
-    new = changed(value, lambda text: cut(text, asks), asks.of)
+    return _sieved(value, asks, cut)
+
+
+def _sieved(value: Json, asks: Asks, less: Callable[[str, Asks], str]) -> Json:
+    new = changed(value, lambda text: less(text, asks), asks.of)
     said = asks.of(joined(new))
     if said is None or isinstance(new, str):
         return new
     # It runs on from one string into the next: none of them stays.
     return changed(new, lambda text: said if text else text, lambda _: said)
+
+
+def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
+    """What of a tool's result may be sent, and whether that is nothing.
+
+    The result of the call that proposed what waits for a person may only echo it.
+    """
+    text = joined(value)
+    asks = asks.of_the("result", by_model=asks.waits(text))
+    said = asks.of_result(call_id, text)
+    if said is not None:
+        return said, True
+    return (value if asks.of(text) is None else _sieved(value, asks, cut_lines)), False
+
+
+def proposing(results: Iterable[tuple[Json, Json]], asks: Asks) -> frozenset[str]:
+    """Of the results by the ids of their calls: the calls after which a memory waits."""
+    return frozenset(
+        call_id
+        for call_id, value in results
+        if isinstance(call_id, str) and asks.waits(joined(value))
+    )
 
 
 def sieved_body(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
@@ -251,7 +308,7 @@ def sieved_body(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Js
 
 
 def arguments(value: Json, asks: Asks) -> Json:
-    """A call's arguments, as an object or as its JSON text, without strings that carry it."""
+    """A call's arguments, as an object or as its JSON text, without lines that carry it."""
     if isinstance(value, str):
         said = asks.of(value)
         if said is None:
@@ -264,7 +321,7 @@ def arguments(value: Json, asks: Asks) -> Json:
         return written({_INSTEAD_KEY: said} if new is given else new)
     if asks.of(written(value)) is None:
         return value
-    new = changed(value, lambda text: asks.of(text) or text, asks.of)
+    new = changed(value, lambda text: cut_lines(text, asks), asks.of)
     said = asks.of(written(new))
     return new if said is None else {_INSTEAD_KEY: said}
 

@@ -22,6 +22,8 @@ from proxy.dialects.model.withheld import (
     beside,
     joined,
     passes,
+    proposing,
+    result,
     sieved,
     spoken,
     swept,
@@ -29,6 +31,8 @@ from proxy.dialects.model.withheld import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from proxy.dialects.model.transcript import Where
     from proxy.dialects.strict_json.tolerant import Json
 
@@ -52,6 +56,7 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
     given = list_of(body.get(_TURNS))
     binds = object_of(body.get("thinking")).get("type") != "enabled"
     loosened = asks.fresh_count != before
+    waiting = proposing(_results_in(given), asks)
     turns: list[Json] = []
     for at, message in enumerate(given):
         if at in leave.clean and not (loosened and binds):
@@ -62,7 +67,7 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
             turns.append(sieved(message, asks))
             continue
         place = (_TURNS, at)
-        turn = object_of(swept(_message(message, place, leave, asks), place, leave, asks))
+        turn = object_of(swept(_message(message, place, leave, asks, waiting), place, leave, asks))
         loosened = loosened or asks.fresh_count != before
         turn = _without_thinking(turn, asks, loosened=loosened and binds, binds=binds)
         turns.append(turn)
@@ -75,8 +80,21 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
     return made if binds or _may_go_on(given, turns) else _thoughtless(made)
 
 
-def _message(message: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> dict[str, Json]:
+def _results_in(messages: list[Json]) -> Iterator[tuple[Json, Json]]:
+    for message in messages:
+        for part in list_of(object_of(message).get("content")):
+            block = object_of(part)
+            if _is_result(block):
+                yield block.get("tool_use_id"), block.get("content")
+
+
+def _message(
+    message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
+) -> dict[str, Json]:
+    """A message; `waiting` are the calls that proposed what waits for a person."""
     content = message.get("content")
+    plain, by_model = asks, message.get("role") == "assistant"
+    asks = asks.of_the("text", by_model=by_model)
     if isinstance(content, str):
         text = spoken(content, (*where, "content"), leave, asks)
         return message if text is content else {**message, "content": text}
@@ -87,10 +105,14 @@ def _message(message: dict[str, Json], where: Where, leave: Leave, asks: Asks) -
     told = asks.of(apart(heard))
     new = [
         # A result is withheld under its id, whatever it says by now.
-        _block(block, (*where, "content", at), leave, asks) if told or _is_result(block) else block
+        _block(block, (*where, "content", at), leave, asks, waiting)
+        if told or _is_result(block)
+        else block
         for at, block in enumerate(blocks)
     ]
     if told is not None:
+        # What only waits for a person may stand in another call.
+        asks = plain
         heard = []
         for at, block in enumerate(new):
             heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
@@ -118,7 +140,9 @@ def _heard(block: dict[str, Json], typed: tuple[tuple[int, int], ...]) -> list[s
     return [joined(block)]
 
 
-def _block(block: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> dict[str, Json]:
+def _block(
+    block: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
+) -> dict[str, Json]:
     kind = kind_of(block)
     if kind in _THINKING:
         return block
@@ -129,11 +153,13 @@ def _block(block: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> di
         rest = object_of(sieved({**block, "text": ""}, asks))
         return block if new is text and rest == {**block, "text": ""} else {**rest, "text": new}
     if kind in _RESULTS:
-        call_id = text_of(block.get("tool_use_id")) or ""
-        said = asks.of_result(call_id, joined(block.get("content")))
-        return block if said is None else {**block, "content": said, "is_error": True}
+        content = block.get("content")
+        left, gone = result(text_of(block.get("tool_use_id")) or "", content, asks)
+        failed: dict[str, Json] = {"is_error": True} if gone else {}
+        return block if left is content else {**block, "content": left, **failed}
     if kind in _CALLS:
-        new_input = arguments(block.get("input"), asks)
+        of_call = asks.of_the("call", by_model=text_of(block.get("id")) in waiting)
+        new_input = arguments(block.get("input"), of_call)
         return block if new_input is block.get("input") else {**block, "input": new_input}
     return object_of(sieved(block, asks))
 
@@ -179,8 +205,9 @@ def _without_thinking(
             loosened = loosened or (binds and asks.bears(text_of(block.get("text")) or ""))
             continue
         name = written(block)
+        thinks = asks.of_the("text", by_model=True)
         thought = joined({key: block.get(key) for key in sorted(SIGNED - {"data"})})
-        heard = asks.of(thought)
+        heard = thinks.of(thought)
         # What was taken out of it on its way to the agent is missing under the signature.
         if heard is not None or asks.bears(thought) or (loosened and not asks.unbinds(name)):
             asks.unbind(name)

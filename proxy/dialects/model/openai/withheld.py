@@ -17,8 +17,11 @@ from proxy.dialects.model.withheld import (
     arguments,
     around,
     beside,
+    cut_lines,
     joined,
     passes,
+    proposing,
+    result,
     sieved,
     spoken,
     swept,
@@ -26,12 +29,12 @@ from proxy.dialects.model.withheld import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.dialects.model.transcript import Where
     from proxy.dialects.strict_json.tolerant import Json
 
-    _Part = Callable[[dict[str, Json], Where, Leave, Asks], dict[str, Json]]
+    _Part = Callable[[dict[str, Json], Where, Leave, Asks, frozenset[str]], dict[str, Json]]
 
 # What models that think aloud send back beside the content.
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
@@ -81,6 +84,7 @@ def _thinks_aloud(item: dict[str, Json], asks: Asks) -> bool:
     name = written(item)
     if asks.unbinds(name):
         return True
+    asks = asks.of_the("text", by_model=True)
     if asks.of(joined([item.get(key) for key in sorted(SIGNED)])) is None:
         return False
     asks.unbind(name)
@@ -96,28 +100,41 @@ def _withhold(
             if passes(key, asks):
                 made[key] = swept(beside(value, (key,), leave, asks), (key,), leave, asks)
             continue
+        waiting = proposing(_results_in(value), asks)
         new: list[Json] = [
-            part if at in leave.clean else _turn(part, (key, at), leave, asks, change)
+            part if at in leave.clean else _turn(part, (key, at), leave, asks, change, waiting)
             for at, part in enumerate(value)
         ]
         made[key] = value if all(a is b for a, b in zip(new, value, strict=True)) else new
     return body if all(made.get(key) is value for key, value in body.items()) else made
 
 
-def _turn(part: Json, where: Where, leave: Leave, asks: Asks, change: _Part) -> Json:
+def _results_in(turns: list[Json]) -> Iterator[tuple[Json, Json]]:
+    for turn in turns:
+        part = object_of(turn)
+        yield part.get("tool_call_id"), part.get("content")
+        yield part.get("call_id"), part.get("output")
+
+
+def _turn(
+    part: Json, where: Where, leave: Leave, asks: Asks, change: _Part, *waiting: frozenset[str]
+) -> Json:
     if not isinstance(part, dict):
         return sieved(part, asks)
-    return swept(change(part, where, leave, asks), where, leave, asks)
+    return swept(change(part, where, leave, asks, *waiting), where, leave, asks)
 
 
 def _chat_message(
-    message: dict[str, Json], where: Where, leave: Leave, asks: Asks
+    message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
 ) -> dict[str, Json]:
+    """A message; `waiting` are the calls that proposed what waits for a person."""
     role = text_of(message.get("role"))
     if role in {"tool", "function"}:
-        call_id = text_of(message.get("tool_call_id")) or ""
-        said = asks.of_result(call_id, joined(message.get("content")))
-        return message if said is None else {**message, "content": said}
+        content = message.get("content")
+        new, _ = result(text_of(message.get("tool_call_id")) or "", content, asks)
+        return message if new is content else {**message, "content": new}
+    plain = asks
+    asks = asks.of_the("text", by_model=role == "assistant")
     heard = _heard(message.get("content"), (*where, "content"), leave)
     calls = list_of(message.get("tool_calls"))
     legacy = message.get("function_call")
@@ -141,23 +158,24 @@ def _chat_message(
     if told is not None:
         made["content"] = _content(message.get("content"), (*where, "content"), leave, asks)
         if calls:
-            made["tool_calls"] = [_chat_call(object_of(call), asks) for call in calls]
+            made["tool_calls"] = [_chat_call(object_of(call), plain, waiting) for call in calls]
         if legacy:
-            made["function_call"] = _function(object_of(legacy), asks)
+            made["function_call"] = _function(object_of(legacy), plain.of_the("call"))
         still = asks.of(apart(_heard(made["content"], (*where, "content"), leave)))
         if still is not None:
             made["content"] = _emptied(made["content"], (*where, "content"), leave, still)
     return made
 
 
-def _chat_call(call: dict[str, Json], asks: Asks) -> dict[str, Json]:
+def _chat_call(call: dict[str, Json], asks: Asks, waiting: frozenset[str]) -> dict[str, Json]:
     made = dict(call)
+    asks = asks.of_the("call", by_model=text_of(call.get("id")) in waiting)
     if "function" in call:
         made["function"] = _function(object_of(call.get("function")), asks)
     custom = object_of(call.get("custom"))
     if custom:
         given = text_of(custom.get("input")) or ""
-        made["custom"] = {**custom, "input": asks.of(given) or given}
+        made["custom"] = {**custom, "input": cut_lines(given, asks)}
     return made
 
 
@@ -165,26 +183,32 @@ def _function(function: dict[str, Json], asks: Asks) -> dict[str, Json]:
     return {**function, "arguments": arguments(function.get("arguments"), asks)}
 
 
-def _item(item: dict[str, Json], where: Where, leave: Leave, asks: Asks) -> dict[str, Json]:
+def _item(
+    item: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
+) -> dict[str, Json]:
     kind = text_of(item.get("type")) or ("message" if "role" in item else "")
     if kind == _THOUGHT:
         return item
     made = item
     if kind in _OUTPUTS and ("output" in item or kind != "mcp_call"):
         call_id = text_of(item.get("call_id")) or text_of(item.get("id")) or ""
-        said = asks.of_result(call_id, joined(item.get("output")))
-        made = item if said is None else {**item, "output": said}
+        output = item.get("output")
+        left, _ = result(call_id, output, asks)
+        made = item if left is output else {**item, "output": left}
     if kind in _CALLS:
         key = "input" if kind == "custom_tool_call" else "arguments"
         given = item.get(key)
-        new = (
-            arguments(given, asks) if key == "arguments" else asks.of(text_of(given) or "") or given
-        )
+        of_call = asks.of_the("call", by_model=text_of(item.get("call_id")) in waiting)
+        if key == "input" and isinstance(given, str):
+            new: Json = cut_lines(given, of_call)
+        else:
+            new = arguments(given, of_call)
         return made if new is given else {**made, key: new}
     if kind in _OUTPUTS:
         return made
     if kind != "message":
         return object_of(sieved(item, asks))
+    asks = asks.of_the("text", by_model=item.get("role") == "assistant")
     place = (*where, "content")
     if asks.of(apart(_heard(item.get("content"), place, leave))) is None:
         return item

@@ -13,7 +13,7 @@ from policy.text.readings import blobs_in
 from proxy.dialects.model.reading import call_of, list_of
 from proxy.dialects.model.withheld import Leave
 from tests.unit.proxy.withheld import POISON, REQUESTS, Rig, rig
-from tests.unit.proxy.withhold.test_withholding import leaks
+from tests.unit.proxy.withhold.test_withholding import leaks, notice
 from tests.unit.storage.opening import AGENT
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ async def test_a_call_is_refused_for_what_its_agent_may_read(one: Rig, given: Js
     call = call_of("call_1", "fetch", given)
     assert one.withholding.refusal(AGENT.principal_id, call) is None, "control"
     item = await one.write(POISON)
-    assert one.withholding.refusal(AGENT.principal_id, call) == item.observation
+    assert one.withholding.refusal(AGENT.principal_id, call) == notice(item, "call", whole=True)
     assert one.withholding.refusal(AGENT.principal_id, call_of("c", "fetch", "{")) is None
 
 

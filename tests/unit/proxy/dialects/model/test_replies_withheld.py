@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from policy.withheld.flow import Flow
-from policy.withheld.matching import Withheld
+from policy.withheld.matching import Looking, Sight, Withheld
 from policy.withheld.words import Printer, prints_of
 from proxy.dialects.model.replies_withheld import ReplyFilter
 from proxy.dialects.model.stream import event_of, payload
@@ -38,13 +38,13 @@ class Withholds:
 
     @property
     def active(self) -> bool:
-        return bool(self.withheld)
+        return self.withheld.any_in(Sight())
 
     def carries(self, text: str) -> bool:
-        return bool(self.withheld.spans(PRINTER.numbers(text)))
+        return bool(Looking(self.withheld).spans(PRINTER.numbers(text)))
 
     def flow(self) -> Flow:
-        return Flow(PRINTER, self.withheld, lambda _: "[withheld]")
+        return Flow(PRINTER, Looking(self.withheld), lambda _: "[withheld]")
 
 
 def deltas(api: str, *pieces: str) -> list[Event]:

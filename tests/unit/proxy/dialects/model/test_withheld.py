@@ -23,6 +23,7 @@ withhold_responses: Any = withheld_openai.withhold_responses
 sieved: Any = withheld.sieved
 
 BAD = "POISON"
+WHOLE = "POISON!"  # a result that says this is left nothing
 INSTEAD = "[withheld]"
 
 
@@ -33,6 +34,14 @@ class Words:
         self.fresh_count = 0
         self.seen: set[str] = set()
         self.blocks: set[str] = set()
+
+    def of_the(self, noun: str, *, by_model: bool = False) -> Words:
+        del noun, by_model
+        return self
+
+    def waits(self, text: str) -> bool:
+        del text
+        return False
 
     def of(self, text: str) -> str | None:
         if BAD not in text:
@@ -45,10 +54,13 @@ class Words:
     def of_result(self, call_id: str, text: str) -> str | None:
         if call_id in self.seen:
             return INSTEAD
-        said = self.of(text)
+        said = self.of(text) if WHOLE in text else None
         if said is not None:
             self.seen.add(call_id)
         return said
+
+    def of_lines(self, lines: Sequence[str]) -> list[str | None]:
+        return [self.of(one) for one in lines]
 
     def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
         return [self.of(one) for one in sentences]
@@ -209,9 +221,9 @@ def test_thoughts_beside_a_chat_message_go() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        BAD,
-        [{"type": "text", "text": "a"}, {"type": "text", "text": BAD}],
-        [{"type": "tool_reference", "more": {"deep": [BAD]}}],
+        WHOLE,
+        [{"type": "text", "text": "a"}, {"type": "text", "text": WHOLE}],
+        [{"type": "tool_reference", "more": {"deep": [WHOLE]}}],
     ],
 )
 def test_a_result_goes_as_a_whole(content: Any) -> None:  # noqa: ANN401 - any JSON
@@ -223,6 +235,22 @@ def test_a_result_goes_as_a_whole(content: Any) -> None:  # noqa: ANN401 - any J
         "content": INSTEAD,
         "is_error": True,
     }
+
+
+def test_of_a_result_the_lines_go_and_it_keeps_its_shape() -> None:
+    text = f"one\r\ntwo {BAD}\n{BAD} three\nfour. five\n"
+    left = f"one\r\n{INSTEAD}\nfour. five\n"
+    made = withhold(turns(said(use("a")), result("a", text)), Leave(), Words())
+    (block,) = made["messages"][2]["content"]
+    assert block == {"type": "tool_result", "tool_use_id": "a", "content": left}
+    parts = [{"type": "text", "text": text}, {"type": "image", "source": {"data": "x"}}]
+    made = withhold(turns(said(use("a")), result("a", parts)), Leave(), Words())
+    (block,) = made["messages"][2]["content"]
+    assert block["content"] == [{"type": "text", "text": left}, parts[1]]
+    chat = withhold_chat({"messages": [{"role": "tool", "content": text}]}, Leave(), Words())
+    assert chat["messages"][0]["content"] == left
+    items = [{"type": "function_call_output", "call_id": "a", "output": text}]
+    assert withhold_responses({"input": items}, Leave(), Words())["input"][0]["output"] == left
 
 
 def test_a_result_of_the_provider_s_own_tools_keeps_its_shape() -> None:
