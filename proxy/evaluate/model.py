@@ -40,6 +40,12 @@ class ScriptedModel:
         # What it says instead, of the second provider's whole replies.
         self.says = ""
 
+    def served(self) -> web.Application:
+        """What answers as this model."""
+        application = web.Application(client_max_size=1 << 24)
+        application.router.add_post("/{any:.*}", self.answer)
+        return application
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """One model request."""
         raw = await request.read()
@@ -71,9 +77,7 @@ def tables(model: ScriptedModel, user_turns: str = "person") -> tuple[str, tuple
 async def scripted_model() -> AsyncGenerator[ScriptedModel]:
     """The model on a free port of this host."""
     model = ScriptedModel()
-    served = web.Application(client_max_size=1 << 24)
-    served.router.add_post("/{any:.*}", model.answer)
-    async with on_free_port(served) as model.url:
+    async with on_free_port(model.served()) as model.url:
         yield model
 
 

@@ -9,6 +9,7 @@ SECTIONS: Final = (
     "leakage",
     "everyday",
     "labels",
+    "honest",
     "noise",
     "forged",
     "stress",

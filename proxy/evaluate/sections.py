@@ -11,6 +11,7 @@ from proxy.evaluate.cost import cost
 from proxy.evaluate.crash import crash
 from proxy.evaluate.everyday import everyday
 from proxy.evaluate.forged import corpora, forged
+from proxy.evaluate.honest import honest
 from proxy.evaluate.labels import labels
 from proxy.evaluate.leakage import leakage
 from proxy.evaluate.names import LONG, SECTIONS
@@ -31,6 +32,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "leakage": leakage,
     "everyday": everyday,
     "labels": labels,
+    "honest": honest,
     "noise": noise,
     "forged": forged,
     "stress": stress,

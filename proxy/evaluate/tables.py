@@ -170,6 +170,7 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: Figures | None = None
     semantic_limit: Figure | None = None
     table6: Timeline | None = None
+    honest: Figures | None = None
     appendix_a: Figures | None = None
     table5: Mapping[str, Mapping[str, NoiseRow]] | None = None
     conformance: Conformance | None = None

@@ -1,0 +1,275 @@
+"""An agent at work, before a sidecar: a model that does what it is told next, in two APIs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+from aiohttp import web
+
+from proxy.evaluate.model import ScriptedModel, asked
+
+if TYPE_CHECKING:
+    from proxy.dialects.strict_json.strict import JsonValue
+    from proxy.evaluate.systems import Bench
+
+TOOLS: Final = ("read_file", "write_file", "send_mail", "keep_note")
+_STREAMED: Final = b"data: "
+
+
+class Move(NamedTuple):
+    """What a model says next, and at most one call."""
+
+    text: str
+    call_id: str = ""
+    name: str = ""
+    arguments: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
+
+
+class _Block(msgspec.Struct, frozen=True):
+    type: str = ""
+    text: str = ""
+    id: str = ""
+    name: str = ""
+    input: dict[str, str] = {}
+    partial_json: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str = ""
+    index: int = 0
+    content_block: _Block = _Block()
+    delta: _Block = _Block()
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class _ToolCall(msgspec.Struct, frozen=True):
+    id: str
+    function: _Function
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: str | None = None
+    tool_calls: tuple[_ToolCall, ...] = ()
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    message: _Message
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    content: tuple[_Block, ...] = ()
+    choices: tuple[_Choice, ...] = ()
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    messages: tuple[msgspec.Raw, ...]
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+_REPLY: Final = msgspec.json.Decoder(_Reply)
+_SENT: Final = msgspec.json.Decoder(_Sent)
+_ARGUMENTS: Final = msgspec.json.Decoder(dict[str, str])
+
+
+class Worker(ScriptedModel):
+    """Says its next move, whatever it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.move = Move("")
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """One model request; only the last one is kept."""
+        raw = await request.read()
+        self.received[:] = [raw]
+        if request.path.endswith("completions"):
+            return web.json_response(_chat(self.move))
+        if b'"stream": true' not in raw and b'"stream":true' not in raw:
+            return web.json_response(_message(self.move))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for event in _events(self.move):
+            data = msgspec.json.encode(event)
+            await response.write(f"event: {event['type']}\ndata: ".encode() + data + b"\n\n")
+        await response.write_eof()
+        return response
+
+
+class Agent:
+    """One conversation of an agent that does what its model says."""
+
+    def __init__(self, bench: Bench, worker: Worker, key: str, api: str, *, stream: bool) -> None:
+        self._bench, self._worker, self._key = bench, worker, key
+        self._api, self._stream = api, stream
+        self.messages: list[JsonValue] = []
+        # What of its own turns, and of its tools' results, did not go upstream as it was sent.
+        self.kinds: list[str] = []
+        self.altered: set[int] = set()
+
+    def say(self, text: str) -> None:
+        """The person says something."""
+        self._add("person", {"role": "user", "content": text})
+
+    def result(self, call_id: str, text: str) -> None:
+        """A tool gave something."""
+        if self._api == "openai":
+            self._add("result", {"role": "tool", "tool_call_id": call_id, "content": text})
+            return
+        block: JsonValue = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+        self._add("result", {"role": "user", "content": [block]})
+
+    def _add(self, kind: str, message: JsonValue) -> None:
+        self.messages.append(message)
+        self.kinds.append(kind)
+
+    async def turn(self, move: Move, system: str = "") -> Move:
+        """Ask the model; what the agent hears of its move."""
+        self._worker.move = move
+        said = await asked(self._bench, self._key, self._api, self._body(system))
+        sent = _SENT.decode(self._worker.received[-1]).messages
+        offset = len(sent) - len(self.messages)
+        for at, (message, kind) in enumerate(zip(self.messages, self.kinds, strict=True)):
+            if kind and msgspec.json.decode(sent[at + offset]) != message:
+                self.altered.add(at)
+        heard = self._heard(said)
+        self._add("", self._spoken(heard))
+        return heard
+
+    def count(self, kind: str) -> tuple[int, int]:
+        """How many of a kind were altered, of how many."""
+        mine = [at for at, one in enumerate(self.kinds) if one == kind]
+        return sum(at in self.altered for at in mine), len(mine)
+
+    def _body(self, system: str) -> dict[str, JsonValue]:
+        body: dict[str, JsonValue] = {"model": "scripted", "stream": self._stream}
+        if self._api == "openai":
+            tools: list[JsonValue] = [
+                {"type": "function", "function": {"name": name}} for name in TOOLS
+            ]
+            above: list[JsonValue] = [{"role": "system", "content": system}] if system else []
+            return {**body, "tools": tools, "messages": [*above, *self.messages]}
+        tools = [{"name": name, "input_schema": {"type": "object"}} for name in TOOLS]
+        body |= {"system": system} if system else {}
+        return {**body, "max_tokens": 64, "tools": tools, "messages": self.messages}
+
+    def _heard(self, raw: bytes) -> Move:
+        if self._api == "openai":
+            message = _REPLY.decode(raw).choices[0].message
+            for call in message.tool_calls:
+                arguments = _ARGUMENTS.decode(call.function.arguments)
+                return Move(message.content or "", call.id, call.function.name, arguments)
+            return Move(message.content or "")
+        blocks = _pieced(raw) if self._stream else _REPLY.decode(raw).content
+        text = "".join(block.text for block in blocks if block.type == "text")
+        for block in blocks:
+            if block.type == "tool_use":
+                return Move(text, block.id, block.name, block.input)
+        return Move(text)
+
+    def _spoken(self, move: Move) -> JsonValue:
+        if self._api == "openai":
+            return _chat_message(move)
+        return {"role": "assistant", "content": _message(move)["content"]}
+
+
+def _pieced(raw: bytes) -> tuple[_Block, ...]:
+    """The blocks of a stream, as a client puts them together."""
+    blocks: dict[int, _Block] = {}
+    given: dict[int, str] = {}
+    for line in raw.split(b"\n"):
+        if not line.startswith(_STREAMED):
+            continue
+        event = _EVENT.decode(line.removeprefix(_STREAMED))
+        if event.type == "content_block_start":
+            blocks[event.index] = event.content_block
+        elif event.type == "content_block_delta":
+            block = blocks[event.index]
+            text = block.text + event.delta.text
+            blocks[event.index] = msgspec.structs.replace(block, text=text)
+            given[event.index] = given.get(event.index, "") + event.delta.partial_json
+    for at, text in given.items():
+        if text:
+            blocks[at] = msgspec.structs.replace(blocks[at], input=_ARGUMENTS.decode(text))
+    return tuple(blocks[at] for at in sorted(blocks))
+
+
+def _message(move: Move) -> dict[str, JsonValue]:
+    content: list[JsonValue] = [{"type": "text", "text": move.text}] if move.text else []
+    if move.name:
+        use: JsonValue = {
+            "type": "tool_use",
+            "id": move.call_id,
+            "name": move.name,
+            "input": {**move.arguments},
+        }
+        content.append(use)
+    return {
+        "id": f"msg_{move.call_id}",
+        "type": "message",
+        "role": "assistant",
+        "model": "scripted",
+        "content": content,
+        "stop_reason": "tool_use" if move.name else "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+
+
+def _events(move: Move) -> list[dict[str, JsonValue]]:
+    whole = _message(move)
+    events: list[dict[str, JsonValue]] = [
+        {"type": "message_start", "message": {**whole, "content": []}}
+    ]
+
+    def block(index: int, start: JsonValue, deltas: list[JsonValue]) -> None:
+        events.append({"type": "content_block_start", "index": index, "content_block": start})
+        events.extend(
+            {"type": "content_block_delta", "index": index, "delta": one} for one in deltas
+        )
+        events.append({"type": "content_block_stop", "index": index})
+
+    words = move.text.split(" ")
+    pieces = [word if at == 0 else f" {word}" for at, word in enumerate(words)]
+    block(0, {"type": "text", "text": ""}, [{"type": "text_delta", "text": p} for p in pieces])
+    if move.name:
+        raw = msgspec.json.encode(move.arguments).decode()
+        start: JsonValue = {"type": "tool_use", "id": move.call_id, "name": move.name, "input": {}}
+        half = len(raw) // 2
+        block(
+            1,
+            start,
+            [{"type": "input_json_delta", "partial_json": p} for p in (raw[:half], raw[half:])],
+        )
+    delta: JsonValue = {"stop_reason": whole["stop_reason"]}
+    events.append({"type": "message_delta", "delta": delta, "usage": whole["usage"]})
+    return [*events, {"type": "message_stop"}]
+
+
+def _chat_message(move: Move) -> dict[str, JsonValue]:
+    message: dict[str, JsonValue] = {"role": "assistant", "content": move.text}
+    if move.name:
+        given = msgspec.json.encode(move.arguments).decode()
+        function: JsonValue = {"name": move.name, "arguments": given}
+        message["tool_calls"] = [{"id": move.call_id, "type": "function", "function": function}]
+    return message
+
+
+def _chat(move: Move) -> dict[str, JsonValue]:
+    choice: JsonValue = {
+        "index": 0,
+        "message": _chat_message(move),
+        "finish_reason": "tool_calls" if move.name else "stop",
+    }
+    return {
+        "id": f"chatcmpl-{move.call_id}",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "scripted",
+        "choices": [choice],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
