@@ -23,6 +23,7 @@ from policy.labels.derive import (
     named_class,
     with_lineage,
 )
+from policy.labels.floor import class_of_order
 from policy.labels.forwarded_call import is_forwarded
 from policy.model import (
     Basis,
@@ -109,8 +110,12 @@ def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Memor
     if facts.reading is None:
         return candidate.memory_class
     stored = stored_class(facts)
-    asked = effective_class(candidate, facts.reading, stored)
     provenance = provenance_of(candidate, facts)
+    order = MemoryClass.L1
+    if facts.reading.flagged:
+        by_whom = confirmed(facts)
+        order = class_of_order(candidate, facts.reading, provenance, confirmed=by_whom)
+    asked = effective_class(candidate, facts.reading, stored, order)
     if provenance is None or ruleset.cell(provenance.source, asked) is not Cell.REFUSE:
         return asked
     lowered = may_be_lowered(candidate, facts.reading, stored, provenance)
@@ -293,9 +298,11 @@ def _without_token(
     if facts.token is TokenState.EXPIRED:
         return Objection(Reason.PROMOTION_TOKEN_EXPIRED)
     # Where the text alone, or a map, raised the class of a label that rests on taint, a person may
-    # decide.
-    floored = is_forwarded(candidate) or (facts.reading is not None and facts.reading.flagged)
-    holds = floored and not candidate.class_named and provenance.basis not in FIRM_BASES
+    # decide: the client did not name the class that it would get.
+    raised = landing_class(candidate, facts, ruleset).power > candidate.memory_class.power
+    floored = facts.reading is not None and facts.reading.flagged
+    unasked = not candidate.class_named or (floored and raised)
+    holds = unasked and (is_forwarded(candidate) or floored) and provenance.basis not in FIRM_BASES
     return Objection(Reason.PROMOTION_TOKEN_MISSING, holds=holds)
 
 
@@ -320,7 +327,8 @@ def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
         return None
     if facts.reading.injection:
         return Objection(Reason.INJECTION_LANGUAGE)
-    if facts.reading.directive:
+    # A person who confirmed an order made it hers. An attack is nobody's.
+    if facts.reading.directive and not confirmed(facts):
         return Objection(Reason.DIRECTIVE_LANGUAGE)
     return None
 

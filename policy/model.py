@@ -191,6 +191,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     `source` is what it is judged to be. `ceiling` is at most that: the least trusted thing in the
     context that it was written in, which is what whoever recalls it brings into a context.
     `culprits` are the segments that its text was found in, and last the channel it came on.
+    `by_person`: it rests on a turn that, by the operator's word, a person typed.
     """
 
     source: SourceKind
@@ -199,6 +200,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[Origin, ...] = ()
     # Our own id of the session that it was joined to (32 hex digits).
     session: str | None = None
+    by_person: bool = False
 
 
 class MemoryStatus(enum.Enum):

@@ -212,6 +212,7 @@ def derive_provenance(
         basis=basis,
         culprits=(*found, Origin(kind=own)),
         session=None if seen is None else seen.session,
+        by_person=basis is Basis.ENDORSEMENT and seen is not None and seen.by_person,
     )
     return with_lineage(provenance, candidate, lineage)
 
@@ -360,16 +361,26 @@ def more_powerful(first: MemoryClass, second: MemoryClass) -> MemoryClass:
 
 
 def effective_class(
-    candidate: Candidate, reading: Reading, stored: MemoryClass | None
+    candidate: Candidate,
+    reading: Reading,
+    stored: MemoryClass | None,
+    order: MemoryClass = MemoryClass.L1,
 ) -> MemoryClass:
     """The class a candidate asks for: the named or mapped one, raised by the floor.
 
-    A change of a stored memory keeps the stored class unless an update names another; a directive
-    raises the floor to L1 whatever the target (design 5.6). On a server behind us, where a thing
-    lies says what it is, so moving it to where more powerful memories are kept raises its class.
+    `order` is the least class of what is flagged (`policy.labels.floor`).
     """
-    if reading.flagged:
-        return MemoryClass.L1
+    asked = _asked_class(candidate, stored)
+    return more_powerful(asked, order) if reading.flagged else asked
+
+
+def _asked_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryClass:
+    """The class that a candidate names, or that a rule or its place gives it.
+
+    A change of a stored memory keeps the stored class unless an update names another. On a server
+    behind us, where a thing lies says what it is, so moving it to where more powerful memories are
+    kept raises its class.
+    """
     if stored is None or candidate.change is ChangeKind.CREATE:
         return candidate.memory_class
     if candidate.change is ChangeKind.UPDATE and candidate.class_named:

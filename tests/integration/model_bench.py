@@ -93,6 +93,8 @@ async def fronted(
     more: str = "",
     flags: Mapping[str, str] | None = None,
     beside: str = "",
+    *,
+    user_turns: str = "person",
 ) -> AsyncGenerator[Bench]:
     """A sidecar with `/anthropic` and `/openai` before one scripted model.
 
@@ -104,7 +106,7 @@ async def fronted(
     async with scripted_model() as model:
         tables = "".join(
             f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
-            f'headers_file = "{secrets}"\nuser_turns = "person"\n{more}\n'
+            f'headers_file = "{secrets}"\nuser_turns = "{user_turns}"\n{more}\n'
             for name in ("anthropic", "openai")
         )
         async with running(base, composition, flags, tables + beside) as front:

@@ -11,6 +11,7 @@ _LABELS: Final = "policy/labels/derive.py"
 _CHECK_TESTS: Final = "tests/unit/policy/test_checks.py"
 _LABEL_TESTS: Final = "tests/unit/policy/labels/test_derive.py"
 _SESSION_TESTS: Final = "tests/unit/policy/labels/test_derive_session.py"
+_FLOOR_TESTS: Final = "tests/unit/policy/labels/test_floor.py"
 _VOUCHING: Final = "tests/unit/storage/write/test_vouching.py"
 _CLEARED: Final = (
     "test_a_note_of_a_tainted_context_is_cleared_away_from_one_and_a_persons_words_are_not"
@@ -29,8 +30,8 @@ LABELS: Final = (
     Mutant(
         name="the class floor is gone",
         file=_LABELS,
-        old="    if reading.flagged:\n        return MemoryClass.L1\n",
-        new="",
+        old="return more_powerful(asked, order) if reading.flagged else asked",
+        new="return asked",
         invariant="text that gives directives is policy, whatever it is filed under",
         tests=(
             at(
@@ -183,6 +184,30 @@ LABELS: Final = (
         new="    if metadata_json is not None and not metadata_json:\n        found",
         invariant="words hidden in metadata are read like the text",
         tests=("tests/unit/policy/text/test_language.py",),
+    ),
+    Mutant(
+        name="an order is a preference, whoever gave it",
+        file="policy/labels/floor.py",
+        old="    if reading.injection or provenance is None:\n        return MemoryClass.L1\n",
+        new="    if provenance is not None:\n        return MemoryClass.L2\n",
+        invariant="an order is policy, but a person's own",
+        tests=(at(_FLOOR_TESTS, "test_only_an_endorsed_text_is_believed_unseen"),),
+    ),
+    Mutant(
+        name="a program's turn is a person's wish",
+        file="policy/labels/floor.py",
+        old=" and provenance.by_person\n",
+        new="\n",
+        invariant="an order is hers where the operator vouches that people type",
+        tests=(at(_FLOOR_TESTS, "test_the_same_where_nobody_vouches_that_people_type_is_held"),),
+    ),
+    Mutant(
+        name="a pasted letter is a plain rule",
+        file="policy/labels/floor.py",
+        old="typed and is_plain_rule(_said_in(candidate))",
+        new="typed",
+        invariant="what names an address, an account or an amount is seen by a person first",
+        tests=(at(_FLOOR_TESTS, "test_what_a_pasted_letter_would_say_is_no_plain_rule"),),
     ),
     Mutant(
         name="a quotation is not read",

@@ -99,6 +99,7 @@ class Labels(NamedTuple):
     overdue: bool = False
     # None: as the source.
     ceiling: SourceKind | None = None
+    by_person: bool = False
 
 
 _CANDIDATES: dict[tuple[Any, ...], tuple[Candidate, Digest]] = {}
@@ -135,6 +136,7 @@ def case_of(labels: Labels) -> tuple[Candidate, Facts]:
             source=labels.source,
             ceiling=labels.ceiling or labels.source,
             basis=labels.basis,
+            by_person=labels.by_person,
         )
     )
     intercept = None

@@ -72,6 +72,7 @@ class View(NamedTuple):
     stored_source: str | None
     stored_status: str | None
     floored: bool
+    raised: bool
     approved: bool
     moved: bool
     confirmed: bool
@@ -147,26 +148,13 @@ def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -
     floored = facts.reading is not None and (facts.reading.directive or facts.reading.injection)
     asked = candidate.memory_class.value
     elsewhere = candidate.target.startswith("mcp/")
-    if facts.reading is None:
-        lands_in = asked
-    elif floored:
-        lands_in = "L1"
-    elif change == "create" or stored_class is None:
+    if facts.reading is None or change == "create" or stored_class is None:
         lands_in = asked
     else:
         keeps = not (change == "update" and candidate.class_named)
         lands_in = stored_class if keeps else asked
         if keeps and change == "update" and elsewhere:
             lands_in = min(asked, stored_class)
-    named = asked if candidate.class_named and change in ("create", "update") else None
-    # A preference that may not be one, of a label that nobody vouches for, becomes knowledge.
-    known = facts.provenance is not None and facts.reading is not None
-    if known and change == "create" and named == lands_in == "L2" and stored_class is None:
-        soft = basis in ("unjoined", "taint", "containment", "endorsement", "lineage")
-        if soft and not floored and table.get(source, {}).get("L2", "n") == "n":
-            lands_in, named = "L3", None
-    # "L1" < "L2" as text: the smaller name is the more powerful class.
-    judged_as = lands_in if stored_class is None else min(lands_in, stored_class)
     approved = (
         facts.approval is not None
         and facts.staged_digest is not None
@@ -174,10 +162,33 @@ def look(candidate: Candidate, facts: Facts, table: dict[str, dict[str, str]]) -
     )
     version = 0 if facts.stored is None else facts.stored.version
     moved = facts.approval is not None and facts.approval.target_version != version
+    confirmed = approved and not moved
+    if floored:
+        lands_in = min(lands_in, kept_as(candidate, facts, basis, confirmed=confirmed))
+    raised = lands_in < asked
+    named = asked if candidate.class_named and change in ("create", "update") else None
+    # A preference that may not be one, of a label that nobody vouches for, becomes knowledge.
+    known = facts.provenance is not None and facts.reading is not None
+    if known and change == "create" and named == lands_in == "L2" and stored_class is None:
+        soft = basis not in ("channel", "vouched")
+        if soft and not floored and table.get(source, {}).get("L2", "n") == "n":
+            lands_in, named = "L3", None
+    # "L1" < "L2" as text: the smaller name is the more powerful class.
+    judged_as = lands_in if stored_class is None else min(lands_in, stored_class)
     return View(
         source, basis, lands_in, judged_as, named, stored_class, stored_source, stored_status,
-        floored, approved, moved, approved and not moved, ceiling, stored_ceiling,
+        floored, raised, approved, moved, confirmed, ceiling, stored_ceiling,
     )  # fmt: skip
+
+
+def kept_as(candidate: Candidate, facts: Facts, basis: str, *, confirmed: bool) -> str:
+    """An order is policy; a person's own short one, or one that she confirmed, is a preference."""
+    if facts.provenance is None or facts.reading is None or facts.reading.injection:
+        return "L1"
+    if confirmed and basis not in ("channel", "vouched"):
+        return "L2"
+    short = candidate.text is not None and len(candidate.text) <= 240
+    return "L2" if basis == "endorsement" and facts.provenance.by_person and short else "L1"
 
 
 def complain(
@@ -212,7 +223,8 @@ def complain(
         if table.get(view.source, {}).get(view.judged_as) == "+" and view.floored:
             if facts.reading.injection:
                 return [Complaint(2, "reject", Reason.INJECTION_LANGUAGE)]
-            return [Complaint(2, "reject", Reason.DIRECTIVE_LANGUAGE)]
+            if not view.confirmed:
+                return [Complaint(2, "reject", Reason.DIRECTIVE_LANGUAGE)]
         return []
     if step == 3:
         return unreadable if facts.trust is None else complain_3(facts, ruleset, view)
@@ -333,7 +345,7 @@ def complain_6(
     if token == "expired":
         return [Complaint(6, "reject", Reason.PROMOTION_TOKEN_EXPIRED)]
     by_rule = view.floored or candidate.target.startswith("mcp/")
-    text_alone = by_rule and not candidate.class_named
+    text_alone = by_rule and (not candidate.class_named or (view.floored and view.raised))
     if text_alone and view.basis not in ("channel", "vouched"):
         return [Complaint(6, "hold", Reason.PROMOTION_TOKEN_MISSING)]
     return [Complaint(6, "reject", Reason.PROMOTION_TOKEN_MISSING)]

@@ -119,6 +119,7 @@ def labels() -> st.SearchStrategy[Labels]:
     fields["source"] = st.sampled_from((None, *SourceKind))
     fields["basis"] = st.sampled_from(tuple(Basis))
     fields["guarded"] = st.booleans()
+    fields["by_person"] = st.booleans()
     fields["overdue"] = st.sampled_from((*(False,) * 7, True))
     fields["lineage"] = st.sampled_from((None, *SourceKind))
     fields["ceiling"] = st.sampled_from((None, *SourceKind))

@@ -32,7 +32,8 @@ _WEAK_WORDS = (
     "tell say use prefer choose include add treat call send trust ask give write start end begin "
     "finish show display read open visit click run set print pick favor favour offer sell buy "
     "order book pay report inform notify check act speak talk direct select skip warn allow "
-    "block share put set append close"
+    "block share put set append close commit push merge keep format schedule make remind check "
+    "double-check test avoid round sort label wrap indent document name spell avoid"
 )
 _STRONG = f"(?:{'|'.join(_STRONG_WORDS.split())})"
 _ANY = f"(?:{'|'.join((_STRONG_WORDS + ' ' + _WEAK_WORDS).split())})"
@@ -59,7 +60,7 @@ _VERBS = words_of(_STRONG_WORDS + " " + _WEAK_WORDS)
 
 
 _ALWAYS = Group(
-    words_of("always never"),
+    words_of("always never ever"),
     Language.DIRECTIVE,
     compiled(
         rf"{START}(?:always|never)(?: ever)? (?:\w+ly )?{_STRONG}\b(?! (?:yourself|your)\b)",
@@ -72,6 +73,9 @@ _ALWAYS = Group(
         r"followed|answered|treated|ranked|listed|described|referred|redirected|forwarded|"
         r"escalated|skipped|ignored|disclosed|revealed|executed|returned|assumed|denied|refunded)",
         r"\bmust (?:always|never) be (?:used|given|included|shown|sent|called|run|asked)\b",
+        rf"{CLAUSE}(?:do not |don't )?{_ANY} [^.!?\n]{{1,80}}, (?:never|always|ever)\b"
+        r"(?! (?:mind|again)\b)",
+        rf"{CLAUSE}(?:do not|don't) ever {_ANY}\b{_NOT_ADVICE}",
     ),
     also=_VERBS | words_of("be"),
 )
@@ -93,6 +97,7 @@ _FUTURE = Group(
         rf"\b{_FUTURE_WORD} ?[,:]? ?(?:you (?:must|should|shall|will|are to|need to|have to) |"
         rf"(?:the |this )?{_AGENT} (?:must|should|shall|will) )?{_MAY_TURN}{_ANY}\b"
         r"(?! (?:your(?:self)?|you)\b)",
+        rf"\b{_FUTURE_WORD} ?[,:]? ?keep (?:all )?(?:of )?your {_ANSWERS}\b",
         rf"\b{_FUTURE_WORD} ?[,:]? ?you (?:are (?:an?|the|my|no longer)|must|only|always|never|"
         rf"answer|act|speak)\b",
         rf"{CLAUSE}{_MAY_TURN}{_ANY}\b{REST}{{1,160}}\b(?:from now on(?:wards?)?|henceforth|"
@@ -121,6 +126,7 @@ _THEN = (
 )
 _WHEN_YOU = r"\b(?:when|whenever|if|every ?time|each time)\b"
 _MEETING = r"(?:see|receive|encounter|detect|read|find|hear|write|search|call|use)\b"
+_I_DO = r"i (?:ask|mention|send|say|write|paste|share|upload|give you|show you|talk about|need)\b"
 _NOT_YOUR = r"\b(?! (?:your(?:self)?)\b)"
 _CONDITION = Group(
     words_of("when whenever if once time anytime should"),
@@ -130,10 +136,13 @@ _CONDITION = Group(
         rf"(?:(?:the |an? |any ){_READERS}|(?:you(?: are|'re) )?asked|(?:someone|anyone) asks)\b",
         reaching=(
             reach(_WHEN, f" {_ASKING}", 160, rf"{_THEN}{_MAY_TURN}{_ANY}\b"),
+            reach(_WHEN, f" {_I_DO}", 120, rf"[,:] ?{_MAY_TURN}{_ANY}{_NOT_YOUR}"),
             reach(_WHEN_YOU, f" you {_MEETING}", 120, rf"[,:] ?{_MAY_TURN}{_STRONG}{_NOT_YOUR}"),
         ),
     ),
-    also=_ASKED | words_of("see receive encounter detect read find hear write search call use"),
+    also=_ASKED
+    | words_of("see receive encounter detect read find hear write search call use")
+    | words_of("mention send say paste share upload give show talk need"),
 )
 
 _OBLIGED = Group(

@@ -47,13 +47,14 @@ _WEAK_ORDERS = (
     "bezahle warn warne meld melde informier informiere wahl wahle starte ruf rufe mach mache lass "
     "halt halte beginn beginne beende sprich rede speicher speichere lehn lehne schlag schlage "
     "fass fasse lad lade lies achte merk merke trag trage stell stelle red erklar erklare erstell "
-    "erstelle nenn kurz kurze ersetze rechne"
+    "erstelle nenn kurz kurze ersetze rechne leg lege offne erinner erinnere"
 )
 _WEAK_VERBS = (
     "sagen schreiben geben fragen zeigen senden schicken leiten fuhren nehmen setzen buchen "
     "bestellen kaufen zahlen bezahlen warnen melden informieren wahlen starten rufen machen lassen "
     "halten beginnen beenden sprechen reden speichern laden lesen achten merken tragen stellen "
-    "erklaren erstellen kurzen ersetzen rechnen verraten nachfragen einhalten ausgeben angeben"
+    "erklaren erstellen kurzen ersetzen rechnen legen offnen erinnern verraten nachfragen "
+    "einhalten ausgeben angeben"
 )
 
 
@@ -106,9 +107,11 @@ _CONSTANT = Group(
     Language.DIRECTIVE,
     compiled(
         rf"{CLAUSE}(?:bitte )?{_DO_STRONG}{_WORDS} {_ALWAYS}\b",
-        rf"{CLAUSE}(?:bitte )?{_DO}(?: (?!mich|dir|dich|deine?n?\b)[\w'/.+#-]+){{0,8}}? "
-        r"(?:immer|stets|niemals|nie|ausnahmslos|grundsatzlich|ausschliesslich|nur noch) "
+        rf"{CLAUSE}(?:bitte )?{_DO}(?: (?!mich|dir|dich|deine?n?\b)[\w'/.+#-]+){{0,8}}?,? "
+        r"(?:immer|stets|niemals|nie|ausnahmslos|grundsatzlich|ausschliesslich|nur noch),? "
         r"(?!(?:wieder|mehr|so|auf|nie)[.!,]|vergessen)[\w'/.+#-]{2,}",
+        rf"{CLAUSE}(?:bitte )?(?:frage?|fragen sie) (?:mich|uns|den nutzer) (?:immer|stets|erst|"
+        r"zuerst|vorher)\b",
         rf"{START}{_ALWAYS}{_WORDS}(?: |, ){_STRONG_VERB}{_ENDS}",
         rf"{START}{_ALWAYS}{_WORDS} [\w'/.+#-]+ {_VERB}{_ENDS}",
         rf"\bdu (?:sollst|solltest|musst|darfst|wirst|hast){_WORDS} {_ALWAYS}{_WORDS} (?:zu )?"
@@ -161,8 +164,8 @@ _CONDITION = Group(
                 160,
                 rf", ?(?:dann |so )?(?:{_MAY_TURN}{_DO_STRONG}|"
                 rf"(?:musst|sollst|solltest|darfst) du\b|{_DO} {_MAY_TURN}"
-                r"(?:dass|ihm|ihr|ihnen|mir|uns|ihn|sie|den|dem|die|das|auf|in|zu|nur|immer|nie|"
-                r"niemals|erst|zuerst|nicht)\b)",
+                r"(?:dass|ihm|ihr|ihnen|mir|mich|uns|ihn|sie|eine?n?|den|dem|die|das|auf|in|zu|nur|"
+                r"immer|nie|niemals|erst|zuerst|nicht)\b)",
             ),
         ),
     ),

@@ -278,7 +278,7 @@ async def test_what_a_person_made_an_order_stays_strict_whatever_it_is_filed_und
             (one.status, one.memory_class)
             for one in store.reader.page(AGENT.tenant, EVERYTHING, 0, 10).memories
         }
-        assert statuses == {(MemoryStatus.LIVE, MemoryClass.L1)}
+        assert statuses == {(MemoryStatus.LIVE, MemoryClass.L2)}
         # Neither piece by piece nor by writing the file anew.
         assert not await agent.calls(*swap("Zebra Analytics", "the harbour office"))
         assert not await agent.calls(*do("create", file_text=OWN))

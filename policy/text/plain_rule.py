@@ -1,0 +1,60 @@
+"""Whether a text is a plain rule of a person's own: short, with nothing in it that one could pay.
+
+"Always use pnpm here, never npm." is one. A rule that names an address, an account or an amount is
+what a pasted letter would say, so a person has to see it once more before it steers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from policy.text.skeleton import skeleton
+
+LEN_MAX: Final = 240
+SENTENCES_MAX: Final = 2
+
+# A mark behind a word ends a sentence, and so does a line; in "e.g." and "3.12" it ends none.
+_END: Final = re.compile(r"(?<=\w)[.!?\u2026]+[\"')\]]*(?=\s|$)|\n")
+_ABBREVIATED: Final = re.compile(r"\b(?:\w\. ?){2,}|\b(?:etc|bzw|usw|ca|vs|resp|ggf|inkl|no|nr)\.")
+# Names of files and of what is made of code look like names of hosts.
+_FILES: Final = (
+    "c cc cfg clj conf cpp cs css csv dart db docx env ex go gql gradle h hpp html ini ipynb java "
+    "jpg js json jsx kt less lock log lua m md mdx mjs mod pdf php pl png proto ps1 py pyi rb rs "
+    "rst scala scss sh sql svg swift tex tf toml ts tsx txt vue wasm xlsx xml yaml yml zip"
+)
+_MONEY: Final = (
+    r"(?:dollars?|euros?|pounds?|francs?|cents?|bucks|yen|rupees|usd|eur|gbp|chf|jpy|cny|inr|"
+    r"bitcoins?|btc|eth|dollar|pfund|franken|rubel|percent|prozent)"
+)
+_COUNTED: Final = (
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|twenty|fifty|hundred|thousand|million|"
+    r"\w*hundert|\w*tausend|millionen|zehn|zwanzig|funfzig|funf|drei|vier|zwei|sechs|sieben|acht|"
+    r"neun)"
+)
+_NAMING: Final = re.compile(
+    # Addresses of mail and people, of places on the web, of hosts, and as they are spelled out.
+    r"@|://|\bwww\b|\bhttps?\b|\bmailto\b|"
+    rf"\b[\w-]+\.(?!(?:{'|'.join(_FILES.split())})\b)[a-z]{{2,24}}\b|"
+    r"\b(?:dot|punkt) ?(?:com|net|org|io|de|ai|app)\b|\bat\b[^.\n]{0,40}\bdot\b|"
+    r"\b\d{1,3}(?:\.\d{1,3}){3}\b|"
+    # Of houses.
+    r"\b\d{1,5}[a-z]? \w+ (?:street|st|road|rd|avenue|ave|lane|drive|square|court)\b|"
+    r"\w*(?:strasse|str\.|gasse|allee|platz) \d{1,4}\b|"
+    # Accounts, cards, telephones, wallets: many digits, however they are parted; drawn letters.
+    r"\d{5}|\d(?:[ ./()-]{0,2}\d){6}|\b(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{10,}\b|"
+    # Amounts.
+    rf"[$\u20ac\u00a3\u00a5\u20bd\u20bf%]|\d[\d.,' ]{{0,12}}(?:k|m|{_MONEY})\b|"
+    rf"\b{_COUNTED} (?:\w+ ){{0,2}}{_MONEY}\b|\b{_MONEY} \d|\d{{1,3}}(?:[.,']\d{{3}})+"
+)
+
+
+def is_plain_rule(text: str | None) -> bool:
+    """Whether it has at most 240 characters and two sentences, no address, account or amount."""
+    if text is None or len(text) > LEN_MAX:
+        return False
+    shape = skeleton(text)
+    if _NAMING.search(shape) is not None:
+        return False
+    sentences = _END.split(_ABBREVIATED.sub("x", shape))
+    return sum(not one.isspace() for one in sentences if one) <= SENTENCES_MAX
