@@ -75,6 +75,10 @@ async def _list(context: Context) -> Exit:
         terminal.say("Writes that no session is known to have made:")
         rows = [(one.principal, *_written(one.write)) for one in found.unplaced]
         terminal.table(("principal", *_WRITES), rows)
+    if found.flooding:
+        names = ", ".join(found.flooding)
+        terminal.say()
+        terminal.say(f"Heard more in a day than their tenant can remember: {names}")
     _warn(terminal, found.distrusted_until_ms)
     return Exit.OK
 

@@ -269,6 +269,7 @@ def _health(
         Scrape(store, telemetry),
         user_turns_unset=unset_in(settings.models),
         unmapped_tools=services.unmapped_tools,
+        flooding=services.flooding,
     )
 
 

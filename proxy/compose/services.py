@@ -178,6 +178,10 @@ class Services:
         """Names of tools that speak of memory, and that no map takes."""
         return tuple(one.tool for one in self.operate.ledger.unmapped.all())[:_NAMED_MAX]
 
+    def flooding(self) -> int:
+        """How many principals have a filter of their own for what they heard."""
+        return len(self.operate.ledger.flooding)
+
     @asynccontextmanager
     async def tending(self, retention_s: float) -> AsyncGenerator[None]:
         """What is done every so often, for as long as the block runs."""

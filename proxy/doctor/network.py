@@ -46,6 +46,7 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     user_turns_unset: tuple[str, ...] = ()
     unmapped_tools: tuple[str, ...] = ()
+    flooding: int = 0
 
 
 class _Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,13 +107,14 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
 def _modes(aim: Aim) -> Iterator[Finding]:
     mode = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
     typing = Attempt("model.user_turns", "ask the sidecar who types the user turns", "it was told")
+    heard = Attempt("model.heard", "ask the sidecar which keys flood what it remembers", "none")
     maps = Attempt("model.memory_tools", "ask the sidecar which memory tools no map takes", "none")
     try:
         answer = _exchange(_connection(aim.admin_url), "GET", "/readyz", None, b"")
         ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
-        yield from (mode.skipped(why), typing.skipped(why), maps.skipped(why))
+        yield from (one.skipped(why) for one in (mode, typing, maps, heard))
         return
     if ready.mode == "observe":
         yield mode.fail("observe: nothing is refused, every write lands")
@@ -129,6 +131,10 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         yield maps.skipped(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
+    if ready.flooding:
+        yield heard.skipped(f"{ready.flooding} did; `mnemogate session list` names them")
+    else:
+        yield heard.ok("none did")
 
 
 def _policy_write(aim: Aim) -> Finding:

@@ -40,6 +40,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     user_turns_unset: tuple[str, ...] = ()
     # Tools that speak of memory, and that no map takes.
     unmapped_tools: tuple[str, ...] = ()
+    # How many principals heard more in a day than their tenant can be expected to remember.
+    flooding: int = 0
 
 
 class Health:
@@ -52,7 +54,9 @@ class Health:
         *,
         user_turns_unset: tuple[str, ...] = (),
         unmapped_tools: Callable[[], tuple[str, ...]] = tuple,
+        flooding: Callable[[], int] = int,
     ) -> None:
+        self._flooding = flooding
         self._user_turns_unset = user_turns_unset
         self._unmapped_tools = unmapped_tools
         self._status = status
@@ -93,6 +97,7 @@ class Health:
             mode="observe" if status.observing else "enforce",
             user_turns_unset=self._user_turns_unset,
             unmapped_tools=self._unmapped_tools(),
+            flooding=self._flooding(),
         )
         code = 200 if status.writable or not query else 503
         return HttpReply(status=code, body=_ENCODER.encode(body))

@@ -54,6 +54,7 @@ def listed(state: State, limit: int, now_ms: int) -> SessionList:
         total=len(newest),
         sessions=tuple(_row(state, one) for one in newest[:limit]),
         unplaced=tuple(_unplaced(state, limit)),
+        flooding=state.hearsay.flooding,
         distrusted_until_ms=_distrusted(state, None, now_ms),
     )
 

@@ -98,6 +98,8 @@ class SessionList(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRow, ...]
     # Newest first: labelled by the lowest taint of their principal's live sessions.
     unplaced: tuple[UnplacedView, ...] = ()
+    # Principals that heard more in a day than their tenant can be expected to remember.
+    flooding: tuple[str, ...] = ()
     # Until when nothing is believed because history was lost; None where nothing was.
     distrusted_until_ms: int | None = None
 

@@ -122,6 +122,16 @@ def test_a_memory_tool_that_no_map_takes_is_named_and_proves_nothing(tmp_path: P
     assert "save_memory" in found.got
 
 
+def test_a_key_that_floods_what_a_tenant_remembers_is_counted(tmp_path: Path) -> None:
+    def flooded(*_request: object) -> tuple[int, bytes]:
+        return 200, b'{"mode": "enforce", "flooding": 2}'
+
+    with _server(flooded) as url:
+        found = _probe(url, tmp_path)["model.heard"]
+    assert found.verdict is ProbeResult.SKIPPED
+    assert "2 did" in found.got
+
+
 def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
     def lands(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
         status, answer = _separated(method, path, credential, body)

@@ -77,6 +77,14 @@ async def test_it_is_told_after_a_restart(
     await after.sessions.close()
 
 
+async def test_a_key_that_floods_is_named_to_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hearsay, "DAILY_MAX", 1)
+    talk = Conversation(Ledger(), [ASKED])
+    assert talk.ledger.sessions.listed(10).flooding == ()
+    await DOORS["result"](talk, f"{LONG} {LONG} again, and once more.")
+    assert talk.ledger.sessions.listed(10).flooding == (ADA.principal_id,)
+
+
 async def test_what_made_room_in_a_principal_s_table_is_still_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
