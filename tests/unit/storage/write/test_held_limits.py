@@ -78,7 +78,8 @@ def test_a_release_is_for_the_memory_as_it_was_when_it_was_held(
     # The control: the same change of a memory that stays as it is.
     held = _change(store, memory.memory_id, metadata_json=ORDER)
     outcome = asyncio.run(store.writer.release(held.candidate_id, BY))
-    assert (outcome.decision, outcome.memory_class) == (Decision.ADMIT, MemoryClass.L1)
+    # An order that a person confirmed is kept among her preferences.
+    assert (outcome.decision, outcome.memory_class) == (Decision.ADMIT, MemoryClass.L2)
     store.close()
 
 
