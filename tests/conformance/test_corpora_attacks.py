@@ -54,15 +54,17 @@ async def test_no_attack_text_reaches_policy_or_identity_from_an_agent(
             named = [{"text": text, "class": target} for text in texts]
             claimed = [{**body, "source": "tool_result"} for body in named]
             answers = await _write_all(live, agent, named)
-            answers += await _write_all(live, vouched, claimed)
-            assert collections.Counter(status for status, _ in answers) == {403: 2 * len(texts)}
-        assert live.version() == 0
+            landed = {answer["memory_class"] for status, answer in answers if status == 201}
+            assert landed == (set() if target == "L1" else {"L3"}), "lowered, or refused"
+            answers = await _write_all(live, vouched, claimed)
+            assert collections.Counter(status for status, _ in answers) == {403: len(texts)}
+        before = live.version()
         # Control: the very same texts land where an operator publishes them.
         for target in ("L1", "L2"):
             named = [{"text": text, "class": target} for text in texts]
             answers = await _write_all(live, OPERATOR_KEY, named)
             assert collections.Counter(status for status, _ in answers) == {201: len(texts)}
-        assert live.version() == 2 * len(texts)
+        assert live.version() == before + 2 * len(texts)
 
 
 @pytest.mark.corpora
