@@ -133,6 +133,7 @@ _WORD_LEN_MAX: Final = 32
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 NOBODYS_WORDS_MAX: Final = 3
 _NOBODYS_LEN_MAX: Final = 96  # so many words of every text, and marks between them, are shorter
+_NOBODYS_GAPS_MAX: Final = 8
 _COMMON_RANK_MAX: Final = 1
 RARE: Final = 3
 """The rank of a word that is in no list; 0 is in every text and says nothing."""
@@ -161,7 +162,7 @@ def is_nobodys(sentence: str) -> bool:
 
     Who said it first tells nothing, and takes nothing from whoever says it next.
     """
-    if len(sentence) > _NOBODYS_LEN_MAX:
+    if len(sentence) > _NOBODYS_LEN_MAX or sentence.count(" ") > _NOBODYS_GAPS_MAX:
         return False
     words = _WORD.findall(sentence.lower().replace("\u2019", "'"))
     return len(words) <= NOBODYS_WORDS_MAX and are_common(words)

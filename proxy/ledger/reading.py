@@ -33,7 +33,7 @@ from proxy.ledger.texts import (
 from proxy.ledger.turn_values import LabelledSpan, Read, Text, Told, TurnGround, TurnRead, TurnSum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from policy.labels.endorsement import Asked
     from proxy.ledger.splices import Rules
@@ -82,20 +82,22 @@ class Reader:
 
         All that a model said is told to everybody of the tenant: of the rest, what is long.
         """
-        found: dict[int, bool] = {}
+        # Most sentences are the same in every reading, and each is looked into once.
+        said: dict[str, None] = {}
         for text in texts:
             for reading in dict.fromkeys((*readings(text), *repeated(text))):
-                found.update(self.told(reading))
+                said.update(dict.fromkeys(sentences_between(reading)))
+        found = dict(self.told(said))
         long = tuple([one for one, is_long in found.items() if is_long or by_model])
         return Told(tuple(found.keys() - {*long}), long)
 
-    def told(self, text: str) -> Iterator[tuple[int, bool]]:
-        """The fingerprints of its sentences and of what of them may be said alone; of somebody's.
+    def told(self, sentences: Iterable[str]) -> Iterator[tuple[int, bool]]:
+        """The fingerprints of sentences and of what of them may be said alone; of somebody's.
 
         With each, whether it is long. A part is known apart from a sentence: two texts that end
         alike were not said by one.
         """
-        for sentence in dict.fromkeys(sentences_between(text)):
+        for sentence in sentences:
             if is_nobodys(sentence):
                 continue
             yield self.print(sentence), is_long(sentence)
@@ -352,7 +354,7 @@ class Reader:
                 why = why or ("lost" if ground.lost else "under_a_call")
             elif label is SourceKind.USER_INPUT:
                 hers = self.parts(part)
-                told = (one for one, _ in self.told(part))
+                told = (one for one, _ in self.told(sentences_between(part)))
                 found.own += (*hers, *(one ^ TAIL for one in hers), *told)
             else:
                 found.mixed = True
