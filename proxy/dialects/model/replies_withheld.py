@@ -421,7 +421,8 @@ def _behind(before: str, cut: str) -> str:
     """What of a text that was cut has not been shown yet."""
     pairs = zip(before, cut, strict=False)
     same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(before))
-    return cut[same:]
+    # What stands in the place of the rest must not become letters of the last word shown.
+    return cut[same:] if same == len(before) else f" {cut[same:]}"
 
 
 def _place(index: Json) -> int:

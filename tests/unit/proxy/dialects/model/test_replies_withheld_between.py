@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from policy.withheld.flow import Flow
+from policy.withheld.matching import Looking
 from proxy.dialects.model.replies_withheld import ReplyFilter
 from proxy.dialects.sse import Event, RawReader
 from tests.unit.proxy.dialects.model.test_replies_withheld import (
+    PRINTER,
     REFUSED,
     WORDS,
     Withholds,
@@ -156,3 +159,18 @@ def test_a_field_beside_the_pieces_of_a_call_is_cut_and_the_call_stays() -> None
         ReplyFilter("anthropic", Withholds(REFUSED)), [event({**block("x"), "delta": signed})]
     )
     assert b"c2lnbmVk" in kept.raw
+
+
+def test_what_stands_in_the_place_of_a_letter_is_no_letter_of_its_word() -> None:
+    """A notice that begins with the letter that was left out would spell the word after all."""
+
+    class Spelling(Withholds):
+        def flow(self) -> Flow:
+            return Flow(PRINTER, Looking(self.withheld), lambda _: "r, and so on")
+
+    assert " ".join(REFUSED.split()[:8]).endswith("for"), "the run ends with that letter"
+    events = [Event(raw=b"", name="", data=json.dumps({"t": letter})) for letter in REFUSED]
+    made = through(ReplyFilter("", Spelling(REFUSED)), events)
+    shown = "".join(str(body["t"]) for body in bodies(made))
+    assert "r, and so on" in shown
+    assert not holds(shown)
