@@ -7,7 +7,7 @@ the records durable.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from policy.model import Origin, SourceKind, meet
 from policy.text.skeleton import skeleton
@@ -46,10 +46,15 @@ PRINCIPALS_MAX: Final = 64
 DISTRUST_MS: Final = 3_600_000
 """How long nothing is believed after history was lost."""
 INDEXED_MAX: Final = 50_000
+AGAIN_MS: Final = 3_600_000
+"""How long a server's text that comes again is not told again to what remembers it for weeks."""
 _DERIVED_MAX: Final = 3
 _NAME_LEN_MAX: Final = 128
 _DECLARING: Final = frozenset({"initialize", "server/discover", "tools/list"})
 """What a server says of itself and its tools: pinned, and told to the model by its host."""
+
+
+_Came: TypeAlias = "tuple[PrincipalId, str, SourceKind, str, str]"
 
 
 class Core:
@@ -62,6 +67,8 @@ class Core:
         self.reads: OrderedDict[tuple[str, int], TurnRead] = OrderedDict()
         # Texts that are in a ring, so that a reply that comes back as history is in it once.
         self._indexed: OrderedDict[tuple[str, int, bool], int] = OrderedDict()
+        # When a text last came from a server, and its place in the ring.
+        self._came: OrderedDict[tuple[*_Came, int], tuple[int, int]] = OrderedDict()
         self._records: list[Record] = []
 
     def take(self) -> list[Record]:
@@ -214,14 +221,31 @@ class Core:
             self.do(Relayed(principal_id, key, server, tool, segment.kind, exact))
         if any(key in book.calls for key in keys):
             return  # it enters that call's session with its next request, and is read there
-        if segment.tool not in _DECLARING:
-            self._shown(book, segment.texts, segment.kind, tenant, now_ms)
         ring = self.ring_of(principal_id)
         call_id = segment.call_id[:_NAME_LEN_MAX]
         origin = Origin(kind=segment.kind, server=server, tool=tool, call_id=call_id)
-        for text in segment.texts:
+        came = (principal_id, tenant, segment.kind, segment.server, segment.tool)
+        texts = [one for one in segment.texts if not self._again(came, one, ring, now_ms)]
+        if segment.tool not in _DECLARING:
+            self._shown(book, texts, segment.kind, tenant, now_ms)
+        for text in texts:
             ring.add(text, origin, session="", digest=0)
         self._bound_rings()
+
+    def _again(self, came: _Came, text: str, ring: Ring, now_ms: int) -> bool:
+        """Whether this very text came the same way lately, and is found as well as if it were new.
+
+        An agent reads its whole memory again and again.
+        """
+        name = (*came, self.reader.print(text))
+        there = self._came.get(name)
+        if there is not None and now_ms - there[0] < AGAIN_MS and ring.keeps(there[1]):
+            return True
+        self._came[name] = now_ms, ring.next
+        self._came.move_to_end(name)
+        if len(self._came) > INDEXED_MAX:
+            self._came.popitem(last=False)
+        return False
 
     # ---- keeping within bounds -------------------------------------------------------------------
 

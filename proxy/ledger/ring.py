@@ -57,7 +57,7 @@ class Ring:
         self._kept: deque[RingText] = deque()
         # Keys of the texts of each session.
         self._of: dict[str, set[int]] = {}
-        self._next = 0
+        self.next = 0
         self._on_lost = on_lost
         self.print_count = 0
 
@@ -83,11 +83,11 @@ class Ring:
             if respelled and seen.issuperset(prints.runs):
                 continue
             seen.update(prints.runs)
-            count = self._index.add(self._next, prints)
-            kept = RingText(self._next, origin, session, digest, derived, prints, count)
+            count = self._index.add(self.next, prints)
+            kept = RingText(self.next, origin, session, digest, derived, prints, count)
             self._kept.append(kept)
-            self._of.setdefault(session, set()).add(self._next)
-            self._next += 1
+            self._of.setdefault(session, set()).add(self.next)
+            self.next += 1
             self.print_count += count
             if len(self._kept) > SEGMENTS_MAX:
                 self.drop()
@@ -116,6 +116,11 @@ class Ring:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def keeps(self, key: int) -> bool:
+        """Whether the text of this key is here, and will be for as many again as may come."""
+        here = bool(self._kept) and self._kept[0].key <= key
+        return here and self.next - key <= SEGMENTS_MAX // 2
 
     def containing(self, text: str, session: str | None) -> list[RingText]:
         """Texts that contain this one, the likeliest first: of one session, or of all.

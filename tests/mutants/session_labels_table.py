@@ -268,4 +268,17 @@ SESSION_LABELS: Final = (
         invariant="the same texts are as alike in every process",
         tests=(at(_CONTAINMENT_TESTS, "test_the_same_texts_are_as_alike_in_every_process"),),
     ),
+    Mutant(
+        name="a server's text that came once is never kept again",
+        file="proxy/ledger/ring.py",
+        old="        return here and self.next - key <= SEGMENTS_MAX // 2",
+        new="        return here or self.next > 0",
+        invariant="a text that a server shows again and again is found as if it were new",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_ring.py",
+                "test_a_text_that_comes_again_is_kept_once_and_found_as_if_it_were_new",
+            ),
+        ),
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policy.model import Origin, PrincipalId, SourceKind
-from proxy.ledger.core import PRINCIPALS_MAX
+from proxy.ledger.core import AGAIN_MS, PRINCIPALS_MAX
 from proxy.ledger.ring import PRINTS_MAX, SEGMENTS_MAX, Ring
 from proxy.seams.guard import Segment
 from tests.unit.proxy.ledgers import ADA, GRACE, Ledger
@@ -42,6 +42,29 @@ def test_a_note_at_any_place_of_a_long_page_is_found() -> None:
         ledger = Ledger()
         ledger.sessions.saw(ADA.principal_id, segment(f"{page[:at]} {NOTE} {page[at:]}"))
         assert culprits(ledger, NOTE), at
+
+
+def test_a_text_that_comes_again_is_kept_once_and_found_as_if_it_were_new() -> None:
+    ledger = Ledger()
+    saw, count = ledger.sessions.saw, 0
+    saw(ADA.principal_id, segment(NOTE))
+    count = ledger.sessions.print_count
+    saw(ADA.principal_id, segment(NOTE))
+    assert ledger.sessions.print_count == count
+    saw(ADA.principal_id, segment(NOTE, tool="fetch"))
+    assert ledger.sessions.print_count == 2 * count, "control: another tool is another origin"
+    for half in range(2):
+        for number in range(SEGMENTS_MAX // 2 + 1):
+            saw(ADA.principal_id, segment(f"page {half} {number}"))
+        if not half:
+            saw(ADA.principal_id, segment(NOTE))
+    # The first copy had to make room by now.
+    (origin,) = culprits(ledger, NOTE)
+    assert origin.tool == "search"
+    ledger.clock.now_s += AGAIN_MS / 1_000
+    count = ledger.sessions.print_count
+    saw(ADA.principal_id, segment(NOTE))
+    assert ledger.sessions.print_count != count, "what remembers it for weeks is told again"
 
 
 def test_a_text_that_has_no_words_does_not_stop_the_ledger() -> None:
