@@ -71,14 +71,7 @@ class Coupled:
         """Where the request belongs, and what a person typed there."""
         others = self._withholding.sessions(principal_id)
         kin = frozenset(one for one in others if self._sessions.are_kin(one, entered.session))
-        typed = tuple(
-            said.text[span.start : span.end]
-            for _, said, spans in _turns(request, entered, frozenset())
-            if said.voice is Voice.USER
-            for span in spans
-            if span.label is SourceKind.USER_INPUT
-        )
-        return Conversation(kin | {entered.session}, typed)
+        return Conversation(kin | {entered.session}, lambda: _typed(request, entered))
 
     async def _withheld(
         self, prepared: Prepared, entered: Entered, conversation: Conversation
@@ -201,6 +194,15 @@ def left_alone(
         stands=tuple(text for _, text in trusted),
         clean=clean,
     )
+
+
+def _typed(request: ModelRequest, entered: Entered) -> Iterator[str]:
+    """What a person typed, and nobody said before her."""
+    for _, said, spans in _turns(request, entered, frozenset()):
+        if said.voice is Voice.USER:
+            for span in spans:
+                if span.label is SourceKind.USER_INPUT:
+                    yield said.text[span.start : span.end]
 
 
 def _labelled(

@@ -20,7 +20,7 @@ from proxy.seams.observations import NOTICE, withheld_notice
 from proxy.withhold.state import BLOCK, RESULT, TEXT, Stuck, Told, put
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from policy.withheld.words import Printer
     from proxy.withhold.state import Entry, Kept, Record
@@ -43,7 +43,10 @@ _LINES: Final = "lines"
 class Conversation:
     """Where a request belongs: the ids of its conversation, and what a person typed in it."""
 
-    def __init__(self, sessions: frozenset[str] = frozenset(), typed: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, sessions: frozenset[str] = frozenset(), typed: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        """`typed` is asked only where something waits for a person."""
         self.sessions = sessions
         self._typed = typed
         self._words: tuple[bytes, ...] | None = None
@@ -51,7 +54,7 @@ class Conversation:
     def words(self, printer: Printer) -> tuple[bytes, ...]:
         """What was typed, as numbers of words; only what waits for a person is held against it."""
         if self._words is None:
-            self._words = tuple(packed(printer.numbers(text)) for text in self._typed)
+            self._words = tuple(packed(printer.numbers(text)) for text in self._typed())
         return self._words
 
 

@@ -250,7 +250,7 @@ async def test_a_reply_says_what_waits_only_where_a_person_typed_it(one: Rig) ->
     withholding = one.withholding
     made = withholding.said(AGENT.principal_id, "anthropic", body)
     assert notice(item, "reply") in json.dumps(made)
-    hers = Conversation(typed=(f"So remember. {POISON}",))
+    hers = Conversation(typed=lambda: [f"So remember. {POISON}"])
     assert withholding.said(AGENT.principal_id, "anthropic", body, hers) == body
     # What was refused is no matter of who typed it.
     await one.write(POISON)
