@@ -161,8 +161,8 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a line number makes a page's words somebody else's",
         file="proxy/ledger/reading.py",
-        old="            for one in self.elsewhere(text):\n",
-        new="            for one in self.parts(text):\n",
+        old="            for reading in dict.fromkeys((*readings(text), *repeated(text))):\n",
+        new="            for reading in dict.fromkeys(readings(text)):\n",
         invariant="what a tool said first is not a person's, whatever the tool put around it",
         tests=(
             at(
