@@ -50,11 +50,11 @@ _ITEM: Final = re.compile(
 _AROUND: Final = "\"'`*_> "
 # What may lead to something that is then said alone, and where a quotation of it may end.
 _CUT: Final = re.compile(
-    r"[-:,;\"`(\[|]+ ?(?=\S)|(?<!\w)'(?=\w)"
+    r"[-:,;\"`()\[\]|]+ ?(?=\S)|(?<!\w)'(?=\w)"
     r"|\b(?:that|say|write|type|answer|reply|paste|send|enter|dass|sag|schreib|antworte) (?=\S)"
     r"| (?=(?:i|i'm|i've|i'd|i'll|my|we|our|ich|mein|meine|wir) )"
 )
-_CLOSING: Final = re.compile(r"[\"`)\]|]|'(?!\w)")
+_CLOSING: Final = re.compile(r"[\"`()\[\]|;]|'(?!\w)| - ")
 _CUTS_MAX: Final = 512
 _TOLD_LEN_MAX: Final = 640
 
@@ -75,8 +75,11 @@ def tails_of(sentence: str) -> Iterator[str]:
     """What of a sentence may be said alone: what stands behind a mark in it.
 
     Behind a colon, a dash, a comma, a quotation mark, a bracket, a word that leads in; up to the
-    end, and up to where a quotation closes.
+    end, and up to where a quotation closes; and what stands before the first bracket.
     """
+    before = _CLOSING.search(sentence[:_TOLD_LEN_MAX])
+    if before is not None and before.start():
+        yield _normal(sentence[: before.start()].strip(_AROUND))
     for cut in islice(_CUT.finditer(sentence), _CUTS_MAX):
         rest = sentence[cut.end() : cut.end() + _TOLD_LEN_MAX]
         yield _normal(rest.strip(_AROUND))

@@ -173,6 +173,7 @@ def _show_whole(context: Context, memory: MemoryView) -> None:
     terminal = context.terminal
     if terminal.as_json:
         return
+    filed = [memory.target, memory.user_id, memory.agent_id, memory.run_id, memory.app_id]
     terminal.pairs(
         [
             ("memory", memory.memory_id),
@@ -180,6 +181,7 @@ def _show_whole(context: Context, memory: MemoryView) -> None:
             ("source", f"{memory.source.value} (by {memory.basis.value})"),
             ("ceiling", memory.ceiling.value),
             ("written by", memory.principal),
+            ("filed under", ", ".join(one for one in filed if one)),
             ("metadata", memory.metadata_json or "-"),
         ]
     )

@@ -305,7 +305,9 @@ class Guarding:
 
     async def _end_overdue(self) -> None:
         for one in self._ahead.overdue():
-            await self._end(one, Forwarded.UNKNOWN)
+            # Unrecorded, it is an intent without an end, and looked up as such at the next start.
+            with contextlib.suppress(StorageError):
+                await self._end(one, Forwarded.UNKNOWN)
 
     async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
         """Whether this released item is the caller's to send; nobody else will.

@@ -27,7 +27,7 @@ from proxy.ledger.records import (
 from proxy.ledger.ring import PRINTS_MAX, Ring
 from proxy.ledger.sentences import packed
 from proxy.ledger.state import State
-from proxy.ledger.texts import strings_in
+from proxy.ledger.texts import strings_in, strings_of
 from proxy.ledger.turn_values import Text, TurnGround
 
 if TYPE_CHECKING:
@@ -202,11 +202,13 @@ class Core:
         recalls = book.recalls
         for memory in memories:
             label = memory.ceiling
-            parts, served = self.reader.parts(memory.text), (label, memory.memory_id)
+            texts = [one for one in (memory.text, *_beside(memory)) if one]
+            parts = [one for text in texts for one in self.reader.parts(text)]
+            served = (label, memory.memory_id)
             if any(recalls.get(one) != served for one in parts):
                 found = packed(parts)
                 self.do(Recalled(principal_id, now_ms, memory.memory_id, label, found))
-                self._shown(book, (memory.text,), label, memory.tenant, now_ms)
+                self._shown(book, texts, label, memory.tenant, now_ms)
 
     def saw(
         self, principal_id: PrincipalId, segment: Segment, now_ms: int, tenant: str = ""
@@ -317,6 +319,12 @@ class Core:
                 if len(ring):
                     ring.drop()
                     break
+
+
+def _beside(memory: Memory) -> list[str]:
+    """What a recall gives back beside the text: all that has room for a sentence."""
+    found = [] if memory.metadata_json is None else [*strings_of(memory.metadata_json)][1:]
+    return [*found, *(one for one in (memory.role, memory.actor) if one)]
 
 
 def taint_now(session: SessionState) -> SourceKind:

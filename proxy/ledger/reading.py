@@ -191,6 +191,12 @@ class Reader:
         for one in (one for said in (found.typed[0], *whole) for one in self._by_others(said)):
             if one in here or source(one) is not None:
                 return []
+        # It may have been shown in the middle of a longer sentence.
+        if any(
+            kept.origin.kind.trust < SourceKind.USER_INPUT.trust
+            for kept in ground.ring.verbatim(found.typed[0])
+        ):
+            return []
         return [self.print(one) for one in whole]
 
     def _by_others(self, text: str) -> Iterator[int]:
@@ -368,7 +374,8 @@ class Reader:
     ) -> tuple[SourceKind, str]:
         label, why, parts = most, "", self.somebodys(text)
         flows = self.somebodys(flowing(text)) if "\n" in text.strip() else []
-        for one in (*parts, *flows, *(one ^ TAIL for one in (*parts, *flows))):
+        led_in = self._led_in(text)
+        for one in (*parts, *flows, *(one ^ TAIL for one in (*parts, *flows)), *led_in):
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:
                 label, why = source, "said_before"
@@ -431,7 +438,7 @@ class Reader:
         if label is not SourceKind.AGENT_SELF_EDIT:
             why = "rule"
             found.heard(self.elsewhere(said.text), label)
-        for one in parts:
+        for one in (*parts, *self._led_in(said.text)):
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:
                 label, why = source, "said_before"
@@ -442,6 +449,18 @@ class Reader:
         channel = "system" if said.voice is Voice.SYSTEM else "catalogue"
         found.row(Row(channel, label, len(said.text), why))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+    def _led_in(self, text: str) -> Iterator[int]:
+        """What stands in a text behind marks and words that lead in, as a memory in a prompt does.
+
+        As a sentence and as a part of one.
+        """
+        for sentence in sentences_between(text):
+            for tail in dict.fromkeys(tails_of(sentence)):
+                if is_long(tail) or len(tail.split()) >= LED_IN_WORDS_MIN:
+                    found = self.print(tail)
+                    yield found
+                    yield found ^ TAIL
 
     def _unplaced(self, said: Said, found: TurnSum) -> None:
         label = SourceKind.UNKNOWN

@@ -32,6 +32,8 @@ AGAIN_MAX: Final = 4
 # How much of a text must be in one that came before it to be a copy of it, and not about it.
 COPY_SHARE: Final = 0.8
 COPY_WORDS: Final = 12
+VERBATIM_RUNS: Final = 4
+"""Fewer words in a row (one per run, and two more) are said by everybody."""
 
 
 class RingText(NamedTuple):
@@ -165,6 +167,18 @@ class Ring:
             if alike.copied >= COPY_SHARE and alike.copied_words >= COPY_WORDS:
                 found.append(kept)
         return found
+
+    def verbatim(self, text: str) -> list[RingText]:
+        """Texts in which all the words of this one stand in a row, where they are not too few."""
+        prints = prints_of(text)
+        if len(prints.runs) < VERBATIM_RUNS:
+            return []
+        runs, words = frozenset(prints.runs), prints.words.keys()
+        return [
+            kept
+            for kept in self._kept
+            if words <= kept.prints.words.keys() and runs.issubset(kept.prints.runs)
+        ]
 
     def _found(self, prints: Prints, among: set[int] | None = None) -> list[RingText]:
         if not self._kept:

@@ -164,6 +164,9 @@ class Veto:
             return None
         try:
             judged = await self._guard.decided(principal, candidate_id)
+            if judged.reason is Reason.HOLD_EXPIRED:
+                del self._held[held]
+                return None  # nobody said no to it
             if judged.decision != _ADMIT or candidate_id in self._released:
                 return judged
             # A relay of that server may have sent it by now.

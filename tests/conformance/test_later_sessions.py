@@ -117,6 +117,15 @@ async def _in_her_turn(agent: Agent, memory: Memory) -> Session:
     return await agent.session([("user", f"{ASKED}\n\n{memory.text}")])
 
 
+async def _in_a_line_of_the_system_prompt(agent: Agent, memory: Memory) -> Session:
+    line = f"You are a helpful assistant.\nKnown: the user likes tea; {memory.text}"
+    return await agent.session([("user", ASKED)], line)
+
+
+async def _in_a_line_of_her_turn(agent: Agent, memory: Memory) -> Session:
+    return await agent.session([("user", f"{ASKED} Known so far: {memory.text}")])
+
+
 class Shape(NamedTuple):
     """How a recalled memory enters a conversation, and whose agent reads it."""
 
@@ -131,8 +140,10 @@ SHAPES = {
     "user turn": Shape(_in_her_turn),
     "another key": Shape(_as_context, GRACE),
     "MCP read": Shape(_as_relayed),
+    "line of the system prompt": Shape(_in_a_line_of_the_system_prompt),
+    "line of a user turn": Shape(_in_a_line_of_her_turn),
 }
-BARE = ("memory context", "user turn", "another key")
+BARE = ("memory context", "user turn", "another key", "line of a user turn")
 """Where nothing but the memory's own label lowers a conversation."""
 
 

@@ -12,6 +12,7 @@ _CONTAINMENT: Final = "policy/labels/containment.py"
 _LABEL_TESTS: Final = "tests/unit/policy/labels/test_derive_session.py"
 _SENTENCE_TESTS: Final = "tests/unit/policy/text/test_sentences.py"
 _HEARSAY_TESTS: Final = "tests/unit/proxy/ledger/test_hearsay.py"
+_LED_IN_TESTS: Final = "tests/unit/proxy/ledger/test_led_in.py"
 _DOOR_TESTS: Final = "tests/unit/proxy/ledger/test_one_door.py"
 _CONTAINMENT_TESTS: Final = "tests/unit/policy/labels/test_containment.py"
 _RULE: Final = at(_LABEL_TESTS, "test_the_rule_is_that_of_the_class_it_is_judged_as")
@@ -280,5 +281,29 @@ SESSION_LABELS: Final = (
                 "test_a_text_that_comes_again_is_kept_once_and_found_as_if_it_were_new",
             ),
         ),
+    ),
+    Mutant(
+        name="a memory in a line of a prompt is the program's own words",
+        file="proxy/ledger/reading.py",
+        old="        for one in (*parts, *self._led_in(said.text)):\n",
+        new="        for one in parts:\n",
+        invariant="a recall lowers a session in whatever line of a prompt it stands",
+        tests=(at(_LED_IN_TESTS, "test_a_recall_within_a_line_lowers_a_session"),),
+    ),
+    Mutant(
+        name="what is served beside a text was never heard",
+        file="proxy/ledger/core.py",
+        old="(memory.text, *_beside(memory)) if one]",
+        new="(memory.text,) if one]",
+        invariant="whatever a recall gives back is nobody's own words",
+        tests=(at(_LED_IN_TESTS, "test_what_is_served_beside_a_text_is_nobodys_word"),),
+    ),
+    Mutant(
+        name="the middle of a page's sentence is hers",
+        file="proxy/ledger/ring.py",
+        old="            if words <= kept.prints.words.keys() and runs",
+        new="            if not words and runs",
+        invariant="what a page says in a row is not a person's own, however she came by it",
+        tests=(at(_LED_IN_TESTS, "test_what_stood_in_the_middle_of_a_sentence_is_not_hers"),),
     ),
 )

@@ -119,7 +119,12 @@ class Ledger:
         return self.sessions.seen(by.principal_id, texts, join, asked)
 
     def recall(
-        self, memory_id: str, text: str, source: SourceKind, ceiling: SourceKind | None = None
+        self,
+        memory_id: str,
+        text: str,
+        source: SourceKind,
+        ceiling: SourceKind | None = None,
+        metadata_json: str | None = None,
     ) -> None:
         """A memory is served to Ada's agent; where no ceiling is given, its source is one."""
         memory = Memory(
@@ -127,7 +132,7 @@ class Ledger:
             tenant=ADA.tenant,
             principal_id=ADA.principal_id,
             text=text,
-            metadata_json=None,
+            metadata_json=metadata_json,
             scope=Scope(),
             target="memories",
             memory_class=MemoryClass.L3,

@@ -406,3 +406,15 @@ async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_writ
     await coupling.judge(await coupling.prepare(asked), (create(GOOD),))
     (judged,) = guard.judged
     assert judged.traceparent == format_traceparent(TRACE)
+
+
+async def test_what_waited_in_vain_is_judged_anew(
+    seen: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.write.waiting.HELD_PER_PRINCIPAL_MAX", 1)
+    veto = _veto(seen)
+    first = await _held(seen, veto)
+    another = call("notebook", command="delete", path="/memories/older.md")
+    assert (await _one(veto, another) or "").startswith("Not deleted yet")
+    # Nobody said no to the first one: it waits again, and is not refused for good.
+    assert (await _one(veto, first) or "").startswith("Not deleted yet")
