@@ -147,8 +147,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--agent-key-file",
         metavar="FILE",
         help="the agent's key, for the probes that use it (default: MNEMOGATE_AGENT_KEY). One of "
-        "them writes to L1 and is refused, which counts once as a violation of that key's "
-        "principal: give doctor a key of its own where that matters",
+        "them writes to L1 and is refused. Where the operator vouches for that key's labels, this "
+        "counts once as a violation: give doctor a key of its own there",
     )
 
 

@@ -2,8 +2,8 @@
 
 Every request is one that changes nothing even where it is let through: an empty body, which the
 operator's routes refuse as malformed. The one exception is the write aimed at L1, which is the
-promise itself; it names itself by a fixed nonce, so it counts once per key, however often doctor
-runs.
+promise itself; it names itself by a fixed nonce, so it is one candidate per key, however often
+doctor runs.
 """
 
 from __future__ import annotations

@@ -284,6 +284,7 @@ class Withholding:
             StorageError: It is not durable.
         """
         for kept in self._kept.values():
+            await self._look_at(kept, candidate_id)
             same = kept.same_text(candidate_id)
             if same:
                 break
@@ -393,14 +394,22 @@ class Withholding:
         if opening:
             kept.withheld.unshow(await asyncio.to_thread(self._verdicts.gone, opening, tenant))
         held = await asyncio.to_thread(self._verdicts.held, tenant)
-        for candidate_id, begun in tuple(kept.waiting.items()):
-            if candidate_id in held:
-                continue
-            told = await asyncio.to_thread(self._verdicts.decided, candidate_id)
-            self._decide(kept, self._record_of(begun, told or _undecided(MemoryClass.L4)))
-            if told is not None and told.decision == Decision.ADMIT.value:
-                self._show_released(kept, begun)
+        for candidate_id in tuple(kept.waiting):
+            if candidate_id not in held:
+                await self._look_at(kept, candidate_id)
         self._seen_leaves[kept.principal] = leaves
+
+    async def _look_at(self, kept: Kept, candidate_id: str) -> None:
+        """What was decided about one that waited; one that still waits goes on waiting."""
+        if candidate_id not in kept.waiting:
+            return
+        told = await asyncio.to_thread(self._verdicts.decided, candidate_id)
+        begun = kept.waiting.get(candidate_id)
+        if begun is None:
+            return  # another request looked meanwhile
+        self._decide(kept, self._record_of(begun, told or _undecided(MemoryClass.L4)))
+        if told is not None and told.decision == Decision.ADMIT.value:
+            self._show_released(kept, begun)
 
     async def settled(self, principal: Principal, deadline_s: float) -> None:
         """Wait as `quiet` does, and look at what persons decided."""

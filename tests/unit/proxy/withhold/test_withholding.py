@@ -547,6 +547,22 @@ async def test_a_person_forgives_a_text_and_it_is_as_if_nobody_had_refused_it(on
     assert other.decision == "reject"
 
 
+async def test_a_text_that_a_person_denied_is_forgiven_before_her_agent_asks_again(
+    one: Rig,
+) -> None:
+    item = await one.write(POISON, named=False)
+    candidate_id = item.candidate_id
+    assert candidate_id is not None
+
+    async def leaf() -> int:
+        return 7
+
+    with pytest.raises(NotFound):
+        await one.withholding.forgive(candidate_id, leaf)
+    await one.live.store.writer.deny(candidate_id, OPERATOR.principal_id)
+    assert await one.withholding.forgive(candidate_id, leaf) == (1, 7)
+
+
 async def test_what_no_leaf_tells_of_is_not_forgiven(one: Rig) -> None:
     item = await one.write(POISON)
 
