@@ -94,7 +94,7 @@ async def test_the_candidate_is_shown_as_text_and_nothing_in_it_acts(held: Held)
 
 async def test_who_has_the_link_remembers_it_once_and_the_relay_gets_it(held: Held) -> None:
     status, page = await held.post({"code": held.code, "decision": "approve"})
-    assert (status, "remembered as L1" in page) == (200, True)
+    assert (status, "remembered as L2" in page) == (200, True)
     assert held.waiting == 0
     (released,) = await held.live.sidecar.guard.unsettled(AGENT, SERVER)
     assert (released.sent, released.pieces[-1]) == (False, HOSTILE)

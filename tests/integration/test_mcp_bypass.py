@@ -56,7 +56,8 @@ async def everything(client: RawClient) -> str:
 
 
 def refused(result: Json) -> bool:
-    return result.get("isError") is True and "Not stored" in result["content"][0]["text"]
+    said: str = result["content"][0]["text"]
+    return result.get("isError") is True and said.startswith(("Not stored", "Not deleted"))
 
 
 async def test_what_was_held_is_not_shown_when_another_server_writes_it_to_the_same_store(
