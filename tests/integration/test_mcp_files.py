@@ -40,7 +40,8 @@ class Files:
     async def held(self, command: str, **given: object) -> bool:
         """Whether the call was kept from the server."""
         result = await self.do(command, **given)
-        return result.get("isError") is True and "Not stored" in result["content"][0]["text"]
+        said: str = result["content"][0]["text"]
+        return result.get("isError") is True and said.startswith(("Not stored", "Not deleted"))
 
     def names(self) -> list[str]:
         return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*.md"))
