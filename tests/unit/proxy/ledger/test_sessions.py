@@ -325,6 +325,9 @@ async def test_a_file_that_is_named_by_its_id_was_written_by_nobody_known() -> N
         anthropic.read_request({"messages": turn({"type": "container_upload", "file_id": "f_1"})}),
         chat.read_request({"messages": turn({"type": "file", "file": {"file_id": "file-1"}})}),
         responses.read_request({"input": turn({"type": "input_file", "file_id": "file-1"})}),
+        # A block of a kind that came later, in which there is no string at all.
+        anthropic.read_request({"messages": turn({"type": "snapshot", "number": 1})}),
+        chat.read_request({"messages": turn({"type": "snapshot", "number": 1})}),
     ):
         ledger = Ledger()
         assert (await ledger.sessions.entered(ADA, read, ())).taint is UNKNOWN
