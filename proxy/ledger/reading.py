@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from policy.labels.endorsement import Asked
     from proxy.ledger.splices import Rules
+    from proxy.ledger.state import Book
 
 LED_IN_WORDS_MIN: Final = 7
 """Behind a comma or a dash, fewer words are said by everybody: "it was great to see"."""
@@ -374,7 +375,7 @@ class Reader:
     ) -> tuple[SourceKind, str]:
         label, why, parts = most, "", self.somebodys(text)
         flows = self.somebodys(flowing(text)) if "\n" in text.strip() else []
-        led_in = self._led_in(text)
+        led_in = self._led_in(text, ground.book)
         for one in (*parts, *flows, *(one ^ TAIL for one in (*parts, *flows)), *led_in):
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:
@@ -438,7 +439,7 @@ class Reader:
         if label is not SourceKind.AGENT_SELF_EDIT:
             why = "rule"
             found.heard(self.elsewhere(said.text), label)
-        for one in (*parts, *self._led_in(said.text)):
+        for one in (*parts, *self._led_in(said.text, ground.book)):
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:
                 label, why = source, "said_before"
@@ -450,17 +451,20 @@ class Reader:
         found.row(Row(channel, label, len(said.text), why))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
-    def _led_in(self, text: str) -> Iterator[int]:
+    def _led_in(self, text: str, book: Book) -> Iterator[int]:
         """What stands in a text behind marks and words that lead in, as a memory in a prompt does.
 
-        As a sentence and as a part of one.
+        As a sentence and as a part of one. A few words end many sentences: these count only where
+        they are all of a sentence of a memory that was served.
         """
         for sentence in sentences_between(text):
             for tail in dict.fromkeys(tails_of(sentence)):
+                found = self.print(tail)
                 if is_long(tail) or len(tail.split()) >= LED_IN_WORDS_MIN:
-                    found = self.print(tail)
                     yield found
                     yield found ^ TAIL
+                elif book.recalls.get(found) is not None and not is_nobodys(tail):
+                    yield found
 
     def _unplaced(self, said: Said, found: TurnSum) -> None:
         label = SourceKind.UNKNOWN

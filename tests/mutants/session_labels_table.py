@@ -285,7 +285,7 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a memory in a line of a prompt is the program's own words",
         file="proxy/ledger/reading.py",
-        old="        for one in (*parts, *self._led_in(said.text)):\n",
+        old="        for one in (*parts, *self._led_in(said.text, ground.book)):\n",
         new="        for one in parts:\n",
         invariant="a recall lowers a session in whatever line of a prompt it stands",
         tests=(at(_LED_IN_TESTS, "test_a_recall_within_a_line_lowers_a_session"),),

@@ -21,10 +21,11 @@ HERS = "I always buy trips from Northwind Travel"
     ],
 )
 @pytest.mark.parametrize("place", ["system", "turn"])
-async def test_a_recall_within_a_line_lowers_a_session(line: str, place: str) -> None:
+@pytest.mark.parametrize("said", [SAID, "John has recently graduated."])
+async def test_a_recall_within_a_line_lowers_a_session(line: str, place: str, said: str) -> None:
     ledger = Ledger()
-    ledger.recall("a" * 32, SAID, TOOL)
-    told = line.format(SAID)
+    ledger.recall("a" * 32, said, TOOL)
+    told = line.format(said)
     if place == "system":
         entered = await ledger.ask(user("What next?"), system=told)
     else:
