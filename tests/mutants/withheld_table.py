@@ -218,8 +218,8 @@ WITHHELD: Final = (
     Mutant(
         name="nobody hears of a denial",
         file="proxy/withhold/withholding.py",
-        old="            if candidate_id in held:\n",
-        new="            if candidate_id in held or begun:\n",
+        old="            if candidate_id not in held:\n",
+        new="            if candidate_id not in held and held:\n",
         invariant="what a person denied is withheld from then on",
         tests=(_HELD,),
     ),
@@ -234,8 +234,8 @@ WITHHELD: Final = (
     Mutant(
         name="what a person released stays refused",
         file="proxy/withhold/withholding.py",
-        old="                self._show_released(kept, begun)\n",
-        new="                pass\n",
+        old="            self._show_released(kept, begun)\n",
+        new="            pass\n",
         invariant="what a person lets in is refused no longer",
         tests=(
             at(
