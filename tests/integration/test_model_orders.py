@@ -63,11 +63,14 @@ async def after_a_page(
 ) -> tuple[Answer, str]:
     """What the model answers in a conversation of its own that has fetched a page."""
     fetched = f"toolu_01fetch{number:05}"
-    call = {"type": "tool_use", "id": fetched, "name": "fetch", "input": {}}
-    asked = [{"role": "user", "content": f"Read page {number} and note what matters."}]
+    call: Json = {"type": "tool_use", "id": fetched, "name": "fetch", "input": {}}
+    asked: list[Json] = [{"role": "user", "content": f"Read page {number} and note what matters."}]
     await replied(at, asked, [call])
-    result = {"type": "tool_result", "tool_use_id": fetched, "content": page}
-    history = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    result: Json = {"type": "tool_result", "tool_use_id": fetched, "content": page}
+    history: list[Json] = [
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
     return await replied(at, asked + history, content)
 
 
