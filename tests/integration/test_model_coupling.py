@@ -42,7 +42,7 @@ def answered(api: str, body: Json, call_id: str, result: str) -> Json:
         return {**body, "messages": [*body["messages"], *more]}
     item = {"type": "function_call", "call_id": call_id, "name": "fetch", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": call_id, "output": result}
-    said: Json = body["input"]
+    said = body["input"]
     turns: list[Json] = said if isinstance(said, list) else [{"role": "user", "content": said}]
     return {**body, "input": [*turns, item, output]}
 
