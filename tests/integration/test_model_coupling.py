@@ -43,7 +43,7 @@ def answered(api: str, body: Json, call_id: str, result: str) -> Json:
     item = {"type": "function_call", "call_id": call_id, "name": "fetch", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": call_id, "output": result}
     said = body["input"]
-    turns: list[Json] = said if isinstance(said, list) else [{"role": "user", "content": said}]
+    turns: list[Json] = [{"role": "user", "content": said}] if isinstance(said, str) else said
     return {**body, "input": [*turns, item, output]}
 
 
