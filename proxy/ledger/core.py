@@ -260,6 +260,7 @@ class Core:
         while len(books) >= PRINCIPALS_MAX:
             oldest = next(iter(books))
             self._rings.pop(oldest, None)
+            self._came.clear()  # places in a ring that begins anew
             self.do(Dropped(oldest, "", now_ms))
         book = self.state.book(principal_id)
         if principal_id in self.state.lost_principals:
