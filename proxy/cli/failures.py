@@ -56,7 +56,7 @@ def opening(state: Path) -> Generator[None]:
         raise CommandFailed(
             Exit.FAILED,
             f"{state}: {error}",
-            then="`mnemogate audit verify` shows where; put the newer store back",
+            then="`mnemogate audit verify` looks at the store itself",
         ) from error
     except UnknownFormat as error:
         raise CommandFailed(Exit.FAILED, f"{state}: {error}", then=_OTHER_VERSION) from error

@@ -17,7 +17,7 @@ from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
-from proxy.cli.pointing import pointed
+from proxy.cli.pointing import exports, first_write, mcp_entry, pointed
 from proxy.compose.observe_mode import BANNER
 from proxy.settings.load import MARKER, SETTINGS
 from proxy.settings.model import unset_in
@@ -163,8 +163,6 @@ def _announce(
     if terminal.as_json:
         terminal.data(ready)
         return
-    agent = next((key.key for key in ready.first_keys if key.channel == "agent"), None)
-    key = agent or "AGENT_KEY"
     terminal.say("mnemogate is ready")
     if settings.observe:
         terminal.say(f"*** {BANNER} ***")
@@ -181,17 +179,16 @@ def _announce(
             ("  memory shield", _SHIELDED[shielding]),
         ]
     )
-    if ready.first_keys:
-        terminal.say("first keys (only their hashes are stored: they are not shown again):")
-        terminal.pairs([(f"  {first.channel}", first.key) for first in ready.first_keys])
+    _tell_keys(terminal, settings, sidecar, ready)
+    data = ready.data or "-"
     terminal.say("point an agent at it:")
-    terminal.say(f'  mem0ai: MemoryClient(api_key="{key}", host="{ready.data}")')
+    terminal.say(f"  {first_write(data)}")
     terminal.say(
-        f"  curl -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\\n"
-        f'    -d \'{{"text": "the meeting is on Tuesday"}}\' {ready.data}/v1/memories'
+        f'  mem0ai: MemoryClient(api_key=os.environ["MNEMOGATE_AGENT_KEY"], host="{data}")'
     )
+    terminal.say(f"  MCP:    {mcp_entry(settings.state)}")
     for model in settings.models:
-        terminal.say(f"  {pointed(model, ready.data or '-', key)}")
+        terminal.say(f"  {pointed(model, data, '$MNEMOGATE_AGENT_KEY')}")
     unset = ", ".join(unset_in(settings.models))
     if unset:
         terminal.say(
@@ -205,6 +202,34 @@ def _announce(
     )
 
 
+def _tell_keys(terminal: Terminal, settings: Settings, sidecar: Sidecar, ready: _Ready) -> None:
+    """New keys, once, as lines to paste; else which there are, and what to do without one."""
+    given = [
+        role
+        for role, key in (("agent", settings.agent_key), ("operator", settings.operator_key))
+        if key is not None
+    ]
+    if given:
+        terminal.say(f"keys given in the environment or a file: {', '.join(given)}")
+    if ready.first_keys:
+        terminal.say(
+            "first keys: only their hashes are stored, and they are not shown again. In another\n"
+            "shell, paste:"
+        )
+        for line in exports({first.channel: first.key for first in ready.first_keys}):
+            terminal.say(f"  {line}")
+        return
+    records = sidecar.store.reader.keys()
+    known = [key for key in records if key.revoked_at_ms is None]
+    if known:
+        named = ", ".join(f"{key.key_id} ({key.principal.principal_id})" for key in known[:_NAMED])
+        more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+        terminal.say(f"keys: {named}{more}")
+        terminal.say("  one is lost? `mnemogate key rotate KEY_ID` makes a new one and shows it")
+
+
+# Keys that a start names; `mnemogate key list` has them all.
+_NAMED: Final = 4
 _NOT_PROTECTED: Final = (
     "not protected without the model front: what an agent's key writes is labelled `unknown`.\n"
     "  Knowledge and episodes land at that label, policy and identity are closed; a refused\n"

@@ -137,7 +137,6 @@ async def compose(
         telemetry = Telemetry(settings.telemetry, _routes(dialects))
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = _surroundings(composition, clock, telemetry)
-        keys = await _first_keys(settings, store, surroundings)
         executor = stack.enter_context(
             ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
         )
@@ -169,6 +168,9 @@ async def compose(
         if composition.listen:
             await stack.enter_async_context(mcp.running())
             await stack.enter_async_context(services.tending(settings.retention_seconds))
+        # Behind everything that can fail, so that no start makes keys and then shows none. Where
+        # nothing listens nobody brings one: the first start that serves makes them.
+        keys = await _first_keys(foundation, services) if composition.listen else ()
         yield Sidecar(
             data=data,
             admin=admin,
@@ -291,12 +293,11 @@ def _gate(settings: Settings, composition: Composition) -> Gate:
     return composition.gate
 
 
-async def _first_keys(
-    settings: Settings, store: Store, surroundings: Surroundings
-) -> tuple[NewKey, ...]:
-    first = first_keys(
-        store.reader.keys(), settings.agent_key, settings.operator_key, surroundings.now_ms()
-    )
+async def _first_keys(foundation: Foundation, services: Services) -> tuple[NewKey, ...]:
+    settings, store = foundation.settings, foundation.store
+    now_ms = foundation.surroundings.now_ms()
+    first = first_keys(store.reader.keys(), settings.agent_key, settings.operator_key, now_ms)
     for record in first.records:
         await store.writer.put_key(record, START)
+    services.authenticator.invalidate()
     return first.shown

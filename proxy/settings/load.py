@@ -303,7 +303,9 @@ def _assemble(
     )
     state = values.pop("state") or _base(env, "XDG_STATE_HOME", ".local/state") / "mnemogate"
     state = cast("Path", state).absolute()
-    checkpoint = values.pop("checkpoint") or state.parent / "mnemogate-checkpoint" / "mnemogate.txt"
+    # Named by its state: two states in one directory have two copies.
+    kept = state.parent / "mnemogate-checkpoint" / f"{state.name}.txt"
+    checkpoint = values.pop("checkpoint") or kept
     for role in ("agent", "operator"):
         values[f"{role}_key"] = _key(role, values[f"{role}_key"], values.pop(f"{role}_key_file"))
     uids = values.pop("unix_uids")

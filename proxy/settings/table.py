@@ -118,7 +118,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         name="checkpoint",
         default=None,
         meaning="File that gets a copy of the last signed checkpoint, outside the state "
-        "directory; unset: mnemogate-checkpoint/mnemogate.txt beside the state directory.",
+        "directory; unset: mnemogate-checkpoint/NAME.txt beside the state directory NAME.",
         parse=path,
     ),
     Setting(

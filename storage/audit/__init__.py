@@ -3,6 +3,7 @@
 from storage.audit.checkpoint import (
     BadCheckpoint,
     Checkpoint,
+    ForeignCheckpoint,
     VerifierKey,
     open_checkpoint,
     open_note,
@@ -54,6 +55,7 @@ __all__ = [
     "Checkpoint",
     "Culprit",
     "Decided",
+    "ForeignCheckpoint",
     "InterceptedLeaf",
     "Labels",
     "Leaf",

@@ -41,6 +41,10 @@ class BadCheckpoint(StorageError):  # noqa: N818 - named for what it says, like 
     """The bytes are not a checkpoint that the given key signed."""
 
 
+class ForeignCheckpoint(BadCheckpoint):
+    """A well-formed note, and only other keys signed it: another log's."""
+
+
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The head of a log: the root over its first `size` leaves."""
 
@@ -118,7 +122,8 @@ def open_note(note: bytes, verifier: VerifierKey) -> str:
     """The text of a note that `verifier` signed; signatures of other keys are ignored.
 
     Raises:
-        BadCheckpoint: The note is malformed, not signed by that key, or wrongly signed.
+        BadCheckpoint: The note is malformed or wrongly signed.
+        ForeignCheckpoint: That key did not sign it.
     """
     text, lines = _split_note(note)
     verified = False
@@ -133,7 +138,7 @@ def open_note(note: bytes, verifier: VerifierKey) -> str:
             _check(verifier, signature[_KEY_ID_LEN:], text)
             verified = True
     if not verified:
-        raise BadCheckpoint("not signed by the expected key")
+        raise ForeignCheckpoint("not signed by the expected key")
     return text
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from storage.audit import BadCheckpoint, Tree, VerifierKey, open_checkpoint
+from storage.audit import (
+    BadCheckpoint,
+    ForeignCheckpoint,
+    Tree,
+    VerifierKey,
+    open_checkpoint,
+)
 from storage.errors import StoreRolledBack, StoreUnavailable
 from storage.state_directory import DIRECTORY_MODE, write_durably
 from storage.tables.change import Nodes, leaf_source
@@ -58,11 +64,18 @@ class CheckpointCopy:
             raise StoreUnavailable(f"{self.path} must be {error}") from error
         try:
             return open_checkpoint(note, self._verifier)
+        except ForeignCheckpoint as error:
+            raise StoreRolledBack(
+                f"{self.path} is the checkpoint of another store: this store's log key did not "
+                "sign it. If two states keep theirs there, give each a `checkpoint` of its own. If "
+                "another store was put in place of the one that wrote it, put that one back, or, "
+                "where it was replaced on purpose, move the file away."
+            ) from error
         except BadCheckpoint as error:
             raise StoreRolledBack(
-                f"{self.path} was not signed by this store's log key: the store, or the file, was "
-                "replaced. Put the right store back; or, if it was replaced on purpose, move that "
-                "file away, so that the history it vouches for is not mistaken for this one's."
+                f"{self.path} was changed: what stands in it is not what this store signed. Keep "
+                "it for whoever looks into that. `mnemogate audit verify` checks the store; once "
+                "it is found sound, move the file away, and the next start writes a new one."
             ) from error
 
     def compare(self, view: View, header: StoreHeader | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The first screen of the README, run: the refusal it shows is the refusal one gets."""
+"""The first screen of the README, run: what it shows is what one gets."""
 
 from __future__ import annotations
 
@@ -13,25 +13,36 @@ README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding=
 PER_REQUEST = {"candidate_id", "trace_id"}
 
 
-def _bodies() -> list[Json]:
-    return [msgspec.json.decode(body, type=Json) for body in re.findall(r"-d '(\{.*?\})'", README)]
+def _json(text: str) -> Json:
+    return msgspec.json.decode(text, type=Json)
 
 
 async def test_the_write_that_the_readme_shows_refused_is_refused_in_those_words(
     tmp_path: Path,
 ) -> None:
+    sent = re.search(r"-d '(\{.*?\})'", README)
     shown = re.search(r"^\{\n.*?^\}$", README, re.DOTALL | re.MULTILINE)
+    assert sent is not None
     assert shown is not None
-    promised: Json = msgspec.json.decode(shown[0], type=Json)
-    refused, stored = _bodies()
+    promised = _json(shown[0])
     async with running(tmp_path) as live:
-        status, answer = await live.write(AGENT_KEY, refused)
+        status, answer = await live.write(AGENT_KEY, _json(sent[1]))
         assert status == 403
         assert set(answer) == set(promised)
         assert {key: answer[key] for key in promised.keys() - PER_REQUEST} == {
             key: promised[key] for key in promised.keys() - PER_REQUEST
         }
         assert (await live.texts(OPERATOR_KEY), live.version()) == ([], 0)
-        # Control: the same search sees what is admitted.
-        assert (await live.write(AGENT_KEY, stored))[0] == 201
-        assert await live.texts(OPERATOR_KEY) == [stored["text"]]
+
+
+async def test_each_first_write_gets_the_answer_that_the_readme_names(tmp_path: Path) -> None:
+    rows = re.findall(r"^\| `(\{.*?\})` \| (\d+) `([a-z]+)`, (L\d) \|", README, re.MULTILINE)
+    async with running(tmp_path) as live:
+        answers = [(await live.write(AGENT_KEY, _json(body)), row) for body, *row in rows]
+        assert [
+            [str(status), answer["decision"], answer["memory_class"]]
+            for (status, answer), _ in answers
+        ] == [row for _, row in answers]
+        # Control: a poison that waits is read by nobody; the one that is a fact is.
+        assert {row[1] for _, row in answers} == {"admit", "hold", "reject"}
+        assert await live.texts(OPERATOR_KEY) == ["Ada moved to Lisbon in March."]

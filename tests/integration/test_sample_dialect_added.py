@@ -36,7 +36,9 @@ EDITED: Final = {
             "import Native\nfrom proxy.dialects.notes.notes import Notes\n",
         ),
     ),
-    "README.md": (("\n\n## Commands\n", f"\n{ROW}\n\n## Commands\n"),),
+    "docs/clients.md": (
+        ("\n\n## A dialect of your own\n", f"\n{ROW}\n\n## A dialect of your own\n"),
+    ),
 }
 
 _IMPORTS: Final = "tests/unit/test_imports.py::"
@@ -118,11 +120,11 @@ def _impure(copy: Copy) -> str:
 def test_control_a_dialect_that_talks_says_nothing_in_the_docs_or_has_no_tests_is_caught(
     grown: Copy,
 ) -> None:
-    readme = (grown.place / "README.md").read_text("utf-8").replace(f"{ROW}\n", "")
+    clients = (grown.place / "docs/clients.md").read_text("utf-8").replace(f"{ROW}\n", "")
     hidden = grown.place / UNIT / "test_notes.py"
     aside = hidden.rename(hidden.with_suffix(".aside"))
     try:
-        with grown.text_of(DIALECT, _impure(grown)), grown.text_of("README.md", readme):
+        with grown.text_of(DIALECT, _impure(grown)), grown.text_of("docs/clients.md", clients):
             tests = (ALLOWED_TEST, CLOCK_TEST, POSTURE_TEST, MIRROR_TEST)
             code, said = grown.run((*tests, "--maxfail=9"))
     finally:

@@ -33,6 +33,7 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+README_LINES_MAX = 200
 LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
 TO_COME = " (to come)"
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
@@ -42,6 +43,10 @@ def _text(document: str) -> str:
     return (ROOT / document).read_text(encoding="utf-8")
 
 
+def test_the_readme_is_read_in_one_sitting() -> None:
+    assert len(README.splitlines()) <= README_LINES_MAX
+
+
 def _rows(text: str, heading: str) -> list[str]:
     """The rows of the first table below a heading, without its head."""
     below = text.split(f"\n{heading}\n", 1)[1]
@@ -49,22 +54,22 @@ def _rows(text: str, heading: str) -> list[str]:
     return table[2:]
 
 
-def test_the_readme_lists_every_setting_with_its_default_and_meaning() -> None:
+def test_every_setting_is_listed_with_its_default_and_meaning() -> None:
     expected = [
         f"| `{name}` | {f'`{default}`' if default else ''} | {meaning} |"
         for name, _variable, default, meaning in setting_table()
     ]
-    assert _rows(README, "## Settings") == expected
+    assert _rows(_text("docs/settings.md"), "## Settings") == expected
 
 
-def test_the_readme_lists_every_key_of_an_mcp_table() -> None:
+def test_every_key_of_an_mcp_table_is_listed() -> None:
     expected = [f"| `{name}` | {meaning} |" for name, meaning in MEANINGS.items()]
-    assert _rows(README, "## MCP servers") == expected
+    assert _rows(_text("docs/settings.md"), "## MCP servers") == expected
 
 
-def test_the_readme_lists_every_key_of_a_model_table() -> None:
+def test_every_key_of_a_model_table_is_listed() -> None:
     expected = [f"| `{name}` | {meaning} |" for name, meaning in MODEL_MEANINGS.items()]
-    assert _rows(README, "## Model APIs") == expected
+    assert _rows(_text("docs/settings.md"), "## Model APIs") == expected
 
 
 def test_the_readmes_model_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
@@ -81,9 +86,11 @@ def test_the_readmes_model_tables_are_ones_that_are_taken(tmp_path: Path) -> Non
     assert [one.name for one in model_upstreams(tables["model"])] == ["anthropic", "openai"]
 
 
-def test_the_readmes_mcp_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
+def test_the_documented_mcp_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
     written = next(
-        block for block in re.findall(r"```toml\n(.*?)```", README, re.DOTALL) if "[[mcp]]" in block
+        block
+        for block in re.findall(r"```toml\n(.*?)```", _text("docs/settings.md"), re.DOTALL)
+        if "[[mcp]]" in block
     )
     headers = tmp_path / "far-headers"
     headers.write_text("X-Key: secret\n")
@@ -92,17 +99,19 @@ def test_the_readmes_mcp_tables_are_ones_that_are_taken(tmp_path: Path) -> None:
     assert [server.name for server in mcp_servers(tables["mcp"], {})] == ["memory", "far"]
 
 
-def test_each_setting_has_the_environment_variable_the_readme_promises() -> None:
+def test_each_setting_has_the_environment_variable_the_page_promises() -> None:
     assert all(variable == f"MNEMOGATE_{name.upper()}" for name, variable, _, _ in setting_table())
 
 
-def test_the_readme_lists_every_command_in_the_parsers_words() -> None:
+def test_every_command_is_listed_in_the_parsers_words() -> None:
     expected = [f"| `mnemogate {' '.join(c.words)}` | {c.summary} |" for c in COMMANDS]
-    assert _rows(README, "## Commands") == expected
+    assert _rows(_text("docs/commands.md"), "## Commands") == expected
 
 
 def test_each_dialect_states_its_posture() -> None:
-    stated = [row.split("|")[1].strip(" `") for row in _rows(README, "## Dialects")]
+    stated = [
+        row.split("|")[1].strip(" `") for row in _rows(_text("docs/clients.md"), "## Dialects")
+    ]
     assert stated == [dialect.name for dialect in dialects_of(_no_rules)]
 
 

@@ -25,7 +25,7 @@ def said(table: dict[str, Any]) -> str:
     [
         (
             "anthropic",
-            f"ANTHROPIC_BASE_URL={URL}/there ANTHROPIC_CUSTOM_HEADERS='Mnemogate-Key: mg_key'",
+            f'ANTHROPIC_BASE_URL={URL}/there ANTHROPIC_CUSTOM_HEADERS="Mnemogate-Key: mg_key"',
         ),
         (
             "openai",

@@ -269,3 +269,8 @@ def test_agent_and_operator_cannot_have_the_same_key(tmp_path: Path) -> None:
     key = "one-key-for-both-of-them-01234"
     with pytest.raises(SettingsError, match="two different keys"):
         load(tmp_path, env={"MNEMOGATE_AGENT_KEY": key, "MNEMOGATE_OPERATOR_KEY": key})
+
+
+def test_two_states_in_one_directory_keep_two_checkpoints(tmp_path: Path) -> None:
+    kept = {load(tmp_path, state=str(tmp_path / name)).checkpoint for name in ("a", "b")}
+    assert kept == {tmp_path / "mnemogate-checkpoint" / f"{name}.txt" for name in ("a", "b")}

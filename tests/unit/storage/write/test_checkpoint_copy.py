@@ -56,8 +56,17 @@ def test_a_write_that_fails_leaves_the_one_before_and_is_tried_again(tmp_path: P
 def test_a_file_that_this_key_did_not_sign_is_not_believed(tmp_path: Path, found: bytes) -> None:
     copy = CheckpointCopy(tmp_path / "checkpoint.txt", VERIFIER)
     copy.path.write_bytes(found)
-    with pytest.raises(StoreRolledBack, match="not signed"):
+    with pytest.raises(StoreRolledBack, match="was changed"):
         copy.read()
+
+
+def test_another_stores_checkpoint_is_not_called_a_changed_one(tmp_path: Path) -> None:
+    copy = CheckpointCopy(tmp_path / "checkpoint.txt", VERIFIER)
+    other = Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32)
+    copy.path.write_bytes(sign_checkpoint("mnemogate", 1, bytes(32), other))
+    with pytest.raises(StoreRolledBack, match="of another store") as said:
+        copy.read()
+    assert "`checkpoint` of its own" in str(said.value)
 
 
 def test_a_file_that_cannot_be_read_is_no_proof_of_a_rollback(tmp_path: Path) -> None:
