@@ -159,8 +159,12 @@ def configure(stream: IO[str], level: str) -> None:
     logging.raiseExceptions = False
 
 
+# Statuses that say that the request was wrong, not that we were.
+_CLIENTS_OWN: Final = range(400, 500)
+
+
 def level_of(event: Event) -> int:
-    """A refusal is a warning, a gate that could not decide an error, a read is for debugging."""
+    """What we could not do is an error; what a client may not do, and a refusal, a warning."""
     match event:
         case VerdictRecorded():
             if event.decision == "error":
@@ -170,7 +174,9 @@ def level_of(event: Event) -> int:
         case ReadServed():
             return logging.WARNING if event.error_type else logging.DEBUG
         case RequestServed() | ModelServed():
-            return logging.ERROR if event.error_type else logging.INFO
+            if not event.error_type:
+                return logging.INFO
+            return logging.WARNING if event.status in _CLIENTS_OWN else logging.ERROR
 
 
 def event_name(event: Event) -> str:

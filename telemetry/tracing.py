@@ -123,8 +123,10 @@ def _verdict_spans(
 ) -> list[ReadableSpan]:
     own = _span_context(event.context, event.context.span_id)
     operation = _operation(event.operation)
+    decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
     root = ReadableSpan(
-        name=operation,
+        # A list of traces shows names first: what was asked, and what became of it.
+        name=f"{operation} {decision}",
         context=own,
         parent=_parent(event.context),
         resource=resource,
@@ -151,12 +153,10 @@ def _verdict_spans(
 def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Attribute]:
     tenant = vocabulary.printable(event.tenant)
     attributes: dict[str, Attribute] = {
-        "gen_ai.operation.name": operation,
-        "gen_ai.provider.name": PROVIDER,
-        "gen_ai.memory.store.id": tenant,
-        "gen_ai.memory.record.count": 1,
-        "openinference.span.kind": "GUARDRAIL",
+        # In the order in which a person asks: what, why, whose.
+        "output.value": _told(event),
         "mnemogate.decision": vocabulary.known(event.decision, vocabulary.DECISIONS),
+        **_why(event),
         "mnemogate.memory.class": vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES),
         "mnemogate.source.kind": vocabulary.known(event.source_kind, vocabulary.SOURCE_KINDS),
         "mnemogate.claimed.source.kind": vocabulary.known(
@@ -174,6 +174,12 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
         "mnemogate.queued_us": event.queued_us,
         "mnemogate.gate_us": event.gate_us,
         "mnemogate.commit_us": event.commit_us,
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": PROVIDER,
+        "gen_ai.memory.store.id": tenant,
+        "gen_ai.memory.record.count": 1,
+        "openinference.span.kind": "GUARDRAIL",
+        "output.mime_type": "text/plain",
     }
     if event.memory_id:
         attributes["gen_ai.memory.record.id"] = vocabulary.hex_id(event.memory_id)
@@ -192,9 +198,6 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
             "mnemogate.culprit.tool": vocabulary.name(event.culprit_tool),
             "mnemogate.culprit.call_id": vocabulary.call_id(event.culprit_call_id),
         }
-    if _objected(event):
-        attributes["mnemogate.reason"] = vocabulary.known(event.reason, vocabulary.REASONS)
-        attributes["mnemogate.step"] = event.step
     if event.error_type or event.decision == "error":
         attributes["error.type"] = vocabulary.name(event.error_type)
     for step in event.steps:
@@ -202,6 +205,27 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
             step.outcome, vocabulary.OUTCOMES
         )
     return attributes
+
+
+def _why(event: VerdictRecorded) -> dict[str, Attribute]:
+    if not _objected(event):
+        return {}
+    return {
+        "mnemogate.reason": vocabulary.known(event.reason, vocabulary.REASONS),
+        "mnemogate.step": event.step,
+    }
+
+
+def _told(event: VerdictRecorded) -> str:
+    """The verdict in one line of closed words, for the column that lists of traces show."""
+    decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
+    reason = vocabulary.known(event.reason, vocabulary.REASONS)
+    told = decision if decision == "admit" else f"{decision}: {reason}"
+    if event.observed:
+        told = f"admit, observed {vocabulary.known(event.observed, vocabulary.DECISIONS)}: {reason}"
+    memory_class = vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES)
+    source = vocabulary.known(event.source_kind, vocabulary.SOURCE_KINDS)
+    return f"{told}, {memory_class} from {source}"
 
 
 @lru_cache(maxsize=256)
@@ -292,11 +316,14 @@ def _step_span(
         "mnemogate.step.timed": step.started_us >= 0,
         "mnemogate.candidate.id": vocabulary.hex_id(event.candidate_id),
     }
+    ended = ""
     if outcome == "failed" and step.step == event.step:
+        reason = vocabulary.known(event.reason, vocabulary.REASONS)
         attributes["mnemogate.decision"] = vocabulary.known(event.decision, vocabulary.DECISIONS)
-        attributes["mnemogate.reason"] = vocabulary.known(event.reason, vocabulary.REASONS)
+        attributes["mnemogate.reason"] = reason
+        ended = f" failed: {reason}"
     return ReadableSpan(
-        name=f"step {step.step} {step_name}",
+        name=f"step {step.step} {step_name}{ended}",
         context=_span_context(event.context, _step_span_id(event.context, step.step)),
         parent=root,
         resource=resource,

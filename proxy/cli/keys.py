@@ -53,6 +53,11 @@ async def _key_add(context: Context) -> Exit:
     async with operator(context) as api:
         made = await api.post("/keys", NewKeyView, request)
     _show_key(context.terminal, made)
+    if asked.tenant is None and not context.terminal.as_json:
+        context.terminal.note(
+            f"its memories are a tenant of their own, {inert(made.key.tenant)}: another key shares "
+            f"them with --tenant {inert(made.key.tenant)}, and --tenant default joins the first one"
+        )
     return Exit.OK
 
 

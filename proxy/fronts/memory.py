@@ -101,7 +101,8 @@ class MemoryFront:
 
     async def _unclaimed(self, incoming: Incoming) -> Answered:
         """Nobody's route: not found for a read; for anything else a write that nobody knows."""
-        failure = await attempt(_nobody(incoming.head.method), self._halt)
+        served = ", ".join(dialect.name for dialect in self._dialects)
+        failure = await attempt(_nobody(incoming.head.method, served), self._halt)
         return Answered(
             reply=problem(failure.refusal, incoming.answering),
             route=UNKNOWN_ROUTE,
@@ -109,7 +110,8 @@ class MemoryFront:
         )
 
 
-async def _nobody(method: str) -> Failure:
+async def _nobody(method: str, served: str) -> Failure:
+    hint = f"this listener speaks {served} (docs/clients.md), and serves /mcp/NAME and models' APIs"
     if method in _SAFE:
-        raise NotFound
-    raise UnknownWrite
+        raise NotFound(f"there is nothing here; {hint}")
+    raise UnknownWrite(f"; {hint}")

@@ -16,7 +16,14 @@ class MalformedRequest(Exception):
 
 
 class UnknownWrite(Exception):
-    """A mutating route no dialect knows: it counts as a write and is refused."""
+    """A mutating route no dialect knows: it counts as a write and is refused.
+
+    `hint` is one of our own fixed texts: what is served there instead.
+    """
+
+    def __init__(self, hint: str = "") -> None:
+        super().__init__(hint)
+        self.hint = hint
 
 
 class Unauthenticated(Exception):

@@ -109,7 +109,9 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
         case MalformedRequest():
             return refuse(error.status, error.detail)
         case UnknownWrite():
-            return refuse(403, "unknown_write: this route would change memory and is not known")
+            return refuse(
+                403, f"unknown_write: this route would change memory and is not known{error.hint}"
+            )
         case RateLimited():
             return refuse(
                 429,

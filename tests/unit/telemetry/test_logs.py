@@ -92,8 +92,9 @@ def test_levels_say_how_much_a_person_should_care() -> None:
     assert logs.level_of(sample.ERROR) == logging.ERROR
     assert logs.level_of(sample.READ) == logging.DEBUG
     assert logs.level_of(sample.REQUEST) == logging.INFO
-    failed = msgspec.structs.replace(sample.REQUEST, error_type="InvariantBroken")
-    assert logs.level_of(failed) == logging.ERROR
+    for status, level in ((500, logging.ERROR), (404, logging.WARNING), (0, logging.ERROR)):
+        ended = msgspec.structs.replace(sample.REQUEST, status=status, error_type="SomeError")
+        assert logs.level_of(ended) == level
 
 
 @pytest.mark.parametrize(("access_log", "expected"), [(True, ["request"]), (False, [])])

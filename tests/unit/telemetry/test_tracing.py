@@ -17,9 +17,13 @@ RESOURCE = resource_of(TelemetrySettings(service_version="1.2.3"))
 
 def test_a_reject_is_a_root_span_with_every_fact_and_a_child_per_step_reached() -> None:
     root, *children = spans_of(sample.REJECT, RESOURCE, 0.0)
-    assert root.name == "create_memory"
+    assert root.name == "create_memory reject"
+    # What a list shows, and the first thing a person asks.
+    assert next(iter(root.attributes or {})) == "output.value"
     assert root.kind is SpanKind.SERVER
     assert dict(root.attributes or {}) == {
+        "output.value": "reject: source_class_forbidden, L1 from tool_result",
+        "output.mime_type": "text/plain",
         "gen_ai.operation.name": "create_memory",
         "gen_ai.provider.name": "mnemogate",
         "gen_ai.memory.store.id": "default",
@@ -53,7 +57,7 @@ def test_a_reject_is_a_root_span_with_every_fact_and_a_child_per_step_reached() 
         "step 7 audit",
         "step 4 digest",
         "step 5 nonce",
-        "step 1 source_class",
+        "step 1 source_class failed: source_class_forbidden",
     ]
     assert dict(children[-1].attributes or {}) == {
         "openinference.span.kind": "GUARDRAIL",

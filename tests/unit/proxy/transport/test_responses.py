@@ -31,7 +31,7 @@ SECRET = "the refused text itself"
     [
         (MalformedRequest("field: rule"), 422),
         (MalformedRequest("body: too large", status=413), 413),
-        (UnknownWrite(SECRET), 403),
+        (UnknownWrite(), 403),
         (Unauthenticated(), 401),
         (Unauthenticated(throttled=True), 429),
         (NotOperator(SECRET), 403),
