@@ -116,8 +116,8 @@ PROXY: Final = (
     Mutant(
         name="a mutating route that nobody knows is just not found",
         file="proxy/fronts/memory.py",
-        old="    if method in _SAFE:\n        raise NotFound\n    raise UnknownWrite",
-        new="    raise NotFound",
+        old='    raise UnknownWrite(f"; {hint}")',
+        new="    raise NotFound(hint)",
         invariant="an unknown mutating route counts as a write and is refused",
         tests=(
             at(
