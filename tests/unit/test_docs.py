@@ -14,6 +14,9 @@ import pytest
 from policy.verdict import Reason
 from proxy.cli.parser import COMMANDS, build_parser
 from proxy.compose.dialects import dialects_of
+from proxy.dialects.native.decode import decode
+from proxy.seams.faults import MalformedRequest, UnknownWrite
+from proxy.seams.operation import HttpRequest
 from proxy.settings.load import setting_table
 from proxy.settings.mcp import MEANINGS, mcp_servers
 from proxy.settings.model import MEANINGS as MODEL_MEANINGS
@@ -34,6 +37,8 @@ DOCUMENTS = sorted(
 )
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 README_LINES_MAX = 200
+NATIVE_ROUTES = 12
+NOT_FOUND = 404
 LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
 TO_COME = " (to come)"
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
@@ -122,6 +127,34 @@ def _no_rules() -> Ruleset:
 def test_every_reason_is_explained_once_and_in_order() -> None:
     explained = re.findall(r"^\| `([a-z_]+)` \|", _text("docs/reasons.md"), re.MULTILINE)
     assert explained == [reason.value for reason in Reason]
+
+
+def test_each_reason_names_a_test_that_speaks_of_it() -> None:
+    rows = re.findall(
+        r"^\| `([a-z_]+)` \|.*\| `(tests/\S+)` \|$", _text("docs/reasons.md"), re.MULTILINE
+    )
+    assert [code for code, _ in rows] == [reason.value for reason in Reason]
+    silent = [
+        (code, test)
+        for code, test in rows
+        if code not in _text(test) and f"Reason.{code.upper()}" not in _text(test)
+    ]
+    assert silent == []
+
+
+def test_each_route_of_the_native_api_is_listed_and_is_one() -> None:
+    rows = [re.findall(r"`([^`]+)`", row)[0] for row in _rows(_text("docs/api.md"), "## Routes")]
+    assert len(rows) == len(set(rows)) == NATIVE_ROUTES
+    for row in rows:
+        method, path = row.split(" ")
+        there = path.replace("{id}", "00000000-0000-0000-0000-000000000000")
+        try:
+            decode(HttpRequest(method=method, path=there))
+        except (MalformedRequest, UnknownWrite) as told:
+            # Its body is missing; the route is there.
+            missing = isinstance(told, UnknownWrite) or told.status == NOT_FOUND
+            if missing:
+                pytest.fail(f"{row}: no such route")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
