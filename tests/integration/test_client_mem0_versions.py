@@ -18,7 +18,7 @@ CLIENTS: Final = Path(__file__).parent / "clients"
 CANARY: Final = "Quixotia9e41"
 PYTHON: Final = ("1.0.11", "0.1.118")
 NPM: Final = "3.3.1"
-ORDERS: Final = ("refused", "held", "held_update", "held_batch")
+ORDERS: Final = ("refused", "held_update", "held_batch")
 
 Seen = dict[str, Any]
 
@@ -125,6 +125,10 @@ def refused(seen: Seen) -> None:
     for name in ORDERS[1:]:
         assert "held for review: class_floor (class L1" in seen[name]["message"], seen[name]
         assert "waits for a person" in seen[name]["message"]
+    # An add that waits raises nothing, and stores nothing.
+    (waits,) = items(seen["held"])
+    assert (waits["event"], waits["decision"]) == ("NONE", "hold"), seen["held"]
+    assert "waits for a person" in waits["observation"]
     partial = items(seen["partial"])
     assert [(item["event"], item.get("reason")) for item in partial] == [
         ("NONE", "class_floor"),

@@ -132,8 +132,9 @@ def refused(seen: Seen) -> None:
     assert "memory write rejected: source_class_forbidden (class L1" in rejection["message"]
     assert "Acme" not in str(rejection)
     assert rejection["details"]["reason"] == "source_class_forbidden"
-    assert seen["held"]["code"] == "HTTP_422"
+    assert seen["held"]["status"] == "PENDING", seen["held"]
     assert "held for review" in seen["held"]["message"]
+    assert [one["decision"] for one in seen["held"]["results"]] == ["hold"]
     assert seen["refused_read"]["results"] == []
     assert seen["no_id"]["code"] == "HTTP_400"
     assert "immutable" in seen["unknown_field"]["message"]

@@ -211,4 +211,30 @@ PROXY: Final = (
         invariant="an error message echoes no content",
         tests=("tests/unit/proxy/transport/test_responses.py",),
     ),
+    Mutant(
+        name="an add that waits for a person ends its application",
+        file="proxy/dialects/mem0/platform.py",
+        old="waiting(items) if note.route in _ADDS else None",
+        new="waiting(()) if note.route in _ADDS else None",
+        invariant="a hold is no exception in an application of Mem0's platform",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/mem0/test_answers.py",
+                "test_an_add_that_waits_for_a_person_is_no_exception_and_nothing_stored",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a deletion that waits is told as one that was done",
+        file="proxy/dialects/mem0/platform.py",
+        old='frozenset({"add.v3", "add.v1"})',
+        new="_WRITTEN",
+        invariant="only an add that waits is answered as one that is not done",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/mem0/test_answers.py",
+                "test_both_kinds_of_add_wait_alike_and_neither_change_does",
+            ),
+        ),
+    ),
 )

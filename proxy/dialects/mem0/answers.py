@@ -121,6 +121,17 @@ def none_landed(
     return reply(body, 422, phrase=phrase(f"{head}; {tail}; do not retry"))
 
 
+def waiting(items: tuple[WrittenItem, ...]) -> str | None:
+    """What an add is told of which all waits for a person; None where anything else came of it.
+
+    Mem0's platform answers every add before it is done, with a status that says so. An exception
+    would end an honest application over a text that a person may still let in.
+    """
+    if not items or any(item.decision != "hold" for item in items):
+        return None
+    return f"memory write held for review: {_why(items[0])}. {items[0].observation}".rstrip()
+
+
 def captured(items: tuple[WrittenItem, ...]) -> Shape | None:
     """What came of a conversation that was to be looked through; None where that is not known.
 

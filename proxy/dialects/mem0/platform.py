@@ -1,6 +1,7 @@
 """Mem0's platform API as `MemoryClient` 0.1, 1.0 and 2.x speak it, answered from the store.
 
-Adds are synchronous: the verdict precedes the answer, which therefore says `SUCCEEDED`.
+Adds are synchronous: the verdict precedes the answer, which therefore says `SUCCEEDED`; or
+`PENDING`, where all of it waits for a person.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from proxy.dialects.mem0.answers import (
     landed,
     none_landed,
     refused,
+    waiting,
     written,
 )
 from proxy.dialects.mem0.bodies import IGNORED_READ, ExportBody
@@ -233,8 +235,16 @@ _WRITTEN: Final = frozenset(
 )
 
 
+_ADDS: Final = frozenset({"add.v3", "add.v1"})
+PENDING: Final = "PENDING"
+"""Mem0's own word for an add that is not done."""
+
+
 def _encode_written(note: Note, result: Result, answering: Answering) -> HttpReply:
     items = written(result)
+    waits = waiting(items) if note.route in _ADDS else None
+    if waits is not None:
+        return reply(_written_shape(note, items) | {"message": waits, "status": PENDING})
     refusal = none_landed(items, answering, NOT_FOUND)
     if refusal is not None:
         return refusal
@@ -339,8 +349,16 @@ def _page_url(request: HttpRequest, note: Note, page: int) -> str:
 
 
 def _finished(note: Note, results: list[Shape]) -> Shape:
-    kind = read_event_id(note.reference).kind
-    return {"id": note.reference, "event_type": kind, "status": "SUCCEEDED", "results": results}
+    event = read_event_id(note.reference)
+    # An add that made nothing is one that waits: of any other there was no event.
+    waits = event.kind == "ADD" and not event.memory_ids
+    status = PENDING if waits else "SUCCEEDED"
+    return {
+        "id": note.reference,
+        "event_type": event.kind,
+        "status": status,
+        "results": results,
+    }
 
 
 def _entities(found: Entities) -> Shape:

@@ -3,13 +3,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from policy.model import ChangeKind, MemoryId
+from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Tenant
 from policy.verdict import InvariantBroken, Reason
 from proxy.dialects.mem0.answers import PHRASE_LEN_MAX, phrase
 from proxy.dialects.mem0.references import EVENT_IDS_MAX, event_id, read_event_id
 from proxy.dialects.mem0.shapes import offset, score_of, utc
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import Found, HttpReply, Refusal, Written, WrittenItem
+from proxy.seams.operation import (
+    Found,
+    HttpReply,
+    Identity,
+    Refusal,
+    Written,
+    WrittenItem,
+)
 from tests.unit.proxy.dialects.mem0.sample import (
     ANSWERING,
     API_KEY,
@@ -38,20 +45,50 @@ def results_of(reply: HttpReply) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-@pytest.mark.parametrize("decision", ["hold", "reject"])
-def test_every_reason_reaches_body_and_phrase_and_no_content_does(
-    decision: str, reason: Reason
-) -> None:
-    reply = answer_to_add(not_admitted(decision, reason))
+def test_every_reason_reaches_body_and_phrase_and_no_content_does(reason: Reason) -> None:
+    reply = answer_to_add(not_admitted("reject", reason))
     assert reply.status == 422
     body = object_of(reply)
     assert body["reason"] == reason.value
     assert reason.value in str(body["detail"])
     assert reply.phrase is not None
     assert reason.value in reply.phrase
-    assert "held" in reply.phrase if decision == "hold" else "rejected" in reply.phrase
+    assert "rejected" in reply.phrase
     assert len(reply.phrase) <= PHRASE_LEN_MAX
     assert CANARY not in reply.body.decode() + reply.phrase
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_add_that_waits_for_a_person_is_no_exception_and_nothing_stored(
+    count: int, reason: Reason
+) -> None:
+    reply = answer_to_add(*[not_admitted("hold", reason)] * count)
+    body = object_of(reply)
+    assert (reply.status, body["status"]) == (200, "PENDING")
+    assert f"held for review: {reason.value}" in str(body["message"])
+    assert [(one["event"], one["decision"], one["reason"]) for one in results_of(reply)] == [
+        ("NONE", "hold", reason.value)
+    ] * count
+    assert CANARY not in reply.body.decode()
+    asked = request("GET", f"/v1/event/{body['event_id']}/")
+    operation = PLATFORM.decode(asked)
+    asking = Principal(principal_id=PrincipalId("p"), tenant=Tenant("t"))
+    known = Identity(principal=asking, incarnation="life-1", version=0)
+    found = object_of(PLATFORM.encode(asked, operation, known, ANSWERING))
+    assert (found["status"], found["results"]) == ("PENDING", [])
+
+
+@pytest.mark.parametrize("path", ["/v1/memories/", "/v3/memories/add/"])
+def test_both_kinds_of_add_wait_alike_and_neither_change_does(path: str) -> None:
+    asked = request(
+        "POST", path, {"messages": [{"role": "user", "content": CANARY}], "user_id": "alice"}
+    )
+    held = Written(items=(HELD,))
+    assert PLATFORM.encode(asked, PLATFORM.decode(asked), held, ANSWERING).status == 200
+    for method, body in (("PUT", {"text": CANARY}), ("DELETE", None)):
+        asked = request(method, f"/v1/memories/{SECOND_ID}/", body)
+        assert PLATFORM.encode(asked, PLATFORM.decode(asked), held, ANSWERING).status == 422
 
 
 def test_one_that_landed_makes_it_a_200_that_names_the_others() -> None:
@@ -68,6 +105,8 @@ def test_one_that_landed_makes_it_a_200_that_names_the_others() -> None:
     ("decisions", "status"),
     [
         (["reject", "hold"], 422),
+        (["hold", "hold"], 200),
+        (["hold", "error"], 422),
         (["missing", "missing"], 404),
         (["missing", "reject"], 422),
         (["error", "error"], 503),
@@ -161,7 +200,7 @@ def test_a_conversation_that_could_not_be_decided_is_a_failure() -> None:
 def test_the_platform_answers_a_refused_conversation_with_the_reason() -> None:
     body = {"messages": SPOKEN, "user_id": "alice", "infer": True}
     asked = request("POST", "/v3/memories/add/", body)
-    items = Written(items=(HELD, HELD))
+    items = Written(items=(HELD, REJECTED))
     assert PLATFORM.encode(asked, PLATFORM.decode(asked), items, ANSWERING).status == 422
 
 
