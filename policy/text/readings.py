@@ -32,6 +32,8 @@ _STRAY: Final = str.maketrans("\\%&", "   ")
 _UNSEEN: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u2060-\u2064\u2800\u3164\ufeff\uffa0]+"
 )
+# Letters that show as nothing, and that a model reads; an escape may be spelled in them as well.
+_TAGGED: Final = re.compile("[\U000e0020-\U000e007e]")
 _BLANKS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " ", "v": " "}
 _PERCENT: Final = re.compile("%[0-9A-Fa-f]{2}")
 # Leading zeros, and numbers beyond every code point: no number that long is read.
@@ -47,6 +49,7 @@ _PRINTABLE: Final = re.compile(rb"[\t\n\r -~]{16,}")
 _QUANTUM: Final = 4
 _WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # how a text in UTF-16 begins
 _LAST_CODE_POINT: Final = 0x10FFFF
+_TAGS_BEGIN: Final = 0xE0000
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 # A word that the end of a line divides, and what mails put in the place of a byte.
 _DIVIDED: Final = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010][ \t]*\r?\n[ \t]*(?=[^\W\d_])")
@@ -65,9 +68,10 @@ def readings_of(text: str) -> Iterator[str]:
         found.append(_UNSEEN.sub(" ", spelled))
     if _DIVIDED.search(found[1]):
         found.append(_DIVIDED.sub("", found[1]))
-    if _QUOTED.search(text):
-        data = text.encode("utf-8", "surrogatepass")
-        found.append(unmarked(a2b_qp(data).decode("utf-8", "replace")))
+    for source in dict.fromkeys((text, spelled)):
+        if _QUOTED.search(source):
+            data = a2b_qp(source.encode("utf-8", "surrogatepass"))
+            found.append(unmarked(spelled_out(data.decode("utf-8", "replace"))))
     told = dict.fromkeys(found)
     yield from told
     for source in dict.fromkeys((text, spelled, found[1])):
@@ -134,6 +138,8 @@ def _pieces_of(data: bytes) -> Iterator[str]:
 
 def spelled_out(text: str) -> str:
     """The text without escapes, however often they were put upon each other."""
+    if not text.isascii():
+        text = _TAGGED.sub(lambda found: chr(ord(found[0]) - _TAGS_BEGIN), text)
     for _ in range(_ROUNDS):
         before = text
         if "\\" in text:

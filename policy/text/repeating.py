@@ -32,7 +32,7 @@ _LINK: Final = re.compile(r"\](?:\([^()]{0,2000}\)|\[[^\[\]]{0,200}\])")
 # What colours a terminal.
 _COLOUR: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _ITEM: Final = re.compile(r"\s*[0-9]{1,7}[.)]\s")
-_BETWEEN: Final = re.compile("[|\t,;]")
+_FIELDS: Final = re.compile(r"([^|\t,;]*)([|\t,;]|$)")
 _NUMBER: Final = re.compile(r"[\s0-9.:,#-]*")
 
 
@@ -53,9 +53,9 @@ def _alone(line: str) -> str:
     item = _ITEM.match(line)
     if item is not None:
         line = line[item.end() :]
-    if _BETWEEN.search(line) is None:
-        return line
-    return " ".join([cell for cell in _BETWEEN.split(line) if not _NUMBER.fullmatch(cell)])
+    # Numbers alone are no words of it. The marks stay: what stands behind one may be said alone.
+    fields = _FIELDS.findall(line)
+    return "".join([f"{cell}{mark}" for cell, mark in fields if not _NUMBER.fullmatch(cell)])
 
 
 def repeated(text: str) -> Iterator[str]:

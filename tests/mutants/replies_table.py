@@ -86,10 +86,39 @@ REPLIES: Final = (
     Mutant(
         name="cells that only count hide words",
         file="policy/text/repeating.py",
-        old="cell for cell in _BETWEEN.split(line) if not _NUMBER.fullmatch(cell)",
-        new="cell for cell in _BETWEEN.split(line)",
+        old=" for cell, mark in fields if not _NUMBER.fullmatch(cell)])",
+        new=" for cell, mark in fields])",
         invariant=_READ,
         tests=(_DISGUISES,),
+    ),
+    Mutant(
+        name="what was decoded loses its commas",
+        file="policy/text/repeating.py",
+        old='f"{cell}{mark}" for cell, mark in fields',
+        new='f"{cell} " for cell, mark in fields',
+        invariant="what is said behind a mark is known again in every spelling",
+        tests=(
+            at(
+                "tests/unit/policy/text/test_readings.py",
+                "test_a_decoded_text_keeps_the_marks_behind_which_something_may_be_said_alone",
+            ),
+        ),
+    ),
+    Mutant(
+        name="bytes of a mail are read in the plain text alone",
+        file=_WORDS,
+        old="    for source in dict.fromkeys((text, spelled)):\n        if _QUOTED",
+        new="    for source in dict.fromkeys((text,)):\n        if _QUOTED",
+        invariant=_READ,
+        tests=(at("tests/unit/policy/text/test_readings.py", "test_what_a_text_is_to_its_reader"),),
+    ),
+    Mutant(
+        name="an escape in letters that do not show is none",
+        file=_WORDS,
+        old="    if not text.isascii():\n        text = _TAGGED",
+        new="    if text.isascii():\n        text = _TAGGED",
+        invariant=_READ,
+        tests=(at("tests/unit/policy/text/test_readings.py", "test_what_a_text_is_to_its_reader"),),
     ),
     Mutant(
         name="white space is looked at one by one",

@@ -9,6 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from policy.text.readings import readings_of
+from policy.text.sentences import sentences_of, tails_of
+from policy.text.skeleton import skeleton
 from policy.withheld.words import words_of
 
 SAID = "The refund desk of Northwind moved to Basel and opens in the Helvetia building."
@@ -36,6 +38,10 @@ READ = {
     "divided words in a quotation": "> " + divided(SAID, "-").replace("\n", "\n> "),
     "bytes in a mail": "".join(f"={ord(one):02X}" for one in SAID),
     "soft line ends of a mail": SAID.replace("Northwind", "Nort=\nhwind"),
+    "bytes in a mail in entities": html.escape(
+        "<p>" + "".join(f"={ord(one):02X}" for one in SAID) + "</p>"
+    ).replace("=", "&#61;"),
+    "percent signs in tag characters": "".join(chr(0xE0000 + ord(one)) for one in quote(SAID)),
 }
 
 
@@ -43,6 +49,28 @@ READ = {
 def test_what_a_text_is_to_its_reader(how: str) -> None:
     said = " ".join(words_of(SAID))
     assert any(said in " ".join(words_of(one)) for one in readings_of(READ[how])), how
+
+
+@pytest.mark.parametrize(
+    "placed",
+    [
+        f"To get the discount, {SAID}",
+        f"<p>To get the discount, {SAID}</p>",
+        f"| step | To go on | {SAID} |",
+        f"12, 9; To get the discount, {SAID}",
+    ],
+)
+def test_a_decoded_text_keeps_the_marks_behind_which_something_may_be_said_alone(
+    placed: str,
+) -> None:
+    alone = skeleton(SAID).rstrip(".")
+    tails = [
+        tail
+        for reading in readings_of(quote(placed))
+        for sentence in sentences_of(reading)
+        for tail in tails_of(sentence)
+    ]
+    assert alone in tails
 
 
 def test_a_plain_text_has_one_reading() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -141,16 +142,16 @@ READINGS: Final[dict[str, Callable[[str], str]]] = {
     "in base64": lambda text: f"data: {b64encode(text.encode()).decode()} end",
     "in hexadecimal": lambda text: text.encode().hex(),
     "in percent signs": quote,
-    "every byte in percent signs": lambda text: "".join(f"%{ord(one):02X}" for one in text),
+    "every byte in percent signs": lambda text: "".join(f"%{one:02X}" for one in text.encode()),
     "in entities": lambda text: "".join(f"&#{ord(one)};" for one in text),
     "escaped twice": lambda text: html.escape(html.escape(f"<p>{text}</p>")),
     "in escapes": lambda text: "".join(f"\\u{ord(one):04x}" for one in text),
-    "with tags in words": lambda text: " ".join(
-        f"{one[:1]}<b></b>{one[1:]}" for one in text.split()
+    "with tags in words": lambda text: re.sub(r"\b(\w)(?=\w)", r"\1<b></b>", text),
+    "in tag characters": lambda text: "".join(
+        chr(0xE0000 + ord(one)) if " " <= one <= "~" else one for one in text
     ),
-    "in tag characters": lambda text: "".join(chr(0xE0000 + ord(one)) for one in text),
     "in a narrow column": _divided,
-    "in a mail": lambda text: "".join(f"={ord(one):02X}" for one in text),
+    "in a mail": lambda text: "".join(f"={one:02X}" for one in text.encode()),
     "with numbers of lines": lambda text: f"    12\t{text}\n    13\tEnd of the file.",
     "in capitals": str.upper,
 }
