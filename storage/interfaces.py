@@ -25,10 +25,12 @@ from storage.values import (
     EntityPage,
     HeldCandidate,
     KeyRecord,
+    News,
     Outcome,
     Page,
     StoreStatus,
     Submission,
+    Turnover,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
         BackupSummary,
         Behind,
         Moved,
-        News,
         Objection,
         Pending,
         Pinned,
@@ -171,6 +172,13 @@ class MemoryReader(Protocol):
 
     def ids(self, tenant: Tenant, where: Filter, limit: int) -> tuple[MemoryId, ...]:
         """The ids of live memories that match, newest first."""
+        ...
+
+    def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
+        """What changed among the live memories that match; `seen` is None at first.
+
+        Costs what changed, not what there is. None: more than `limit` memories became live.
+        """
         ...
 
     def history(self, tenant: Tenant, memory_id: MemoryId) -> tuple[HistoryEntry, ...]:

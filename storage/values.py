@@ -162,6 +162,18 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
+class Turnover(msgspec.Struct, frozen=True, kw_only=True):
+    """What became live, and what no longer is, since an earlier look; by the store's own numbers.
+
+    A number is that of one state of a memory: an update ends one and begins another. `seen` is for
+    the next look, and means nothing to anybody else.
+    """
+
+    came: tuple[tuple[int, Memory], ...]
+    gone: tuple[int, ...]
+    seen: object
+
+
 class EntityPage(msgspec.Struct, frozen=True, kw_only=True):
     """A slice of all ids; `total` counts every one. `cut`: too large, so it ends early."""
 

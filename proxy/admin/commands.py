@@ -46,6 +46,7 @@ from proxy.admin.wire.store import (
     LeafPage,
     MemoryPage,
     MemoryView,
+    OrphanView,
     OutcomeView,
     PolicyView,
     ProofView,
@@ -65,7 +66,7 @@ from proxy.admin.wire.upkeep import (
     TenantUsageView,
     UsageList,
 )
-from proxy.seams.faults import NotFound
+from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import Proposal, Write, Written
 from storage.audit import plain_name
 from storage.values import Anchor
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         PurgeRequest,
     )
     from proxy.admin.wire.upkeep import QuarantineRequest, StandingView, VouchRequest
+    from proxy.intercept.graphs import Graphs
     from proxy.ledger.sessions import Sessions
     from proxy.ledger.wire import SessionList, SessionView
     from proxy.seams.performs import Performs
@@ -109,6 +111,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     objections: Objections
     under_quarantine: Quarantined
     operations: Performs
+    graphs: Graphs
     credentials: Credentials
     explainer: Explainer
     rules: Rules
@@ -401,10 +404,32 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """Walk the whole store, in a thread."""
         report = await asyncio.to_thread(self.reader.check)
         problem = await self.ledger.check()
-        view = msgspec.convert(msgspec.structs.asdict(report), CheckView)
-        if problem is None:
-            return view
-        return msgspec.structs.replace(view, problems=(*view.problems, problem))
+        orphans, unread = await asyncio.to_thread(self._orphans)
+        problems = (*report.problems, *unread, *(() if problem is None else (problem,)))
+        return CheckView(
+            rows=report.rows,
+            vectors=report.vectors,
+            leaves=report.leaves,
+            version=report.version,
+            problems=problems,
+            orphans=orphans,
+        )
+
+    def _orphans(self) -> tuple[tuple[OrphanView, ...], tuple[str, ...]]:
+        """Observations without an entity, and of which tenants they could not be told."""
+        found: list[OrphanView] = []
+        unread: list[str] = []
+        for tenant in (one.tenant for one in self.reader.usage()):
+            try:
+                orphans = self.graphs.orphans(tenant)
+            except MalformedRequest:
+                unread.append(f"the graph of tenant {tenant} is too large to be looked through")
+                continue
+            found += (
+                OrphanView(tenant=tenant, memory_id=one.memory_id, entity_name=one.entity_name)
+                for one in orphans
+            )
+        return tuple(found), tuple(unread)
 
     async def compact(self) -> CompactView:
         """Rewrite the store without its free pages."""

@@ -246,6 +246,11 @@ async def _check(context: Context) -> Exit:
         )
         for problem in report.problems:
             terminal.say("  " + inert(problem))
+        for orphan in report.orphans:
+            terminal.say(
+                f"  {inert(orphan.memory_id)} of tenant {inert(orphan.tenant)} was said of "
+                f"{inert(orphan.entity_name)}, which is gone: it is shown under that name"
+            )
     return Exit.FAILED if report.problems else Exit.OK
 
 

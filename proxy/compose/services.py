@@ -24,8 +24,9 @@ from proxy.guard.local import Guarding
 from proxy.guard.sieve import Sieve
 from proxy.intercept.budgets import Budgets, Topics
 from proxy.intercept.client_vectors import takes_client_vectors
+from proxy.intercept.graphs import Graphs
 from proxy.intercept.interceptor import Writing
-from proxy.intercept.operations import Operations
+from proxy.intercept.operations import Operations, Window
 from proxy.intercept.promotion import TokenSigner, TokenVerifier
 from proxy.intercept.shadow import Recallable, Shadow
 from proxy.ledger.sessions import Sessions
@@ -82,7 +83,14 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             return self.memory.sessions
         return Sessions(None, self.store.prints_key, self.surroundings)
 
-    def interceptor(self, shadow: Shadow, tokens: TokenVerifier) -> Writing:
+    def budgets(self) -> Budgets:
+        """The windows in which is counted what each principal asks for."""
+        store = self.store
+        return Budgets(
+            Topics(self.embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
+        )
+
+    def interceptor(self, shadow: Shadow, budgets: Budgets, tokens: TokenVerifier) -> Writing:
         """What makes candidates for the writer."""
         store, embedder, memory = self.store, self.embedder, self.memory
         return Writing(
@@ -90,9 +98,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             reader=store.reader,
             embedder=embedder,
             shadow=shadow,
-            budgets=Budgets(
-                Topics(embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
-            ),
+            budgets=budgets,
             tokens=tokens,
             ruleset=lambda: store.ruleset,
             sessions=NoSessions() if memory is None else memory.sessions,
@@ -134,7 +140,8 @@ class Services:
         shadow = Shadow(store.reader, embedder)
         self.confirming = Confirming(store.token_key, store.reader.held_candidate, surroundings)
         self._foundation = foundation
-        writing = foundation.interceptor(shadow, TokenVerifier(signer.public_key))
+        budgets, graphs = foundation.budgets(), Graphs(store.reader)
+        writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.guard = foundation.guard(writing, ledger, self.confirming)
         self.operations = Operations(
             reader=store.reader,
@@ -143,6 +150,8 @@ class Services:
             surroundings=surroundings,
             executor=executor,
             recalls=UnheardRecalls() if memory is None else memory,
+            graphs=graphs,
+            window=Window(budgets, lambda: store.ruleset, surroundings.now_ms),
         )
         self.retaining = Retaining(
             retained=store.retained,
@@ -157,6 +166,7 @@ class Services:
             objections=store.objections,
             under_quarantine=store.quarantined,
             operations=self.operations,
+            graphs=graphs,
             credentials=Credentials(
                 reader=store.reader,
                 writer=store.writer,

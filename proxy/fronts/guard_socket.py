@@ -15,7 +15,15 @@ from proxy.dialects.problem import problem
 from proxy.guard import wire
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
 from proxy.seams.guard import Forwarded, GuardedCall, Segment
-from proxy.seams.operation import DeleteWhere, HttpReply, ListMemories, Search, Write
+from proxy.seams.operation import (
+    DeleteWhere,
+    FindInGraph,
+    HttpReply,
+    ListMemories,
+    ReadGraph,
+    Search,
+    Write,
+)
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settle.forwarding import admitted_of
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
     from proxy.guard.local import Guarding
     from proxy.seams.guard import Judged
     from proxy.seams.operation import Proposal
-    from proxy.seams.performs import Performs
+    from proxy.seams.performs import PerformsGraphs
     from proxy.seams.surroundings import Surroundings
     from proxy.transport.auth import Authenticator, Peer
     from telemetry.events import TraceContext
@@ -59,7 +67,7 @@ class GuardFront:
         self,
         *,
         guard: Guarding,
-        operations: Performs,
+        operations: PerformsGraphs,
         authenticator: Authenticator,
         surroundings: Surroundings,
         halt: Callable[[], None],
@@ -187,7 +195,9 @@ class GuardFront:
     async def _perform(
         self, asked: wire.Performance, principal: Principal, incoming: Incoming
     ) -> object:
-        operation = asked.operation
+        operation, trace = asked.operation, self._trace(asked, incoming)
+        if isinstance(operation, ReadGraph | FindInGraph):
+            return await self._operations.graph(principal, operation, dialect=DIALECT, trace=trace)
         if isinstance(operation, Write):
             if any(_is_ours(one) for one in operation.proposals):
                 raise MalformedRequest("proposals: what is sent on goes through judge")
@@ -196,9 +206,7 @@ class GuardFront:
                 validate(operation.where)
             except ValueError:
                 raise MalformedRequest("where: not a filter that is taken") from None
-        return await self._operations.perform(
-            principal, operation, dialect=DIALECT, trace=self._trace(asked, incoming)
-        )
+        return await self._operations.perform(principal, operation, dialect=DIALECT, trace=trace)
 
     def _trace(self, asked: wire.Performance, incoming: Incoming) -> TraceContext:
         if asked.traceparent is None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Segment,
         Unsettled,
     )
-    from proxy.seams.operation import Operation, Result
+    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 ANSWER_S: Final = 15.0
 """A little more than the writer makes anybody wait."""
@@ -195,7 +195,9 @@ class GuardClient:
         body = wire.OneCandidate(candidate_id=candidate_id)
         return await self._ask("decided", body, wire.ONE_JUDGED)
 
-    async def perform(self, operation: Operation, traceparent: str | None = None) -> Result:
+    async def perform(
+        self, operation: Operation | GraphOperation, traceparent: str | None = None
+    ) -> Result | GraphResult:
         """The result of one operation on the gate's own store.
 
         Raises:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Segment,
         Unsettled,
     )
-    from proxy.seams.operation import Operation, Result
+    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 _LOG: Final = logging.getLogger("mnemogate.election")
 # Between two looks, while another process has the lock and does not serve yet.
@@ -180,7 +180,9 @@ class ElectedGuard:
 class Store(Protocol):
     """The gate's own store, asked over its socket."""
 
-    async def perform(self, operation: Operation, traceparent: str | None = None) -> Result:
+    async def perform(
+        self, operation: Operation | GraphOperation, traceparent: str | None = None
+    ) -> Result | GraphResult:
         """The result of one operation."""
         ...
 
@@ -192,7 +194,9 @@ class ElectedStore:
         self._election = election
         self._store = store
 
-    async def perform(self, operation: Operation, traceparent: str | None = None) -> Result:
+    async def perform(
+        self, operation: Operation | GraphOperation, traceparent: str | None = None
+    ) -> Result | GraphResult:
         """The result; a read is asked again where a gate went away, a write never.
 
         Raises:

@@ -23,7 +23,7 @@ from proxy.seams.guard import (
     Segment,
     Unsettled,
 )
-from proxy.seams.operation import Operation, Result
+from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 SOCKET: Final = "gate.sock"
 API: Final = "/guard/1"
@@ -75,7 +75,7 @@ class OneCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Performance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Body of `perform`: an operation on our own store, for a memory server that we are."""
 
-    operation: Operation
+    operation: Operation | GraphOperation
     traceparent: Annotated[str, Meta(max_length=64)] | None = None
 
 
@@ -101,4 +101,6 @@ ONE_JUDGED: Final = msgspec.json.Decoder(Judged)
 SIFTED: Final = msgspec.json.Decoder(tuple[bool, ...])
 PIN_STATE: Final = msgspec.json.Decoder(PinState)
 UNSETTLED: Final = msgspec.json.Decoder(tuple[Unsettled, ...])
-RESULT: Final[msgspec.json.Decoder[Result]] = msgspec.json.Decoder(Result)
+RESULT: Final[msgspec.json.Decoder[Result | GraphResult]] = msgspec.json.Decoder(
+    Result | GraphResult
+)

@@ -1,4 +1,4 @@
-"""How much one principal has written lately: the evidence behind step 9 (floods).
+"""How much one principal has asked for lately: the evidence behind step 9 (floods).
 
 Counters live in memory: a restart forgives, which is why they throttle and hold but never admit.
 Event loop only.
@@ -6,6 +6,7 @@ Event loop only.
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
@@ -87,6 +88,11 @@ class Budgets:
         window = _current(self._account(principal_id), now_ms - window_ms)
         if len(window) + count > limit:
             raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
+
+    def spend(self, principal_id: PrincipalId, count: int, now_ms: int) -> None:
+        """Count work in that is not a write: what reads of much take of the same window."""
+        window = self._account(principal_id).window
+        window.extend(itertools.repeat(now_ms, count))
 
     def measure(self, candidate: Candidate, vector: bytes, now_ms: int) -> BudgetState:
         """Count this candidate in, and tell how things stood before it."""

@@ -10,15 +10,19 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, assert_never
 
 from policy.model import NONCE_LEN_MAX, ChangeKind, MemoryId
+from proxy.dialects.mcp.store.graph import WHOLE_GRAPH
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
     Entities,
+    FindInGraph,
     Found,
     GetHistory,
     GetMemory,
     Got,
+    GraphOperation,
+    GraphResult,
     History,
     Identify,
     Identity,
@@ -38,7 +42,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from policy.model import Principal
+    from policy.model import Principal, PrincipalId
+    from policy.ruleset import Ruleset
+    from proxy.intercept.budgets import Budgets
+    from proxy.intercept.graphs import Graphs
     from proxy.intercept.interceptor import Writing
     from proxy.seams.embedder import Embedder
     from proxy.seams.recalls import HearsRecalls, Read, Shown
@@ -46,11 +53,41 @@ if TYPE_CHECKING:
     from storage.interfaces import MemoryReader
 
 DELETE_WHERE_MAX = 100_000
+SHOWN_PER_UNIT = 100
+"""So many memories of a graph take as much of the principal's window as one write."""
 # Leaves room for "/" and the memory id, which make one nonce per deleted memory.
 BULK_NONCE_LEN_MAX = NONCE_LEN_MAX - 37
 
 _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
+
+
+class Window:
+    """The window in which a principal's writes are counted, for reads that cost as much as they.
+
+    Event loop only.
+    """
+
+    def __init__(
+        self, budgets: Budgets, ruleset: Callable[[], Ruleset], now_ms: Callable[[], int]
+    ) -> None:
+        self._budgets = budgets
+        self._ruleset = ruleset
+        self._now_ms = now_ms
+
+    def take(self, principal_id: PrincipalId) -> None:
+        """Count one read in.
+
+        Raises:
+            RateLimited: There is no room for it.
+        """
+        limit = self._ruleset().budgets.writes_per_window_max
+        self._budgets.require_room(principal_id, 1, limit, self._now_ms())
+        self.spend(principal_id, 1)
+
+    def spend(self, principal_id: PrincipalId, count: int) -> None:
+        """Count in what a read turned out to cost."""
+        self._budgets.spend(principal_id, count, self._now_ms())
 
 
 class Operations:
@@ -65,6 +102,8 @@ class Operations:
         surroundings: Surroundings,
         executor: Executor,
         recalls: HearsRecalls,
+        graphs: Graphs,
+        window: Window,
     ) -> None:
         self._reader = reader
         self._writing = writing
@@ -72,6 +111,8 @@ class Operations:
         self._out = surroundings
         self._executor = executor
         self._recalls = recalls
+        self._graphs = graphs
+        self._window = window
 
     async def perform(
         self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
@@ -80,6 +121,7 @@ class Operations:
 
         Raises:
             MalformedRequest: The operation cannot be carried out as asked; nothing was staged.
+            RateLimited: The principal's window has no room for it.
             StorageError: The store could not answer; for a write, no item of it was judged.
         """
         if isinstance(operation, Write):
@@ -94,6 +136,44 @@ class Operations:
         started_ns = self._out.clock_ns()
         result, name, count = await self._read(principal, operation)
         self._recalls.served(principal, operation, result, dialect=dialect, trace=trace)
+        self._told(principal, name, dialect, trace, started_ns=started_ns, count=count)
+        return result
+
+    async def graph(
+        self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext
+    ) -> GraphResult:
+        """What store mode asks of the principal's tenant's graph. It counts in the window.
+
+        Raises:
+            MalformedRequest: The graph is larger than anything that could be shown.
+            RateLimited: The principal's window has no room for it.
+            StorageError: The store could not answer.
+        """
+        self._window.take(principal.principal_id)
+        if isinstance(operation, FindInGraph):
+            # Tells which of these there are, and shows nothing: no context hears of it.
+            return await self._in_thread(self._graphs.find, principal.tenant, operation)
+        started_ns = self._out.clock_ns()
+        shown = await self._in_thread(self._graphs.read, principal.tenant, operation)
+        count = len(shown.memories)
+        # A graph is as long as its tenant made it.
+        self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)
+        heard = Listed(total=count, memories=shown.memories)
+        asked = ListMemories(where=WHOLE_GRAPH)
+        self._recalls.served(principal, asked, heard, dialect=dialect, trace=trace)
+        self._told(principal, "list_memories", dialect, trace, started_ns=started_ns, count=count)
+        return shown.answer
+
+    def _told(
+        self,
+        principal: Principal,
+        name: str,
+        dialect: str,
+        trace: TraceContext,
+        *,
+        started_ns: int,
+        count: int,
+    ) -> None:
         self._out.record(
             ReadServed(
                 context=trace,
@@ -106,7 +186,6 @@ class Operations:
                 record_count=count,
             )
         )
-        return result
 
     async def _matching(self, principal: Principal, operation: DeleteWhere) -> tuple[Proposal, ...]:
         """One delete per live memory that matches: a bulk path is judged item by item."""

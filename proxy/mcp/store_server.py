@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from proxy.dialects.mcp.store.protocol import StoreProtocol
     from proxy.dialects.mcp.store.steps import Plan
     from proxy.mcp.connection import Deliver
-    from proxy.seams.operation import Operation, Result
+    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 WAITING_MAX: Final = 256
@@ -53,7 +53,9 @@ NOT_KNOWN: Final = (
 class Performs(Protocol):
     """The gate's own store."""
 
-    async def __call__(self, operation: Operation, traceparent: str | None, /) -> Result:
+    async def __call__(
+        self, operation: Operation | GraphOperation, traceparent: str | None, /
+    ) -> Result | GraphResult:
         """The result of one operation. Raises `MalformedRequest`, `StorageError`."""
         ...
 

@@ -6,7 +6,7 @@ into an `HttpReply`.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -148,6 +148,31 @@ class ListEntities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
     by_offset: bool = False
 
 
+Relation: TypeAlias = tuple[str, str, str]
+"""One relation of the graph: where it starts, where it ends, and its type."""
+
+
+class ReadGraph(msgspec.Struct, frozen=True, kw_only=True, tag="read_graph"):
+    """The graph of store mode: all of it, or these entities, or those that a query stands in."""
+
+    names: tuple[str, ...] | None = None
+    query: str | None = None
+
+
+class FindInGraph(msgspec.Struct, frozen=True, kw_only=True, tag="find_in_graph"):
+    """What there is of the graph, for a call that is going to change it; nothing of it is shown.
+
+    `texts` are observations, each with the name of its entity. `memory_ids` are looked for among
+    the memories of entities. What hangs on the entities is told where `hanging` asks for it.
+    """
+
+    names: tuple[str, ...] = ()
+    memory_ids: tuple[MemoryId, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
+    relations: tuple[Relation, ...] = ()
+    hanging: bool = False
+
+
 class Identify(msgspec.Struct, frozen=True, kw_only=True, tag="identify"):
     """Who am I: pings, and `GET /v1/whoami`."""
 
@@ -157,6 +182,7 @@ class Identify(msgspec.Struct, frozen=True, kw_only=True, tag="identify"):
 Operation = (
     Write | DeleteWhere | Search | ListMemories | GetMemory | GetHistory | ListEntities | Identify
 )
+GraphOperation = ReadGraph | FindInGraph
 
 
 class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,6 +249,45 @@ class Entities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
     total: int = 0
 
 
+class GraphEntity(msgspec.Struct, frozen=True, kw_only=True):
+    """One entity as it is shown, its observations in the order in which they were made."""
+
+    name: str
+    entity_type: str
+    observations: tuple[str, ...]
+
+
+class GraphShown(msgspec.Struct, frozen=True, kw_only=True, tag="graph"):
+    """Answer to `ReadGraph`, in the order in which it was made."""
+
+    entities: tuple[GraphEntity, ...]
+    relations: tuple[Relation, ...]
+
+
+class KnownEntity(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is under one name; a name that only orphans or relations bear has no memory.
+
+    `hanging` are the memories of all that is said of it and of its relations, whoever wrote them,
+    those that are hardest to delete first.
+    """
+
+    name: str
+    memory_ids: tuple[MemoryId, ...]
+    memory_class: MemoryClass
+    hanging: tuple[MemoryId, ...]
+
+
+class InGraph(msgspec.Struct, frozen=True, kw_only=True, tag="in_graph"):
+    """Answer to `FindInGraph`: the names that mean anything, and the memories of what was asked.
+
+    Texts and relations stand in the order of the question; without memories, they are not there.
+    """
+
+    entities: tuple[KnownEntity, ...]
+    texts: tuple[tuple[MemoryId, ...], ...]
+    relations: tuple[tuple[MemoryId, ...], ...]
+
+
 class Identity(msgspec.Struct, frozen=True, kw_only=True, tag="identity"):
     """Answer to `Identify`."""
 
@@ -232,6 +297,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, tag="identity"):
 
 
 Result = Written | Found | Listed | Got | History | Entities | Identity
+GraphResult = GraphShown | InGraph
 
 
 def memories_of(result: Result) -> tuple[Memory, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from policy.model import Principal
-    from proxy.seams.operation import Operation, Result
+    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
     from telemetry.events import TraceContext
 
 
@@ -17,4 +17,14 @@ class Performs(Protocol):
         self, principal: Principal, operation: Operation, *, dialect: str, trace: TraceContext
     ) -> Result:
         """The result of one decoded operation."""
+        ...
+
+
+class PerformsGraphs(Performs, Protocol):
+    """The same with the graph of store mode."""
+
+    async def graph(
+        self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext
+    ) -> GraphResult:
+        """What is asked of the tenant's graph. Raises as `perform`."""
         ...

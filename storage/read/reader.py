@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import msgspec
+import numpy as np
 
 from policy.canonical import decode_canonical
 from policy.labels.ceiling import ceiling_of
 from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatus
-from policy.query import matches
+from policy.query import EVERYTHING, matches
 from policy.trust.ladder import NEWCOMER, TrustState
 from storage.read.check import check_store
 from storage.tables.codec import decode_anchor, decode_held, decode_key, decode_trust
@@ -27,7 +28,7 @@ from storage.tables.rows import (
     read_row,
     trust_of,
 )
-from storage.values import EntityPage, HeldCandidate, Page, StoreStatus, TenantUsage
+from storage.values import EntityPage, HeldCandidate, Page, StoreStatus, TenantUsage, Turnover
 from storage.write.wellness import notice, writable
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from policy.model import HistoryEntry, PrincipalId, Tenant
     from policy.query import Filter
+    from storage.derived.catalogue import Ordinals
     from storage.tables.codec import HeldRow
     from storage.tables.lmdb_store import View
     from storage.values import Anchor, CheckReport, KeyRecord
@@ -142,6 +144,26 @@ class EmbeddedReader:
                 if matches(where, memory)
             )
             return tuple(itertools.islice(matching, limit))
+
+    def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
+        """What changed among the live memories that match; see `MemoryReader`."""
+        # Our own array of an earlier call, or None.
+        before = np.zeros(0, dtype=np.int64) if seen is None else cast("Ordinals", seen)
+        with self._moment(tenant, EVERYTHING, self._catalogue.candidates) as (view, found, _):
+            came, gone = _differing(before, found)
+            memories: list[tuple[int, Memory]] = []
+            unread: list[int] = []
+            for ordinal in came.tolist():
+                memory = self._shown_if_known(view, ordinal, tenant)
+                if memory is None:
+                    unread.append(ordinal)
+                elif matches(where, memory):
+                    memories.append((ordinal, memory))
+                    if len(memories) > limit:
+                        return None
+        # What this view did not show yet is looked at again the next time.
+        looked = found[~np.isin(found, unread)] if unread else found
+        return Turnover(came=tuple(memories), gone=tuple(gone.tolist()), seen=looked)
 
     @contextmanager
     def _moment(
@@ -366,6 +388,15 @@ class EmbeddedReader:
     def check(self) -> CheckReport:
         """Walk everything and report each contradiction. Seconds on a large store."""
         return check_store(self._engine)
+
+
+def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:
+    """What is in the second list alone, and what is in the first alone; both ascend."""
+    # Most often nothing went, and what came is at the end.
+    if len(now) >= len(before) and np.array_equal(now[: len(before)], before):
+        return now[len(before) :], before[:0]
+    came = np.setdiff1d(now, before, assume_unique=True)
+    return came, np.setdiff1d(before, now, assume_unique=True)
 
 
 def _held_candidate(key: bytes, row: HeldRow) -> HeldCandidate:

@@ -2,7 +2,8 @@
 
 `python -P -m tests.benchmarks.before DIR`: DIR is a checkout whose dependencies this interpreter
 has. Both sidecars serve at once. Writes are processor time of all threads, in pairs of which now
-one and now the other comes first; `--only first-byte` and `--only mcp` are milliseconds.
+one and now the other comes first; `--only first-byte` and `--only mcp` are milliseconds, and
+`--only store` is processor time of a call of store mode.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks import mcp, model
+from tests.benchmarks import mcp, model, store_graph
 from tests.benchmarks.servers import sidecar
 from tests.benchmarks.writes import measured
 
 PAIRS: Final = 10
 WRITERS: Final = 10
+_CHOICES: Final = ("writes", "first-byte", "mcp", "store")
 
 
 def run(before: Path, pairs: int = PAIRS, seconds: float = 3.0) -> list[str]:
@@ -50,7 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -P -m tests.benchmarks.before")
     parser.add_argument("before", type=Path, help="another checkout")
     parser.add_argument("--pairs", type=int, default=PAIRS)
-    parser.add_argument("--only", choices=("writes", "first-byte", "mcp"), default="writes")
+    parser.add_argument("--only", choices=_CHOICES, default="writes")
     options = parser.parse_args()
     before = options.before.resolve()
     match options.only:
@@ -58,6 +60,8 @@ def main() -> int:
             lines = model.against(before)
         case "mcp":
             lines = mcp.against(before)
+        case "store":
+            lines = store_graph.against(before)
         case _:
             lines = run(before, options.pairs)
     sys.stdout.write("\n".join(lines) + "\n")

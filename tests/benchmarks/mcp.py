@@ -33,8 +33,8 @@ def run() -> list[str]:
     """Milliseconds of each kind of call, and what was added to it."""
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        direct = stack.enter_context(_Client(_SERVER, _environment(base)))
-        guarded = stack.enter_context(_Client((*_WRAPPER, *_SERVER), _environment(base)))
+        direct = stack.enter_context(_Client(_SERVER, environment(base)))
+        guarded = stack.enter_context(_Client((*_WRAPPER, *_SERVER), environment(base)))
         lines = ["call   | direct p50, p99 ms | guarded p50, p99 ms | added p50, p99 ms"]
         lines += _compared(direct, guarded)
     lines.append("An admitted write is two durable commits: the intent, then what became of it.")
@@ -46,13 +46,13 @@ def against(before: Path) -> list[str]:
     words = (*_WRAPPER, *_SERVER)
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        old = stack.enter_context(_Client(words, _environment(base / "before", before)))
-        new = stack.enter_context(_Client(words, _environment(base / "now")))
+        old = stack.enter_context(_Client(words, environment(base / "before", before)))
+        new = stack.enter_context(_Client(words, environment(base / "now")))
         lines = ["call   | before p50, p99 ms | now p50, p99 ms | difference p50, p99 ms"]
         return lines + _compared(old, new)
 
 
-def _environment(base: Path, root: Path = ROOT) -> dict[str, str]:
+def environment(base: Path, root: Path = ROOT) -> dict[str, str]:
     base.mkdir(exist_ok=True)
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",

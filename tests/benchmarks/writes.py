@@ -60,13 +60,13 @@ def _row(plain: Server, gated: Server, writers: int, seconds: float, seed: int) 
 
 def measured(server: Server, writers: int, seconds: float, seed: int) -> dict[str, float]:
     """What the load saw, and the processor time per write, which busy neighbours move less."""
-    before_ns = _cpu_ns(server.process.pid)
+    before_ns = spent_ns(server.process.pid)
     seen = load(server, writers, seconds, seed)
-    seen["cpu_us"] = (_cpu_ns(server.process.pid) - before_ns) / seen["answered"] / 1e3
+    seen["cpu_us"] = (spent_ns(server.process.pid) - before_ns) / seen["answered"] / 1e3
     return seen
 
 
-def _cpu_ns(pid: int) -> int:
+def spent_ns(pid: int) -> int:
     """Processor time of all threads; a thread that ended takes its share with it."""
     total = 0
     for task in Path(f"/proc/{pid}/task").iterdir():

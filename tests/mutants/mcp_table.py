@@ -9,6 +9,7 @@ from tests.mutants.mutant import Mutant, at
 _UNIT: Final = "tests/unit/proxy/dialects/mcp"
 _CALLS: Final = f"{_UNIT}/test_calls.py"
 _RESULTS: Final = f"{_UNIT}/test_results.py"
+_ENTITIES: Final = "tests/unit/proxy/mcp/test_store_entities.py"
 
 MCP: Final = (
     Mutant(
@@ -106,5 +107,55 @@ MCP: Final = (
         new='("name", "title", "inputSchema", "outputSchema", "annotations")',
         invariant="a tool is all that a model is told of it",
         tests=(f"{_UNIT}/test_catalogue.py",),
+    ),
+    Mutant(
+        name="an entity goes whatever hangs on it",
+        file="proxy/dialects/mcp/store/plans.py",
+        old="is_gone(written[name]) for name in one.hanging if name in written)",
+        new="True for name in one.hanging if name in written)",
+        invariant="an entity stays while something that hangs on it has to stay",
+        tests=(_ENTITIES,),
+    ),
+    Mutant(
+        name="what hangs on an entity is asked for in any order",
+        file="proxy/dialects/mcp/store/graph.py",
+        old="        return _ids_of(sorted(found.values(), key=_hardest))\n",
+        new="        return _ids_of(found.values())\n",
+        invariant="a refused deletion of an entity touches nothing else",
+        tests=(_ENTITIES,),
+    ),
+    Mutant(
+        name="of two memories with the same words one is known",
+        file="proxy/dialects/mcp/store/graph.py",
+        old="                said.setdefault(memory.text, {})[ordinal] = memory\n",
+        new="                said.setdefault(memory.text, {ordinal: memory})\n",
+        invariant="an agent's copy does not stand before a person's words",
+        tests=(
+            at(_ENTITIES, "test_the_same_words_of_an_agent_do_not_stand_before_those_of_a_person"),
+        ),
+    ),
+    Mutant(
+        name="what is said of an entity that is gone is not in sight",
+        file="proxy/dialects/mcp/store/graph.py",
+        old="            if entity_id not in self._name_of:\n                yield self._said",
+        new="            if False:\n                yield self._said",
+        invariant="a live observation is shown, under its entity or its name",
+        tests=(_ENTITIES,),
+    ),
+    Mutant(
+        name="a memory that is gone stays in the graph",
+        file="proxy/intercept/graphs.py",
+        old="        for ordinal in changed.gone:\n            kept.index.drop(ordinal)\n",
+        new="",
+        invariant="the graph that is kept is the one that the store holds live",
+        tests=(_ENTITIES,),
+    ),
+    Mutant(
+        name="reads of a graph cost its principal nothing",
+        file="proxy/intercept/operations.py",
+        old="        self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)\n",
+        new="",
+        invariant="what a read of a graph shows counts in the window",
+        tests=(at(_ENTITIES, "test_a_read_takes_of_the_window_what_it_shows"),),
     ),
 )

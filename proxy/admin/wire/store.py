@@ -354,14 +354,26 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class OrphanView(msgspec.Struct, frozen=True, kw_only=True):
+    """One observation that hangs on a name."""
+
+    tenant: str
+    memory_id: str
+    entity_name: str
+
+
 class CheckView(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of walking the whole store; no problems means sound."""
+    """Result of walking the whole store; no problems means sound.
+
+    `orphans`: observations of store mode whose entity is gone. They are shown under its name.
+    """
 
     rows: int
     vectors: int
     leaves: int
     version: int
     problems: tuple[str, ...]
+    orphans: tuple[OrphanView, ...] = ()
 
 
 class CompactView(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ class Wired(NamedTuple):
     surroundings: Surroundings
     writing: Writing
     events: list[Event]
+    budgets: Budgets
 
 
 @contextmanager
@@ -70,18 +71,19 @@ def wired(
         random_hex=lambda count: f"{next(numbers):0{2 * count}x}",
         record=events.append,
     )
+    budgets = Budgets(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000)
     public = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
     writing = Writing(
         writer=store.writer,
         reader=store.reader,
         embedder=model,
         shadow=Shadow(store.reader, model),
-        budgets=Budgets(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000),
+        budgets=budgets,
         tokens=TokenVerifier(public),
         ruleset=lambda: store.ruleset,
         sessions=sessions or NoSessions(),
         watches=Unwatched() if watches is None else watches(store),
         surroundings=surroundings,
     )
-    yield Wired(store, model, surroundings, writing, events)
+    yield Wired(store, model, surroundings, writing, events, budgets)
     store.close()

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import ChangeKind, MemoryClass
+from policy.model import ChangeKind, MemoryClass, MemoryId
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.results import refused
 from proxy.dialects.mcp.store.graph import (
     ENTITIES,
     OBSERVATIONS,
     RELATIONS,
-    Entity,
     EntityMark,
     ObservationMark,
     RelationMark,
     marked,
-    shown_relation,
 )
 from proxy.dialects.mcp.store.plans import PLANS
 from proxy.dialects.mcp.store.steps import (
@@ -30,12 +28,13 @@ from proxy.dialects.mcp.store.steps import (
     Plan,
     Step,
     answered,
-    whole_graph,
+    find_in_graph,
+    shown_relation,
     written_items,
 )
 from proxy.dialects.strict_json.strict import convert
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.operation import Proposal, WrittenItem
+from proxy.seams.operation import FindInGraph, Proposal, WrittenItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,43 +106,66 @@ class StoreTools:
     def _create_entities(self, arguments: Object) -> Plan:
         classes = self._classes("create_entities", arguments)
         given = convert(arguments, _Entities).entities
-        graph = yield from whole_graph()
+        names = tuple(dict.fromkeys(entity.name for entity in given))
+        found = yield from find_in_graph(FindInGraph(names=names))
+        # A name that only orphans bear has no memory: it may be made.
+        made_before = {one.name for one in found.entities if one.memory_ids}
         new: dict[str, tuple[_NewEntity, MemoryClass]] = {}
         for entity, memory_class in zip(given, classes, strict=False):
-            if entity.name not in graph.entities:
+            if entity.name not in made_before:
                 new.setdefault(entity.name, (entity, memory_class))
         written = yield from written_items(
             [_entity_proposal(entity, memory_class) for entity, memory_class in new.values()]
         )
-        made: list[Entity] = []
-        asked: list[tuple[Entity, str]] = []
+        made: list[_NewEntity] = []
+        asked: list[_Observation] = []
         dropped = 0
         for (entity, memory_class), item in zip(new.values(), written, strict=True):
             said = [text for text in dict.fromkeys(entity.observations) if text]
             if item.decision != ADMITTED or item.memory_id is None:
                 dropped += len(said)
                 continue
-            found = Entity(
-                name=entity.name,
-                entity_type=entity.entity_type,
-                memory_id=item.memory_id,
-                memory_class=memory_class,
-                observations={},
+            made.append(entity)
+            asked.extend(
+                _Observation(
+                    entity_id=item.memory_id,
+                    entity_name=entity.name,
+                    memory_class=memory_class,
+                    text=text,
+                )
+                for text in said
             )
-            made.append(found)
-            asked.extend((found, text) for text in said)
         observed = yield from _observed(asked)
-        shown: list[JsonValue] = [entity.shown() for entity in made]
+        landed = _landed(asked, observed)
+        shown: list[JsonValue] = [
+            {
+                "name": entity.name,
+                "entityType": entity.entity_type,
+                "observations": [
+                    text
+                    for text in dict.fromkeys(entity.observations)
+                    if (entity.name, text) in landed
+                ],
+            }
+            for entity in made
+        ]
         return answered({"entities": shown}, shown, (*written, *observed), dropped)
 
     def _create_relations(self, arguments: Object) -> Plan:
         classes = self._classes("create_relations", arguments)
         given = convert(arguments, _Relations).relations
-        graph = yield from whole_graph()
-        new: dict[RelationMark, MemoryClass] = {}
+        classed: dict[RelationMark, MemoryClass] = {}
         for relation, memory_class in zip(given, classes, strict=False):
-            if relation not in graph.relations:
-                new.setdefault(relation, memory_class)
+            classed.setdefault(relation, memory_class)
+        asked = FindInGraph(relations=tuple(relation.plain() for relation in classed))
+        found = yield from find_in_graph(asked)
+        new = {
+            relation: memory_class
+            for (relation, memory_class), there in zip(
+                classed.items(), found.relations, strict=True
+            )
+            if not there
+        }
         written = yield from written_items(
             [
                 Proposal(
@@ -157,7 +179,7 @@ class StoreTools:
             ]
         )
         shown: list[JsonValue] = [
-            shown_relation(relation)
+            shown_relation(relation.plain())
             for relation, item in zip(new, written, strict=True)
             if item.decision == ADMITTED
         ]
@@ -166,34 +188,57 @@ class StoreTools:
     def _add_observations(self, arguments: Object) -> Plan:
         classes = self._classes("add_observations", arguments)
         given = convert(arguments, _Additions).observations
-        graph = yield from whole_graph()
-        asked: dict[tuple[str, str], Entity] = {}
+        classed: dict[str, MemoryClass] = {}
         for added, memory_class in zip(given, classes, strict=False):
-            entity = graph.entities.get(added.entity_name)
-            if entity is None:
-                return refused([NO_ENTITY], stateless=False)
-            # What is said of a policy is policy; what the map says of the name may be more.
-            if memory_class.power > entity.memory_class.power:
-                entity.memory_class = memory_class
-            asked.update(
-                ((entity.name, text), entity)
-                for text in added.contents
-                if text and text not in entity.observations
+            before = classed.get(added.entity_name, memory_class)
+            classed[added.entity_name] = max(before, memory_class, key=_power)
+        texts = tuple(
+            dict.fromkeys(
+                (added.entity_name, text) for added in given for text in added.contents if text
             )
-        written = yield from _observed([(entity, text) for (_, text), entity in asked.items()])
+        )
+        found = yield from find_in_graph(FindInGraph(names=tuple(classed), texts=texts))
+        entities = {one.name: one for one in found.entities if one.memory_ids}
+        if not entities.keys() >= classed.keys():
+            return refused([NO_ENTITY], stateless=False)
+        asked = [
+            _Observation(
+                entity_id=entities[name].memory_ids[0],
+                entity_name=name,
+                # What is said of a policy is policy; what the map says of the name may be more.
+                memory_class=max(classed[name], entities[name].memory_class, key=_power),
+                text=text,
+            )
+            for (name, text), there in zip(texts, found.texts, strict=True)
+            if not there
+        ]
+        written = yield from _observed(asked)
+        landed = _landed(asked, written)
         shown: list[JsonValue] = [
             {
                 "entityName": added.entity_name,
                 "addedObservations": [
                     text
                     for text in dict.fromkeys(added.contents)
-                    if (added.entity_name, text) in asked
-                    and text in graph.entities[added.entity_name].observations
+                    if (added.entity_name, text) in landed
                 ],
             }
             for added in given
         ]
         return answered({"results": shown}, shown, written)
+
+
+class _Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """One that is to be written."""
+
+    entity_id: MemoryId
+    entity_name: str
+    memory_class: MemoryClass
+    text: str
+
+
+def _power(memory_class: MemoryClass) -> int:
+    return memory_class.power
 
 
 def _entity_proposal(entity: _NewEntity, memory_class: MemoryClass) -> Proposal:
@@ -207,23 +252,29 @@ def _entity_proposal(entity: _NewEntity, memory_class: MemoryClass) -> Proposal:
     )
 
 
-def _observed(asked: Sequence[tuple[Entity, str]]) -> Step[tuple[WrittenItem, ...]]:
-    """Write observations; those that are admitted are in their entities afterwards."""
-    written = yield from written_items(
+def _observed(asked: Sequence[_Observation]) -> Step[tuple[WrittenItem, ...]]:
+    return written_items(
         [
             Proposal(
                 change=ChangeKind.CREATE,
-                text=text,
+                text=one.text,
                 metadata_json=marked(
-                    ObservationMark(entity_id=entity.memory_id, entity_name=entity.name)
+                    ObservationMark(entity_id=one.entity_id, entity_name=one.entity_name)
                 ),
                 target=OBSERVATIONS,
-                memory_class=entity.memory_class,
+                memory_class=one.memory_class,
             )
-            for entity, text in asked
+            for one in asked
         ]
     )
-    for (entity, text), item in zip(asked, written, strict=True):
-        if item.decision == ADMITTED and item.memory_id is not None:
-            entity.observations[text] = item.memory_id
-    return written
+
+
+def _landed(
+    asked: Sequence[_Observation], written: Sequence[WrittenItem]
+) -> frozenset[tuple[str, str]]:
+    """Name and text of those that were admitted."""
+    return frozenset(
+        (one.entity_name, one.text)
+        for one, item in zip(asked, written, strict=True)
+        if item.decision == ADMITTED
+    )

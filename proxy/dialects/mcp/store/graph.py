@@ -1,23 +1,26 @@
 """The knowledge graph of store mode, kept as memories: entities, observations, relations, one each.
 
-An observation is tied to its entity's memory, not to the name: what was said of an entity that was
-deleted or quarantined does not come back with another of the same name.
+An observation is tied to its entity's memory. Where that is gone it hangs on the name: what a
+person said is shown for as long as it is kept, whoever takes away what it was said of.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from policy.model import MemoryClass
 from policy.query import Compare, Field, Test
 from proxy.dialects.strict_json.strict import canonical_json
+from proxy.seams.operation import GraphEntity, GraphShown, InGraph, KnownEntity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from policy.model import Memory, MemoryClass, MemoryId
-    from proxy.dialects.mcp.store.tools import Object
+    from policy.model import Memory, MemoryId
+    from proxy.seams.operation import FindInGraph, Relation
 
 ENTITIES: Final = "graph/entities"
 OBSERVATIONS: Final = "graph/observations"
@@ -25,6 +28,8 @@ RELATIONS: Final = "graph/relations"
 WHOLE_GRAPH: Final = Test(
     field=Field.TARGET, compare=Compare.IN, values=(ENTITIES, OBSERVATIONS, RELATIONS)
 )
+UNKNOWN_TYPE: Final = "unknown"
+"""The type that is shown of an entity of which only what was said of it is left."""
 
 
 class EntityMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +40,7 @@ class EntityMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObservationMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Metadata of an observation's memory; the name is for people who review it."""
+    """Metadata of an observation's memory; the name counts where the entity's memory is gone."""
 
     entity_id: str = msgspec.field(name="entityId")
     entity_name: str = msgspec.field(name="entityName")
@@ -52,74 +57,12 @@ class RelationMark(msgspec.Struct, frozen=True, kw_only=True):
         """What a search finds."""
         return f"{self.start} {self.relation_type} {self.end}"
 
+    def plain(self) -> Relation:
+        """As an operation names it."""
+        return (self.start, self.end, self.relation_type)
+
 
 Mark = EntityMark | ObservationMark | RelationMark
-
-
-class Entity(msgspec.Struct, kw_only=True):
-    """One entity; its observations in the order in which they were made, each with its memory."""
-
-    name: str
-    entity_type: str
-    memory_id: MemoryId
-    memory_class: MemoryClass
-    observations: dict[str, MemoryId]
-
-    def shown(self) -> Object:
-        """As the tools show it."""
-        return {
-            "name": self.name,
-            "entityType": self.entity_type,
-            "observations": [*self.observations],
-        }
-
-
-class Graph(msgspec.Struct, kw_only=True):
-    """All that is live, in the order in which it was made."""
-
-    entities: dict[str, Entity]
-    relations: dict[RelationMark, MemoryId]
-
-    def shown(self) -> Object:
-        """As `read_graph` shows it."""
-        return {
-            "entities": [entity.shown() for entity in self.entities.values()],
-            "relations": [shown_relation(relation) for relation in self.relations],
-        }
-
-    def around(self, names: set[str]) -> Graph:
-        """These entities, and every relation that touches one of them."""
-        return Graph(
-            entities={name: found for name, found in self.entities.items() if name in names},
-            relations={
-                relation: memory_id
-                for relation, memory_id in self.relations.items()
-                if relation.start in names or relation.end in names
-            },
-        )
-
-    def matching(self, query: str) -> Graph:
-        """The entities in whose name, type or observations the query stands, in any case."""
-        wanted = query.lower()
-        return self.around(
-            {
-                name
-                for name, entity in self.entities.items()
-                if any(
-                    wanted in text.lower()
-                    for text in (name, entity.entity_type, *entity.observations)
-                )
-            }
-        )
-
-
-def shown_relation(relation: RelationMark) -> Object:
-    """As the tools show it."""
-    return {
-        "from": relation.start,
-        "to": relation.end,
-        "relationType": relation.relation_type,
-    }
 
 
 def marked(mark: Mark) -> str:
@@ -127,35 +70,238 @@ def marked(mark: Mark) -> str:
     return canonical_json(msgspec.to_builtins(mark))
 
 
-def graph_of(memories: Iterable[Memory]) -> Graph:
-    """The graph that these memories are, whatever order they come in.
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+    """A live observation whose entity's memory is gone."""
 
-    A memory that somebody filed among them with other metadata is not part of it.
+    memory_id: MemoryId
+    entity_name: str
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a read answers, and the memories that it is made of."""
+
+    answer: GraphShown
+    memories: tuple[Memory, ...]
+
+
+# Memories by ordinal: of one text, one relation, or one name there may be several.
+_Memories = dict[int, "Memory"]
+
+
+class GraphIndex:
+    """All that is live of one graph, by entity; a change costs what it changes, not the whole.
+
+    One user at a time. An ordinal is the store's name of one state of a memory: it is taken once,
+    and dropped when that state is no longer shown.
     """
-    graph = Graph(entities={}, relations={})
-    by_id: dict[str, Entity] = {}
-    observed: list[tuple[ObservationMark, Memory]] = []
-    for memory in sorted(memories, key=lambda memory: memory.version):
+
+    def __init__(self) -> None:
+        self._marks: dict[int, tuple[Mark, Memory]] = {}
+        self._made: defaultdict[str, _Memories] = defaultdict(dict)
+        self._name_of: dict[str, str] = {}
+        # By the id and the name that an observation says, then by its text.
+        self._said: defaultdict[tuple[str, str], dict[str, _Memories]] = defaultdict(dict)
+        self._names_said: defaultdict[str, set[str]] = defaultdict(set)
+        self._ids_said: defaultdict[str, set[str]] = defaultdict(set)
+        self._relations: defaultdict[Relation, _Memories] = defaultdict(dict)
+        self._touching: defaultdict[str, set[Relation]] = defaultdict(set)
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    # ---- in step with the store ----------------------------------------------------------------
+
+    def take(self, ordinal: int, memory: Memory) -> None:
+        """A memory is live. One that was filed here with other metadata is not part of it."""
         mark = _mark(memory)
-        if isinstance(mark, EntityMark):
-            entity = Entity(
-                name=mark.name,
-                entity_type=mark.entity_type,
-                memory_id=memory.memory_id,
-                memory_class=memory.memory_class,
-                observations={},
+        if mark is None:
+            return
+        self._marks[ordinal] = (mark, memory)
+        match mark:
+            case EntityMark():
+                self._made[mark.name][ordinal] = memory
+                self._name_of[memory.memory_id] = mark.name
+            case ObservationMark():
+                said = self._said[mark.entity_id, mark.entity_name]
+                said.setdefault(memory.text, {})[ordinal] = memory
+                self._names_said[mark.entity_id].add(mark.entity_name)
+                self._ids_said[mark.entity_name].add(mark.entity_id)
+            case RelationMark():
+                relation = mark.plain()
+                self._relations[relation][ordinal] = memory
+                for name in (mark.start, mark.end):
+                    self._touching[name].add(relation)
+
+    def drop(self, ordinal: int) -> None:
+        """A state of a memory is not live any more."""
+        taken = self._marks.pop(ordinal, None)
+        if taken is None:
+            return
+        mark, memory = taken
+        match mark:
+            case EntityMark():
+                _forget(self._made, mark.name, ordinal)
+                self._name_of.pop(memory.memory_id, None)
+            case ObservationMark():
+                self._drop_said(mark, memory.text, ordinal)
+            case RelationMark():
+                relation = mark.plain()
+                if _forget(self._relations, relation, ordinal):
+                    for name in (mark.start, mark.end):
+                        _discard(self._touching, name, relation)
+
+    def _drop_said(self, mark: ObservationMark, text: str, ordinal: int) -> None:
+        key = (mark.entity_id, mark.entity_name)
+        said = self._said[key]
+        _forget(said, text, ordinal)
+        if not said:
+            del self._said[key]
+            _discard(self._names_said, mark.entity_id, mark.entity_name)
+            _discard(self._ids_said, mark.entity_name, mark.entity_id)
+
+    # ---- what is there -------------------------------------------------------------------------
+
+    def read(self, names: Iterable[str] | None, query: str | None) -> Shown:
+        """These entities, or those in whose name, type or observations the query stands.
+
+        With them come the relations that touch one of them; without either, it is all of it.
+        """
+        if names is not None:
+            return self._shown({name for name in names if self._is_there(name)})
+        everything = {name for name in (*self._made, *self._ids_said) if self._is_there(name)}
+        if query is None:
+            return self._shown(everything, all_relations=True)
+        wanted = query.lower()
+        return self._shown({name for name in everything if self._says(name, wanted)})
+
+    def find(self, asked: FindInGraph) -> InGraph:
+        """What there is of this; see `FindInGraph`."""
+        names = dict.fromkeys(asked.names)
+        names.update((self._name_of[one], None) for one in asked.memory_ids if one in self._name_of)
+        entities = [self._known(name, hanging=asked.hanging) for name in names]
+        return InGraph(
+            entities=tuple(one for one in entities if one.memory_ids or one.hanging),
+            texts=tuple(
+                _ids_of(one for said in self._groups(name) for one in said.get(text, {}).values())
+                for name, text in asked.texts
+            ),
+            relations=tuple(
+                _ids_of(self._relations.get(relation, {}).values()) for relation in asked.relations
+            ),
+        )
+
+    def orphans(self) -> Iterator[Orphan]:
+        """Every observation whose entity's memory is gone."""
+        for (entity_id, name), said in self._said.items():
+            if entity_id not in self._name_of:
+                for memories in said.values():
+                    for memory in memories.values():
+                        yield Orphan(memory_id=memory.memory_id, entity_name=name)
+
+    def _groups(self, name: str) -> Iterator[dict[str, _Memories]]:
+        """What is said of an entity: of each memory that bears the name, and of those now gone."""
+        for memory in self._made.get(name, {}).values():
+            for called in self._names_said.get(memory.memory_id, ()):
+                yield self._said[memory.memory_id, called]
+        for entity_id in self._ids_said.get(name, ()):
+            if entity_id not in self._name_of:
+                yield self._said[entity_id, name]
+
+    def _is_there(self, name: str) -> bool:
+        return name in self._made or any(True for _ in self._groups(name))
+
+    def _says(self, name: str, wanted: str) -> bool:
+        if wanted in name.lower() or wanted in self._type_of(name).lower():
+            return True
+        return any(wanted in text.lower() for said in self._groups(name) for text in said)
+
+    def _type_of(self, name: str) -> str:
+        # Two that came at once: it is of the type of the first.
+        made = self._made.get(name)
+        mark = self._marks[min(made)][0] if made else None
+        return mark.entity_type if isinstance(mark, EntityMark) else UNKNOWN_TYPE
+
+    def _known(self, name: str, *, hanging: bool) -> KnownEntity:
+        made = [*self._made.get(name, {}).values()]
+        strongest = max((one.memory_class for one in made), key=_power, default=MemoryClass.L4)
+        return KnownEntity(
+            name=name,
+            memory_ids=_ids_of(sorted(made, key=_hardest)),
+            memory_class=strongest,
+            hanging=self._hanging(name) if hanging else (),
+        )
+
+    def _hanging(self, name: str) -> tuple[MemoryId, ...]:
+        found = {
+            ordinal: memory
+            for said in self._groups(name)
+            for memories in said.values()
+            for ordinal, memory in memories.items()
+        }
+        for relation in self._touching.get(name, ()):
+            found.update(self._relations[relation])
+        return _ids_of(sorted(found.values(), key=_hardest))
+
+    def _shown(self, names: set[str], *, all_relations: bool = False) -> Shown:
+        memories: list[Memory] = []
+        entities: list[tuple[int, GraphEntity]] = []
+        for name in names:
+            made = [*self._made.get(name, {}).values()]
+            said = [one for group in self._groups(name) for one in group.items()]
+            # In the order in which it was said; one that was said twice, where it came first.
+            first = sorted((min(found), text) for text, found in said)
+            memories += made
+            memories += (one for _, found in said for one in found.values())
+            shown = GraphEntity(
+                name=name,
+                entity_type=self._type_of(name),
+                observations=tuple(dict.fromkeys(text for _, text in first)),
             )
-            # Two that came at once: what is said of either is said of the first.
-            by_id[memory.memory_id] = graph.entities.setdefault(mark.name, entity)
-        elif isinstance(mark, RelationMark):
-            graph.relations.setdefault(mark, memory.memory_id)
-        elif mark is not None:
-            observed.append((mark, memory))
-    for about, memory in observed:
-        found = by_id.get(about.entity_id)
-        if found is not None:
-            found.observations.setdefault(memory.text, memory.memory_id)
-    return graph
+            entities.append((min(self._made.get(name) or (one for one, _ in first)), shown))
+        touching: Iterable[Relation] = self._relations
+        if not all_relations:
+            touching = {one for name in names for one in self._touching.get(name, ())}
+        relations = sorted((min(self._relations[one]), one) for one in touching)
+        memories += (memory for _, one in relations for memory in self._relations[one].values())
+        answer = GraphShown(
+            entities=tuple(entity for _, entity in sorted(entities, key=lambda one: one[0])),
+            relations=tuple(relation for _, relation in relations),
+        )
+        return Shown(answer=answer, memories=tuple(memories))
+
+
+def _power(memory_class: MemoryClass) -> int:
+    return memory_class.power
+
+
+def _hardest(memory: Memory) -> tuple[int, int]:
+    """Sorts first what the fewest may delete."""
+    return (-memory.source.trust, -memory.memory_class.power)
+
+
+def _ids_of(memories: Iterable[Memory]) -> tuple[MemoryId, ...]:
+    return tuple(memory.memory_id for memory in memories)
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def _forget(kept: dict[_Key, _Memories], key: _Key, ordinal: int) -> bool:
+    """Take one memory out; True where it was the last one."""
+    memories = kept[key]
+    memories.pop(ordinal, None)
+    if memories:
+        return False
+    del kept[key]
+    return True
+
+
+def _discard(kept: dict[_Key, set[_Value]], key: _Key, value: _Value) -> None:
+    values = kept[key]
+    values.discard(value)
+    if not values:
+        del kept[key]
 
 
 _MARKS: Final[dict[str, type[Mark]]] = {

@@ -11,20 +11,25 @@ from policy.model import TEXT_LEN_MAX, ChangeKind, MemoryId
 from proxy.dialects.mcp.store.graph import RelationMark  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.mcp.store.steps import (
     Plan,
+    Step,
     answered,
     as_json,
     deleted_items,
     deletion,
+    find_in_graph,
     is_gone,
-    whole_graph,
+    read_graph,
+    shown_graph,
     written_items,
 )
 from proxy.dialects.mcp.store.tools import LIMIT, LIMIT_MAX, QUERY_LEN_MAX, Object
 from proxy.dialects.strict_json.strict import check_text, convert
-from proxy.seams.operation import Found, Proposal, Search
+from proxy.seams.operation import FindInGraph, Found, Proposal, Search
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
+
+    from proxy.seams.operation import KnownEntity, WrittenItem
 
 GRAPH_URI: Final = "memory://knowledge-graph"
 
@@ -68,69 +73,78 @@ class _Forgotten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _delete_entities(arguments: Object) -> Plan:
-    names = {*convert(arguments, _Names).entity_names}
-    graph = yield from whole_graph()
-    around = graph.around(names)
-    # The entity first: where it has to stay, so does what is known of it.
-    found = [*around.entities.values()]
-    written = yield from deleted_items([entity.memory_id for entity in found])
-    gone = [entity for entity, item in zip(found, written, strict=True) if is_gone(item)]
-    kept = {entity.name for entity, item in zip(found, written, strict=True) if not is_gone(item)}
-    rest = [memory_id for entity in gone for memory_id in entity.observations.values()]
-    rest.extend(
-        memory_id
-        for relation, memory_id in around.relations.items()
-        if {relation.start, relation.end} & (names - kept)
+    names = tuple(dict.fromkeys(convert(arguments, _Names).entity_names))
+    found = yield from find_in_graph(FindInGraph(names=names, hanging=True))
+    asked = yield from _entities_taken_away(found.entities)
+    return deletion("Entities deleted successfully", asked)
+
+
+def _entities_taken_away(entities: Sequence[KnownEntity]) -> Step[tuple[WrittenItem, ...]]:
+    """Delete entities with all that hangs on them; the entity last, or not at all.
+
+    Whatever hangs on an entity is asked for first, the hardest to delete before the rest: where
+    one memory has to stay, so does its entity, and nothing that is easier to delete was touched.
+    Else an agent could make the entity that a person spoke of anew, around what she said.
+    """
+    written: dict[MemoryId, WrittenItem] = {}
+    stages: tuple[Callable[[KnownEntity], tuple[MemoryId, ...]], ...] = (
+        lambda one: one.hanging[:1],
+        lambda one: one.hanging[1:],
+        lambda one: one.memory_ids,
     )
-    also = yield from deleted_items(rest)
-    return deletion("Entities deleted successfully", (*written, *also))
+    for stage in stages:
+        able = [
+            one
+            for one in entities
+            if all(is_gone(written[name]) for name in one.hanging if name in written)
+        ]
+        due = dict.fromkeys(name for one in able for name in stage(one) if name not in written)
+        items = yield from deleted_items([*due])
+        written.update(zip(due, items, strict=True))
+    return tuple(written.values())
 
 
 def _delete_observations(arguments: Object) -> Plan:
     given = convert(arguments, _Deletions).deletions
-    graph = yield from whole_graph()
-    found = [
-        graph.entities[one.entity_name].observations[text]
-        for one in given
-        if one.entity_name in graph.entities
-        for text in one.observations
-        if text in graph.entities[one.entity_name].observations
-    ]
-    written = yield from deleted_items([*dict.fromkeys(found)])
+    texts = tuple((one.entity_name, text) for one in given for text in one.observations)
+    found = yield from find_in_graph(FindInGraph(texts=texts))
+    written = yield from deleted_items(_each(found.texts))
     return deletion("Observations deleted successfully", written)
 
 
 def _delete_relations(arguments: Object) -> Plan:
     given = convert(arguments, _Relations).relations
-    graph = yield from whole_graph()
-    found = [graph.relations[relation] for relation in given if relation in graph.relations]
-    written = yield from deleted_items([*dict.fromkeys(found)])
+    asked = FindInGraph(relations=tuple(one.plain() for one in given))
+    found = yield from find_in_graph(asked)
+    written = yield from deleted_items(_each(found.relations))
     return deletion("Relations deleted successfully", written)
 
 
+def _each(found: Iterable[tuple[MemoryId, ...]]) -> list[MemoryId]:
+    return [*dict.fromkeys(memory_id for one in found for memory_id in one)]
+
+
 def _read_graph(_arguments: Object) -> Plan:
-    graph = yield from whole_graph()
-    return answered(graph.shown(), graph.shown(), ())
+    shown = shown_graph((yield from read_graph()))
+    return answered(shown, shown, ())
 
 
 def _search_nodes(arguments: Object) -> Plan:
     query = convert(arguments, _Asked).query
-    graph = yield from whole_graph()
-    shown = graph.matching(query).shown()
+    shown = shown_graph((yield from read_graph(query=query)))
     return answered(shown, shown, ())
 
 
 def _open_nodes(arguments: Object) -> Plan:
-    names = {*convert(arguments, _Opened).names}
-    graph = yield from whole_graph()
-    shown = graph.around(names).shown()
+    names = convert(arguments, _Opened).names
+    shown = shown_graph((yield from read_graph(names)))
     return answered(shown, shown, ())
 
 
 def graph_resource() -> Plan:
     """The whole graph as a resource."""
-    graph = yield from whole_graph()
-    text = as_json(graph.shown())
+    graph = yield from read_graph()
+    text = as_json(shown_graph(graph))
     return {"contents": [{"uri": GRAPH_URI, "mimeType": "application/json", "text": text}]}
 
 
@@ -163,7 +177,11 @@ def _search_memories(arguments: Object) -> Plan:
 
 def _delete_memory(arguments: Object) -> Plan:
     memory_id = MemoryId(convert(arguments, _Forgotten).id)
-    written = yield from deleted_items([memory_id])
+    found = yield from find_in_graph(FindInGraph(memory_ids=(memory_id,), hanging=True))
+    if found.entities:
+        written = yield from _entities_taken_away(found.entities)
+    else:
+        written = yield from deleted_items([memory_id])
     return deletion("Memory deleted successfully", written)
 
 

@@ -1,4 +1,4 @@
-"""What the plans of store mode share: reading the graph, writing, and saying what became of it."""
+"""What the plans of store mode share: reading the graph, writing, saying what became of it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import msgspec
 
 from policy.model import ChangeKind, MemoryId
 from proxy.dialects.mcp.results import partly_done, refused
-from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, Graph, graph_of
 from proxy.dialects.mcp.store.tools import Object
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     BATCH_LEN_MAX,
-    PAGE_LEN_MAX,
-    Listed,
-    ListMemories,
+    FindInGraph,
+    GraphEntity,
+    GraphOperation,
+    GraphResult,
+    GraphShown,
+    InGraph,
     Operation,
     Proposal,
+    ReadGraph,
+    Relation,
     Result,
     Write,
     Written,
@@ -28,39 +32,59 @@ from proxy.seams.operation import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from policy.model import Memory
     from proxy.dialects.strict_json.strict import JsonValue
 
-Plan: TypeAlias = Generator[Operation, Result, Object]
+Plan: TypeAlias = Generator[Operation | GraphOperation, Result | GraphResult, Object]
 _T = TypeVar("_T")
-Step: TypeAlias = Generator[Operation, Result, _T]
+Step: TypeAlias = Generator[Operation | GraphOperation, Result | GraphResult, _T]
 
-GRAPH_MEMORIES_MAX: Final = 100_000
 ADMITTED: Final = "admit"
 _GONE: Final = "missing"
 NOT_WITHOUT: Final = "What belongs to something that was not stored was not stored either."
-TOO_LARGE: Final = "The knowledge graph is too large to be read at once. Search memories instead."
+_ANOTHER: Final = "the store gave another answer than was asked for"
 
 
-def whole_graph() -> Step[Graph]:
-    """Everything of the graph that is live.
+def read_graph(names: tuple[str, ...] | None = None, query: str | None = None) -> Step[GraphShown]:
+    """What is shown of the graph: all of it, unless names or a query say less.
 
     Raises:
         MalformedRequest: It is larger than anything that could be shown.
     """
-    found: dict[MemoryId, Memory] = {}
-    offset = 0
-    while True:
-        result = yield ListMemories(where=WHOLE_GRAPH, offset=offset, limit=PAGE_LEN_MAX)
-        if not isinstance(result, Listed):
-            raise MalformedRequest("the store gave another answer than was asked for")
-        if result.total > GRAPH_MEMORIES_MAX:
-            raise MalformedRequest(TOO_LARGE, status=413)
-        # A write in between moves the pages: a memory may come twice, and is one.
-        found.update((memory.memory_id, memory) for memory in result.memories)
-        offset += PAGE_LEN_MAX
-        if offset >= result.total or not result.memories:
-            return graph_of(found.values())
+    result = yield ReadGraph(names=names, query=query)
+    if not isinstance(result, GraphShown):
+        raise MalformedRequest(_ANOTHER)
+    return result
+
+
+def find_in_graph(asked: FindInGraph) -> Step[InGraph]:
+    """What there is of the graph, for a call that is going to change it."""
+    result = yield asked
+    if not isinstance(result, InGraph):
+        raise MalformedRequest(_ANOTHER)
+    return result
+
+
+def shown_graph(graph: GraphShown) -> Object:
+    """As `read_graph` shows it."""
+    return {
+        "entities": [shown_entity(entity) for entity in graph.entities],
+        "relations": [shown_relation(relation) for relation in graph.relations],
+    }
+
+
+def shown_entity(entity: GraphEntity) -> Object:
+    """As the tools show it."""
+    return {
+        "name": entity.name,
+        "entityType": entity.entity_type,
+        "observations": [*entity.observations],
+    }
+
+
+def shown_relation(relation: Relation) -> Object:
+    """As the tools show it."""
+    start, end, relation_type = relation
+    return {"from": start, "to": end, "relationType": relation_type}
 
 
 def written_items(proposals: Sequence[Proposal]) -> Step[tuple[WrittenItem, ...]]:
@@ -69,7 +93,7 @@ def written_items(proposals: Sequence[Proposal]) -> Step[tuple[WrittenItem, ...]
     for start in range(0, len(proposals), BATCH_LEN_MAX):
         result = yield Write(proposals=tuple(proposals[start : start + BATCH_LEN_MAX]))
         if not isinstance(result, Written):
-            raise MalformedRequest("the store gave another answer than was asked for")
+            raise MalformedRequest(_ANOTHER)
         items.extend(result.items)
     return tuple(items)
 

@@ -19,7 +19,7 @@ from tests.unit.proxy.intercept.test_operations import Conversation, talking
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy.seams.operation import Operation, Result
+    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 CALL = {
     "jsonrpc": "2.0",
@@ -35,8 +35,10 @@ def pipe() -> tuple[IO[bytes], IO[bytes]]:
 
 
 async def served(talk: Conversation, stdin: IO[bytes], stdout: IO[bytes]) -> int:
-    async def perform(operation: Operation, _traceparent: str | None, /) -> Result:
-        return await talk.ask(operation)
+    async def perform(
+        operation: Operation | GraphOperation, _traceparent: str | None, /
+    ) -> Result | GraphResult:
+        return await talk.serve(operation)
 
     def open_server(deliver: Deliver) -> StoreServer:
         tool_map = shipped_map("server-memory")

@@ -12,10 +12,12 @@ import pytest
 from policy.gate import GATE
 from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, Tenant
 from policy.query import EVERYTHING
-from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations
+from proxy.intercept.graphs import Graphs
+from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
+    FindInGraph,
     Found,
     GetHistory,
     GetMemory,
@@ -28,6 +30,7 @@ from proxy.seams.operation import (
     ListMemories,
     Operation,
     Proposal,
+    ReadGraph,
     Result,
     Search,
     Write,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+    from proxy.seams.operation import GraphOperation, GraphResult
     from proxy.seams.recalls import Read, Shown
     from telemetry.events import TraceContext
 
@@ -71,6 +75,17 @@ class Conversation:
     async def ask(self, operation: Operation, principal: Principal = AGENT) -> Result:
         return await self._session.perform(principal, operation, dialect="native", trace=TRACE)
 
+    async def graph(self, operation: GraphOperation, principal: Principal = AGENT) -> GraphResult:
+        return await self._session.graph(principal, operation, dialect="mcp_store", trace=TRACE)
+
+    async def serve(
+        self, operation: Operation | GraphOperation, principal: Principal = AGENT
+    ) -> Result | GraphResult:
+        """As the gate's socket does."""
+        if isinstance(operation, ReadGraph | FindInGraph):
+            return await self.graph(operation, principal)
+        return await self.ask(operation, principal)
+
     async def tell(self, *texts: str) -> list[MemoryId]:
         proposals = tuple(
             Proposal(change=ChangeKind.CREATE, text=text, scope=Scope(user_id="ada"))
@@ -92,6 +107,8 @@ def talking(root: Path, embedder: str = "static") -> Generator[Conversation]:
             surroundings=live.surroundings,
             executor=executor,
             recalls=recalls,
+            graphs=Graphs(live.store.reader),
+            window=Window(live.budgets, lambda: live.store.ruleset, live.surroundings.now_ms),
         )
         yield Conversation(live, session, recalls)
 

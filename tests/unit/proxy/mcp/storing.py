@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from proxy.dialects.strict_json.strict import JsonValue
-    from proxy.seams.operation import Operation, Result
+    from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
     from storage.errors import StorageError
     from tests.unit.proxy.intercept.test_operations import Conversation
 
@@ -84,12 +84,14 @@ def text_of(result: Object, index: int = 0) -> str:
 async def connected(talk: Conversation, principal: Principal = AGENT) -> AsyncGenerator[Client]:
     client = Client()
 
-    async def perform(operation: Operation, _traceparent: str | None, /) -> Result:
+    async def perform(
+        operation: Operation | GraphOperation, _traceparent: str | None, /
+    ) -> Result | GraphResult:
         if client.hold is not None:
             await client.hold.wait()
         if client.error is not None:
             raise client.error
-        return await talk.ask(operation, principal)
+        return await talk.serve(operation, principal)
 
     tool_map = shipped_map("server-memory")
     assert tool_map is not None

@@ -6,15 +6,13 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
-from policy.model import ChangeKind, Channel, Principal, PrincipalId, Tenant
-from proxy.dialects.mcp.store.graph import WHOLE_GRAPH as WHOLE
+from policy.model import Channel, Principal, PrincipalId, Tenant
 from proxy.dialects.mcp.store.tools import GRAPH_TOOLS, TOOLS
 from proxy.mcp.connection import Side
 from proxy.mcp.store_server import NOT_KNOWN, NOT_NOW
-from proxy.seams.operation import Proposal, Write
 from storage.errors import OutcomeUnknown, StoreUnavailable
 from tests.unit.proxy.intercept.test_operations import talking
-from tests.unit.proxy.mcp.storing import AGENT, Object, connected, text_of
+from tests.unit.proxy.mcp.storing import Object, connected, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,23 +148,6 @@ async def test_an_agent_cannot_delete_what_a_person_said(tmp_path: Path) -> None
                 assert refused["isError"] is True
                 assert "1 of 1 were not deleted." in text_of(refused)
             assert await client.graph() == before
-
-
-async def test_what_was_said_of_an_entity_does_not_come_back_with_its_name(tmp_path: Path) -> None:
-    with talking(tmp_path) as talk:
-        async with connected(talk) as client:
-            await client.call("create_entities", {"entities": [entity("Ann", "drinks tea")]})
-            ann = next(
-                memory
-                for memory in talk.live.store.reader.page(AGENT.tenant, WHOLE, 0, 9).memories
-                if memory.target == "graph/entities"
-            )
-            await talk.ask(
-                Write(proposals=(Proposal(change=ChangeKind.DELETE, memory_id=ann.memory_id),))
-            )
-            assert await client.graph() == {"entities": [], "relations": []}
-            await client.call("create_entities", {"entities": [entity("Ann")]})
-            assert await client.graph() == {"entities": [entity("Ann")], "relations": []}
 
 
 async def test_plain_memories_are_made_found_and_deleted(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""The graph of each tenant, kept by entity in memory: a call costs what it asks for and shows.
+
+Derived from the store, and kept in step with it at each call: nothing here outlives a restart, and
+nothing is shown that the store does not hold live at that moment.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, GraphIndex
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from policy.model import Tenant
+    from proxy.dialects.mcp.store.graph import Orphan, Shown
+    from proxy.seams.operation import FindInGraph, InGraph, ReadGraph
+    from storage.interfaces import MemoryReader
+
+GRAPH_MEMORIES_MAX: Final = 100_000
+"""Of one graph, and of all that are kept at once; the one that was asked last stays."""
+GRAPH_BYTES_MAX: Final = 16 * 1024 * 1024
+TOO_LARGE: Final = "The knowledge graph is too large to be read at once. Search memories instead."
+_EACH_BYTES: Final = 64
+
+
+class _Kept:
+    __slots__ = ("index", "seen")
+
+    def __init__(self) -> None:
+        self.index = GraphIndex()
+        self.seen: object = None
+
+
+class Graphs:
+    """Any thread; one call at a time, because a call may bring its graph up to date."""
+
+    def __init__(self, reader: MemoryReader) -> None:
+        self._reader = reader
+        self._kept: OrderedDict[Tenant, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, tenant: Tenant, asked: ReadGraph) -> Shown:
+        """What is shown of a tenant's graph.
+
+        Raises:
+            MalformedRequest: It is larger than anything that could be shown.
+            StorageError: The rows cannot be read.
+        """
+        with self._lock:
+            shown = self._current(tenant).read(asked.names, asked.query)
+        if sum(_EACH_BYTES + len(one.text) for one in shown.memories) > GRAPH_BYTES_MAX:
+            raise MalformedRequest(TOO_LARGE, status=413)
+        return shown
+
+    def find(self, tenant: Tenant, asked: FindInGraph) -> InGraph:
+        """What there is of a tenant's graph, for a call that changes it. Raises as `read`."""
+        with self._lock:
+            return self._current(tenant).find(asked)
+
+    def orphans(self, tenant: Tenant) -> tuple[Orphan, ...]:
+        """Observations that hang on nothing but a name. Raises as `read`."""
+        with self._lock:
+            return tuple(self._current(tenant).orphans())
+
+    def _current(self, tenant: Tenant) -> GraphIndex:
+        kept = self._kept.get(tenant)
+        if kept is None:
+            kept = self._kept[tenant] = _Kept()
+        self._kept.move_to_end(tenant)
+        room = GRAPH_MEMORIES_MAX - len(kept.index)
+        changed = self._reader.turnover(tenant, WHOLE_GRAPH, kept.seen, room)
+        if changed is None:
+            del self._kept[tenant]
+            raise MalformedRequest(TOO_LARGE, status=413)
+        for ordinal in changed.gone:
+            kept.index.drop(ordinal)
+        for ordinal, memory in changed.came:
+            kept.index.take(ordinal, memory)
+        kept.seen = changed.seen
+        while sum(len(one.index) for one in self._kept.values()) > GRAPH_MEMORIES_MAX:
+            self._kept.popitem(last=False)
+        return kept.index
