@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
-OVERLAYS = ("agent", "sidecar", "sidecar-socket", "gateway", "injection")
+OVERLAYS = ("agent", "sidecar", "sidecar-socket", "gateway", "gateway-model", "injection")
 OLDEST, NEWEST = "1.29.0", "1.37.0"
 VALID = [(name, NEWEST) for name in OVERLAYS] + [
     (name, OLDEST) for name in OVERLAYS if name != "injection"
@@ -40,6 +40,8 @@ PODS = (
     ("sidecar-socket", "Deployment", "agent"),
     ("gateway", "Deployment", "agent"),
     ("gateway", "StatefulSet", "mnemogate"),
+    ("gateway-model", "Deployment", "agent"),
+    ("gateway-model", "StatefulSet", "mnemogate"),
 )
 AGENTS_VOLUMES = {"scratch", "mnemogate-socket"}
 
@@ -127,7 +129,7 @@ def test_sidecar_starts_first_and_alone_holds_keys_and_state(overlay: str) -> No
     assert "OPERATOR" not in named
 
 
-@pytest.mark.parametrize(("overlay", "kind", "name"), [PODS[0], PODS[1], PODS[3]])
+@pytest.mark.parametrize(("overlay", "kind", "name"), [PODS[0], PODS[1], PODS[3], PODS[5]])
 def test_gate_is_configured_by_settings_that_exist(overlay: str, kind: str, name: str) -> None:
     gate = containers_of(pod_of(render(KUBERNETES / overlay), kind, name))["mnemogate"]
     known = {setting.env: setting for setting in SETTINGS}
