@@ -15,6 +15,10 @@ class QuotaReached(StoreUnavailable):
     """No room is left in the store, or in the share of it that a tenant may use."""
 
 
+class CredentialEnded(StoreUnavailable):
+    """Whoever proposed it was let in on a key that ended before the commit; nothing was written."""
+
+
 class OutcomeUnknown(StorageError):
     """A commit may or may not be durable, and the store could not be reopened to find out."""
 

@@ -32,6 +32,8 @@ from policy.model import (
 from policy.verdict import Hold, Reason, Reject
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from policy.facts import AnchorProbe, BudgetState, TokenState
     from policy.labels.derive import Reading
     from policy.trust.ladder import TrustState
@@ -82,6 +84,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     edit: Edit | None = None
     seen_version: int = 0  # of the memory to change, for token and shadow; 0: there was none
     due: Due | None = None  # whether somebody still waits for the verdict
+    # Whether the credential that it came in on is still good; None: nothing that could end.
+    welcome: Callable[[], bool] | None = None
 
 
 class Decision(enum.Enum):

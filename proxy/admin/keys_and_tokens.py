@@ -99,8 +99,12 @@ class Credentials:
         if record.revoked_at_ms is not None and record.revoked_at_ms <= at_ms:
             return record
         ended = msgspec.structs.replace(record, revoked_at_ms=at_ms)
-        await self._writer.put_key(ended, by.principal_id)
-        self._authenticator.invalidate()
+        if grace_ms > 0:
+            await self._writer.put_key(ended, by.principal_id)
+            self._authenticator.ends_later(ended)
+            return ended
+        with self._authenticator.ending(ended):
+            await self._writer.put_key(ended, by.principal_id)
         return ended
 
     def _key(self, key_id: str) -> KeyRecord:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proxy.admin.commands import Operate
     from proxy.fronts.confirm_page import ConfirmPage
     from proxy.fronts.health import Health
-    from proxy.transport.auth import Authenticator, Peer
+    from proxy.transport.auth import Authenticator, Visit
 
 OPENAPI: Final = f"{API}/openapi.json"
 _SAFE: Final = READING | {"OPTIONS"}
@@ -69,7 +69,10 @@ class AdminFront:
             error_type = done.error_type
             done = problem(done.refusal, incoming.answering)
         template = self._template(incoming.head, route)
-        return Answered(reply=done, route=template, principal=who[0], error_type=error_type)
+        changes = not error_type and incoming.head.method not in _SAFE
+        return Answered(
+            reply=done, route=template, principal=who[0], error_type=error_type, done=changes
+        )
 
     def _route(self, head: HttpRequest) -> tuple[Route | None, str]:
         method = "GET" if head.method == "HEAD" else head.method
@@ -95,7 +98,7 @@ class AdminFront:
             return healthy
         if self._confirm.claims(head.path):
             return await self._confirm.answer(incoming)
-        by = operator_of(self._principal(head, incoming.peer))
+        by = operator_of(self._principal(head, incoming))
         who[0] = by.principal_id
         if head.path == OPENAPI and head.method in READING:
             return HttpReply(status=200, body=document(API, ROUTES))
@@ -106,7 +109,8 @@ class AdminFront:
         view = await route.handler(self._operate, call)
         return HttpReply(status=200, body=_ENCODER.encode(view))
 
-    def _principal(self, head: HttpRequest, peer: Peer) -> Principal:
+    def _principal(self, head: HttpRequest, visit: Visit) -> Principal:
+        peer = visit.peer
         header = head.headers.get("authorization")
         if header is None and peer.uid is not None and peer.uid in {os.geteuid(), 0}:
             # The admin socket: whoever runs as the sidecar itself can edit its files anyway.
@@ -116,8 +120,8 @@ class AdminFront:
                 channel=Channel.OPERATOR,
             )
         if header is None:
-            return self._authenticator.require(None, peer)
+            return self._authenticator.require(None, visit)
         scheme, _, credential = header.partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthenticated
-        return self._authenticator.require(credential.strip(" "), peer)
+        return self._authenticator.require(credential.strip(" "), visit)

@@ -144,7 +144,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         key = form.get("key")
         if key is not None:
             # Before anything else is said of the candidate.
-            by = operator_of(self.authenticator.require(key, incoming.peer)).principal_id
+            by = operator_of(self.authenticator.require(key, incoming)).principal_id
         held = self._held(candidate_id)
         if key is not None and form.get("decision") == "show":
             return self._shown(held, self.confirming.code_for(held))

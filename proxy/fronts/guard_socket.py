@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from proxy.seams.operation import Proposal
     from proxy.seams.performs import PerformsGraphs
     from proxy.seams.surroundings import Surroundings
-    from proxy.transport.auth import Authenticator, Peer
+    from proxy.transport.auth import Authenticator, Visit
     from telemetry.events import TraceContext
 
 DIALECT: Final = "mcp_store"
@@ -92,7 +92,7 @@ class GuardFront:
         name = incoming.head.path.removeprefix(_PREFIX)
         known = incoming.head.path.startswith(_PREFIX) and (name in wire.ASKS or name == PRESENCE)
         route = f"guard.{name}" if known else "guard.unknown"
-        principal = self._principal(incoming.peer)
+        principal = self._principal(incoming)
         if known and name == PRESENCE and incoming.head.method == "GET":
             return await self._presence(incoming, route, principal)
         done = await attempt(self._serve(incoming, name, principal, known=known), self._halt)
@@ -104,10 +104,10 @@ class GuardFront:
             reply=done, route=route, principal=principal.principal_id, error_type=error_type
         )
 
-    def _principal(self, peer: Peer) -> Principal:
-        bound = self._authenticator.authenticate(None, peer)
-        if bound is not None:
-            return bound
+    def _principal(self, visit: Visit) -> Principal:
+        peer = visit.peer
+        if self._authenticator.authenticate(None, peer) is not None:
+            return self._authenticator.require(None, visit)
         return Principal(principal_id=PrincipalId(f"uid:{peer.uid}"), tenant=Tenant(DEFAULT_TENANT))
 
     async def _serve(

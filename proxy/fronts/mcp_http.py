@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from proxy.mcp.http.client_request import Head
     from proxy.mcp.http.line import Line
     from proxy.seams.operation import HttpRequest
-    from proxy.transport.auth import Authenticator, Peer
+    from proxy.transport.auth import Authenticator, Visit
 
 PREFIX: Final = "/mcp/"
 ROUTES: Final = frozenset({"mcp.post", "mcp.listen", "mcp.end", "mcp.refused", REFUSED_ROUTE})
@@ -98,7 +98,7 @@ class McpFront:
     async def _serve(
         self, incoming: Incoming, progress: _McpProgress
     ) -> tuple[HttpReply, Exchange | None]:
-        principal, headers = self._who(incoming.head, incoming.peer)
+        principal, headers = self._who(incoming.head, incoming)
         progress.principal = principal.principal_id
         found = _PATH.fullmatch(incoming.head.path)
         served = self._servers.get(found[1]) if found else None
@@ -119,7 +119,7 @@ class McpFront:
             case _:
                 return _not_allowed("GET, POST, DELETE"), None
 
-    def _who(self, head: HttpRequest, peer: Peer) -> tuple[Principal, dict[str, str]]:
+    def _who(self, head: HttpRequest, visit: Visit) -> tuple[Principal, dict[str, str]]:
         """The principal, and the headers without what names it: the rest may be the server's.
 
         Raises:
@@ -128,17 +128,15 @@ class McpFront:
         headers = dict(head.headers)
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         bearer = bearer.strip() if scheme.lower() == "bearer" else ""
-        owner = self._authenticator.authenticate(bearer, peer) if bearer else None
+        owner = self._authenticator.authenticate(bearer, visit.peer) if bearer else None
         if owner is not None or bearer.startswith(_OUR_KEYS):
             del headers["authorization"]
         key = headers.pop("x-api-key", None)
         if key is not None:
-            return self._authenticator.require(key, peer), headers
-        if owner is not None:
-            return owner, headers
-        if bearer.startswith(_OUR_KEYS):
-            return self._authenticator.require(bearer, peer), headers
-        return self._authenticator.require(None, peer), headers
+            return self._authenticator.require(key, visit), headers
+        if owner is not None or bearer.startswith(_OUR_KEYS):
+            return self._authenticator.require(bearer, visit), headers
+        return self._authenticator.require(None, visit), headers
 
     # POST
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, get_args
 
 from proxy.seams.faults import NotFound, UnknownWrite
-from proxy.seams.operation import Dialect, HttpReply, HttpRequest, Operation
+from proxy.seams.operation import (
+    DeleteWhere,
+    Dialect,
+    HttpReply,
+    HttpRequest,
+    Operation,
+    Write,
+)
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.transport.responses import Failure, attempt, problem
 
@@ -75,20 +82,23 @@ class MemoryFront:
         progress = _MemoryProgress(incoming.head)
         done = await attempt(self._serve(dialect, incoming, progress), self._halt)
         error_type = ""
+        route = route_of(dialect, progress.operation)
+        failed = isinstance(done, Failure)
         if isinstance(done, Failure):
             error_type = done.error_type
             done = dialect.refuse(progress.request, done.refusal, incoming.answering)
         return Answered(
             reply=done,
-            route=route_of(dialect, progress.operation),
+            route=route,
             principal=progress.principal,
             error_type=error_type,
+            done=not failed and isinstance(progress.operation, Write | DeleteWhere),
         )
 
     async def _serve(
         self, dialect: Dialect, incoming: Incoming, progress: _MemoryProgress
     ) -> HttpReply:
-        principal = self._authenticator.require(dialect.credential(incoming.head), incoming.peer)
+        principal = self._authenticator.require(dialect.credential(incoming.head), incoming)
         progress.principal = principal.principal_id
         request = await incoming.complete()
         progress.request = request

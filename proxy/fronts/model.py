@@ -134,7 +134,7 @@ class ModelFront:
             name = _first(incoming.head.path)
             raise NotFound(f'no model API is served here: write a [[model]] table "{name}"')
         settings = behind.settings
-        admitted = admit(incoming.head, incoming.peer, self._authenticator, settings.headers)
+        admitted = admit(incoming.head, incoming, self._authenticator, settings.headers)
         principal = admitted.principal
         progress.principal = principal.principal_id
         if settings.principals is not None and principal.principal_id not in settings.principals:
@@ -317,10 +317,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
 
     async def body(self) -> bytes:
         """The whole body, within the table's own size."""
-        read = self.incoming.read_up_to
-        if read is None:
-            return await self.incoming.read_body()
-        return await read(self.behind.settings.request_bytes_max)
+        return await self.incoming.read_up_to(self.behind.settings.request_bytes_max)
 
     def wire(self, *, asks: bool = True) -> Wire:
         """How it goes upstream."""

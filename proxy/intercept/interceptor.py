@@ -30,6 +30,7 @@ from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
 from proxy.intercept.promotion import stored_of
 from proxy.intercept.shadow import shown_of
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
+from proxy.seams.access import access_of
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.ledger import seen_of
 from proxy.seams.operation import Proposal, WrittenItem
@@ -258,6 +259,7 @@ class Writing:
             embedder_id=self._embedder.embedder_id,
             trace_id=trace.trace_id,
             guarded_key=proposal.guarded_key,
+            welcome=access_of(principal).stands,
         )
         context = trace if alone else self._sibling(trace)
         return _Intercepted(submission=submission, seen=seen, trace=context, started_ns=started_ns)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, assert_never
 from policy.model import NONCE_LEN_MAX, ChangeKind, MemoryId
 from proxy.dialects.mcp.store.graph import WHOLE_GRAPH
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
+from proxy.seams.access import plain
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
@@ -247,7 +248,9 @@ class Operations:
 
     def _identity(self, principal: Principal) -> Identity:
         status = self._reader.status()
-        return Identity(principal=principal, incarnation=status.incarnation, version=status.version)
+        return Identity(
+            principal=plain(principal), incarnation=status.incarnation, version=status.version
+        )
 
     def _query_vector(self, operation: Search) -> bytes:
         if operation.vector is not None:

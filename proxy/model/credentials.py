@@ -11,7 +11,7 @@ from proxy.seams.faults import MalformedRequest
 if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.seams.operation import HttpRequest
-    from proxy.transport.auth import Authenticator, Peer
+    from proxy.transport.auth import Authenticator, Visit
 
 OWN: Final = "mnemogate-key"
 # Headers in which the APIs take a credential.
@@ -38,7 +38,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
 def admit(
     head: HttpRequest,
-    peer: Peer,
+    visit: Visit,
     authenticator: Authenticator,
     configured: tuple[tuple[str, str], ...],
 ) -> Admitted:
@@ -59,7 +59,7 @@ def admit(
     principal: Principal | None = None
     given = head.headers.get(OWN)
     if given is not None:
-        principal = authenticator.require(given, peer)
+        principal = authenticator.require(given, visit)
     # A key of ours is taken out wherever it stands, one that was revoked as well.
     for name in (*CREDENTIALS, *headers):
         value = headers.get(name, "")
@@ -68,10 +68,10 @@ def admit(
             continue
         del headers[name]
         if name in CREDENTIALS and given is None:
-            found = authenticator.require(ours, peer)
+            found = authenticator.require(ours, visit)
             if principal is not None and found != principal:
                 # Two that disagree name nobody.
-                authenticator.require("", peer)
+                authenticator.require("", visit)
             principal = found
             for other in CREDENTIALS:
                 if not any(authenticator.is_ours(one) for one in _words(headers.get(other, ""))):
@@ -79,7 +79,7 @@ def admit(
     if any(authenticator.is_ours(word) for pair in head.query for word in pair):
         raise MalformedRequest("query: no place for a key; send it as a header", status=400)
     if principal is None:
-        principal = authenticator.require(None, peer)
+        principal = authenticator.require(None, visit)
     return Admitted(principal=principal, headers=_completed(headers, configured))
 
 

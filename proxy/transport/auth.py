@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
+import logging
 import secrets
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
+from proxy.seams.access import Access, Authenticated
 from proxy.seams.faults import NotOperator, Unauthenticated
 from proxy.settings.values import SECRET_LEN_MIN
+from storage.errors import StoreUnavailable
 from storage.values import KeyRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from proxy.settings.load import Binding, Secret
 
+_LOG: Final = logging.getLogger("mnemogate.auth")
 CREDENTIAL_LEN_MAX = 256
 KEY_PREFIX = "mg_"
 _KEY_BYTES = 32
@@ -38,6 +44,19 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     uid: int | None = None
     # "CN:...", "DNS:...", "URI:..." of a verified client certificate.
     subjects: tuple[str, ...] = ()
+
+
+class Visit(Protocol):
+    """One request, which ends with the credential that it came in on."""
+
+    @property
+    def peer(self) -> Peer:
+        """The other end of its connection."""
+        ...
+
+    def stands_on(self, access: Access) -> None:
+        """It was let in on this, and is over when that ends."""
+        ...
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +138,9 @@ class Authenticator:
     A credential that is sent must be right: a wrong key is not rescued by the uid or the
     certificate it came with. A right key is always served; only failures are throttled, or one
     process on the same host could lock the agent out.
+
+    It holds one `Access` for each credential that came: when a key ends, so does all that is open
+    on it, whichever front opened it.
     """
 
     def __init__(
@@ -130,36 +152,84 @@ class Authenticator:
         self._keys = keys
         self._now_ms = now_ms
         self._by_digest: dict[bytes, KeyRecord] | None = None
-        self._by_uid = {bound.uid: bound.principal for bound in bindings if bound.uid is not None}
-        self._by_subject = {
-            bound.mtls: bound.principal for bound in bindings if bound.mtls is not None
+        # A binding ends with its process: it is a line of the configuration.
+        self._by_uid = {
+            bound.uid: _let_in(bound.principal, Access())
+            for bound in bindings
+            if bound.uid is not None
         }
+        self._by_subject = {
+            bound.mtls: _let_in(bound.principal, Access())
+            for bound in bindings
+            if bound.mtls is not None
+        }
+        self._accesses: dict[bytes, Access] = {}
+        self._timers: dict[bytes, asyncio.TimerHandle] = {}
+        # Ended by this process, whether or not its record says so yet.
+        self._ended: set[bytes] = set()
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def invalidate(self) -> None:
         """Read the key records again at the next request; called after every change of keys."""
         self._by_digest = None
 
-    def authenticate(self, credential: str | None, peer: Peer) -> Principal | None:
-        """The principal behind a request, or None."""
+    @contextmanager
+    def ending(self, record: KeyRecord) -> Generator[None]:
+        """End a key; the block makes that durable.
+
+        From the first moment nobody is let in on it, and what is open on it ends: what is not
+        committed by then is refused. What the disk refuses in the block has not happened.
+        """
+        digest = record.key_sha256
+        self._ended.add(digest)
+        self._access_to(digest).end()
+        try:
+            yield
+        except StoreUnavailable:
+            self._ended.discard(digest)
+            raise
+        finally:
+            self._accesses.pop(digest, None)
+            self.invalidate()
+
+    def ends_later(self, record: KeyRecord) -> None:
+        """A key was given an end that is still to come: then what is open on it ends."""
+        self.invalidate()
+        if record.key_sha256 in self._accesses:
+            self._end_in_time(record)
+
+    def authenticate(self, credential: str | None, peer: Peer) -> Authenticated | None:
+        """The principal behind a credential, or None; nothing is let in by that."""
         if credential is not None:
-            return self._by_key(credential)
+            record = self._record_of(credential)
+            if record is None:
+                return None
+            return _let_in(record.principal, self._access_to(record.key_sha256))
         if peer.uid is not None and peer.uid in self._by_uid:
             return self._by_uid[peer.uid]
-        for subject in peer.subjects:
-            if subject in self._by_subject:
-                return self._by_subject[subject]
-        return None
+        named = [self._by_subject[one] for one in peer.subjects if one in self._by_subject]
+        if any(one != named[0] for one in named):
+            _LOG.warning("a client certificate has the names of two principals: it names nobody")
+            return None
+        return named[0] if named else None
 
-    def require(self, credential: str | None, peer: Peer) -> Principal:
-        """The principal behind a request.
+    def require(self, credential: str | None, visit: Visit) -> Authenticated:
+        """The principal behind a request, which from now on ends with its credential.
 
         Raises:
             Unauthenticated: There is none; `throttled` when this peer failed too often lately.
         """
-        principal = self.authenticate(credential, peer)
+        principal = self.authenticate(credential, visit.peer)
         if principal is None:
-            raise Unauthenticated(throttled=self._throttled(peer.address))
+            raise Unauthenticated(throttled=self._throttled(visit.peer.address))
+        record = None if credential is None else self._record_of(credential)
+        if (
+            record is not None
+            and record.revoked_at_ms is not None
+            and record.key_sha256 not in self._timers
+        ):
+            self._end_in_time(record)
+        visit.stands_on(principal.access)
         return principal
 
     def is_ours(self, text: str) -> bool:
@@ -173,7 +243,25 @@ class Authenticator:
             self._by_digest = {record.key_sha256: record for record in self._keys()}
         return self._by_digest
 
-    def _by_key(self, credential: str) -> Principal | None:
+    def _access_to(self, digest: bytes) -> Access:
+        return self._accesses.setdefault(digest, Access())
+
+    def _end_in_time(self, record: KeyRecord) -> None:
+        """End what is open on a key when its time comes, by the clock that decides who comes in."""
+        digest = record.key_sha256
+        timer = self._timers.pop(digest, None)
+        if timer is not None:
+            timer.cancel()
+        left_s = ((record.revoked_at_ms or 0) - self._now_ms()) / 1_000
+        if left_s > 0:
+            loop = asyncio.get_running_loop()
+            self._timers[digest] = loop.call_later(left_s, self._end_in_time, record)
+            return
+        access = self._accesses.pop(digest, None)
+        if access is not None:
+            access.end()
+
+    def _record_of(self, credential: str) -> KeyRecord | None:
         if not 0 < len(credential) <= CREDENTIAL_LEN_MAX:
             return None
         digest = hash_key(credential)
@@ -184,7 +272,7 @@ class Authenticator:
             return None
         if record.revoked_at_ms is not None and record.revoked_at_ms <= self._now_ms():
             return None
-        return record.principal
+        return None if digest in self._ended else record
 
     def _throttled(self, address: str) -> bool:
         now_s = self._now_ms() / 1_000
@@ -195,6 +283,16 @@ class Authenticator:
         if len(self._failures) > _PEERS_MAX:
             self._failures.popitem(last=False)
         return count >= _FAILURES_MAX
+
+
+def _let_in(principal: Principal, access: Access) -> Authenticated:
+    return Authenticated(
+        principal_id=principal.principal_id,
+        tenant=principal.tenant,
+        channel=principal.channel,
+        claims=principal.claims,
+        access=access,
+    )
 
 
 def operator_of(principal: Principal) -> Principal:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import msgspec
 
+from proxy.seams.faults import Unauthenticated
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from types import TracebackType
 
+    from proxy.seams.access import Access
     from proxy.seams.operation import Answering, HttpReply, HttpRequest
     from proxy.transport.auth import Peer
     from telemetry.events import TraceContext
@@ -45,6 +49,56 @@ class Departure:
             one()
 
 
+class Welcome:
+    """How long one request is wanted: until its peer goes, or a credential it came in on ends.
+
+    A context around all of it, the last piece of its answer included. Event loop only.
+    """
+
+    __slots__ = ("_accesses", "_departure", "gone")
+
+    def __init__(self, departure: Departure) -> None:
+        """`departure` is that of its connection."""
+        self.gone = Departure()
+        self._departure = departure
+        self._accesses: list[Access] = []
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._departure.tell(self.gone.happen)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """It is answered."""
+        self._departure.forget(self.gone.happen)
+        for access in self._accesses:
+            access.forget(self.gone.happen)
+
+    def stands_on(self, access: Access) -> None:
+        """It came in on this credential, too."""
+        self._accesses.append(access)
+        access.tell(self.gone.happen)
+
+    @property
+    def over(self) -> bool:
+        """Whether a credential that it came in on has ended."""
+        return not all(access.stands() for access in self._accesses)
+
+    def check(self) -> None:
+        """Look at its credential again.
+
+        Raises:
+            Unauthenticated: It has ended meanwhile.
+        """
+        if self.over:
+            raise Unauthenticated
+
+
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """A request whose head is checked and whose body waits to be asked for.
 
@@ -55,18 +109,28 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     peer: Peer
     trace: TraceContext
     answering: Answering
-    read_body: Callable[[], Awaitable[bytes]]
-    gone: Departure = msgspec.field(default_factory=Departure)
-    # The same with another cap than the listener's, for a front whose bodies are larger.
-    read_up_to: Callable[[int], Awaitable[bytes]] | None = None
+    # The body, of so many bytes at most, once it is whole and its sender still welcome.
+    read_up_to: Callable[[int], Awaitable[bytes]]
+    body_bytes_max: int
+    welcome: Welcome
+
+    @property
+    def gone(self) -> Departure:
+        """Tells when nobody may have the answer any more: the peer went, or its key ended."""
+        return self.welcome.gone
+
+    def stands_on(self, access: Access) -> None:
+        """It came in on this credential; only the authenticator says so."""
+        self.welcome.stands_on(access)
 
     async def complete(self) -> HttpRequest:
         """The request with its body.
 
         Raises:
             MalformedRequest: The body is too large or too slow.
+            Unauthenticated: Its credential ended before the body was whole.
         """
-        return msgspec.structs.replace(self.head, body=await self.read_body())
+        return msgspec.structs.replace(self.head, body=await self.read_up_to(self.body_bytes_max))
 
 
 class Pieces(Protocol):
@@ -88,6 +152,8 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     route: str
     principal: str = ""
     error_type: str = ""
+    # It tells of a change that is made: it is sent although its credential ended meanwhile.
+    done: bool = False
     # The body in pieces, instead of the reply's own. It is closed when the peer or the listener
     # goes first; what it raises tears the connection, so that nobody takes a part for the whole.
     pieces: Pieces | None = None

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 from aiohttp import web
 
-from proxy.seams.faults import MalformedRequest
+from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import Answering, HttpReply, HttpRequest
 from proxy.settings.load import Address, Tls
 from proxy.transport.auth import Peer
 from proxy.transport.connection import GuardedServer
-from proxy.transport.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Pieces
+from proxy.transport.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Welcome
 from proxy.transport.head import HostRules, body_of, head_of
-from proxy.transport.responses import Failure, attempt, problem, refuse
+from proxy.transport.responses import Failure, attempt, problem, refusal_for, refuse
+from proxy.transport.stop import Stop
 from proxy.transport.streaming import Streams
 from telemetry import propagation
 from telemetry.events import RequestServed, TraceContext
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.load import Limits
+    from proxy.transport.exchange import Departure
     from proxy.transport.request import Received
 
 HANDSHAKE_S: Final = 5.0
@@ -199,6 +201,10 @@ class Listener:
             self._in_flight -= 1
 
     async def _served(self, request: Received) -> tuple[bytes, bool]:
+        with Welcome(request.connection.departure) as welcome:
+            return await self._welcomed(request, welcome)
+
+    async def _welcomed(self, request: Received, welcome: Welcome) -> tuple[bytes, bool]:
         started_ns = self._out.clock_ns()
         trace = self._trace(request)
         answering = Answering(
@@ -210,7 +216,7 @@ class Listener:
             busy = refuse(503, "busy: too many requests at once", retry_after_s=1)
             answered = Answered(reply=problem(busy, answering), route=REFUSED_ROUTE)
         else:
-            answered = await self._answer(request, trace, answering)
+            answered = await self._answer(request, trace, answering, welcome)
             if self._unread_are_too_many(answered):
                 busy = refuse(503, "busy: too many answers wait to be read", retry_after_s=1)
                 answered = Answered(reply=problem(busy, answering), route=answered.route)
@@ -234,7 +240,7 @@ class Listener:
         stays = certain and request.stays
         if answered.pieces is None:
             return request.rendered(answered.reply, headers, stays=stays), stays
-        await self._send_pieces(request, answered.reply, headers, answered.pieces, stays=stays)
+        await self._send_pieces(request, answered, headers, welcome.gone, stays=stays)
         return b"", stays
 
     def _unread_are_too_many(self, answered: Answered) -> bool:
@@ -260,12 +266,15 @@ class Listener:
     async def _send_pieces(
         self,
         request: Received,
-        reply: HttpReply,
+        answered: Answered,
         headers: dict[str, str],
-        pieces: Pieces,
+        gone: Departure,
         *,
         stays: bool,
     ) -> None:
+        reply, pieces = answered.reply, answered.pieces
+        if pieces is None:
+            return
         response = web.StreamResponse(status=reply.status, reason=reply.phrase, headers=headers)
         if not stays:
             response.force_close()
@@ -274,10 +283,10 @@ class Listener:
         except ConnectionError:
             await attempt(pieces.aclose(), self._halt)
             return
-        await self._streams.send(known, response, pieces, request.connection.departure)
+        await self._streams.send(known, response, pieces, gone)
 
     async def _answer(
-        self, request: Received, trace: TraceContext, answering: Answering
+        self, request: Received, trace: TraceContext, answering: Answering, welcome: Welcome
     ) -> Answered:
         head = await attempt(self._checked(request), self._halt)
         if isinstance(head, Failure):
@@ -288,20 +297,31 @@ class Listener:
             )
         limits = self._limits
 
-        def read(bytes_max: int) -> Awaitable[bytes]:
+        async def read(bytes_max: int) -> bytes:
             within = msgspec.structs.replace(limits, body_bytes_max=bytes_max)
-            return body_of(request, head, within, lambda: _say_continue(request))
+            # It came with its head, as a small body does: there is nothing to wait for.
+            stop = None if request.content.is_eof() else Stop()
+            work = body_of(request, head, within, lambda: _say_continue(request))
+            return await _while_welcome(welcome, work, stop)
 
         incoming = Incoming(
             head=head,
             peer=_peer(request),
             trace=trace,
             answering=answering,
-            read_body=lambda: body_of(request, head, limits, lambda: _say_continue(request)),
             read_up_to=read,
-            gone=request.connection.departure,
+            body_bytes_max=limits.body_bytes_max,
+            welcome=welcome,
         )
-        return await self._front.answer(incoming)
+        answered = await self._front.answer(incoming)
+        if not welcome.over or answered.done:
+            return answered
+        if answered.pieces is not None:
+            await attempt(answered.pieces.aclose(), self._halt)
+        ended = refusal_for(Unauthenticated())
+        return Answered(
+            reply=problem(ended, answering), route=answered.route, principal=answered.principal
+        )
 
     async def _checked(self, request: Received) -> HttpRequest:
         head = head_of(request)
@@ -321,6 +341,29 @@ class Listener:
         """The peer's id where it can spell nothing but hex digits, else one of ours."""
         given = request.headers.get("X-Request-ID", "")
         return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
+
+
+async def _while_welcome(welcome: Welcome, work: Awaitable[bytes], stop: Stop | None) -> bytes:
+    """A body, unless the credential of its sender ends first.
+
+    Raises:
+        Unauthenticated: It did.
+    """
+    if stop is None:
+        body = await work
+        welcome.check()
+        return body
+    welcome.gone.tell(stop)
+    try:
+        async with stop:
+            body = await work
+    except TimeoutError:
+        welcome.check()
+        raise MalformedRequest("body: did not arrive whole", status=400) from None
+    finally:
+        welcome.gone.forget(stop)
+    welcome.check()
+    return body
 
 
 def _peer(request: Received) -> Peer:

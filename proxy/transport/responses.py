@@ -26,6 +26,7 @@ from proxy.seams.faults import (
 from proxy.seams.observations import observation_for
 from proxy.seams.operation import Refusal
 from storage.errors import (
+    CredentialEnded,
     MemoryMoved,
     OutcomeUnknown,
     QuotaReached,
@@ -145,6 +146,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
                 "quota_exceeded: no room is left in the store, or in this tenant's share of it; "
                 "nothing was written. Purge memories, or ask the operator",
             )
+        case CredentialEnded():
+            return refuse(401, "a valid credential is required: this one ended before the write")
         case StoreUnavailable():
             return refuse(
                 503, "store_unavailable: nothing was written; try again", retry_after_s=RETRY_S

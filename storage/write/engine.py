@@ -16,6 +16,7 @@ import msgspec
 
 from storage.derived.keeper import Step
 from storage.errors import (
+    CredentialEnded,
     OutcomeUnknown,
     QuotaReached,
     StorageError,
@@ -154,7 +155,11 @@ class Engine:
             outcomes.clear()  # the work is done again when dead readers had filled the map
             room = self.parts.store.quota_bytes - self.bytes_used
             for item, data in zip(batch, staged, strict=True):
-                refusal = self.parts.judge.usage.no_room(item.candidate, room, change)
+                # Asked on the thread that writes the key's end, so one of the two comes first.
+                if item.welcome is not None and not item.welcome():
+                    refusal: StorageError | None = CredentialEnded("the key ended")
+                else:
+                    refusal = self.parts.judge.usage.no_room(item.candidate, room, change)
                 if refusal is not None:
                     outcomes.append(refusal)
                     change.finished.append(item.candidate_id)

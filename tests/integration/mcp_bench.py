@@ -74,6 +74,7 @@ class McpBench:
         self.listener = listener
         self.guard: MemoryGuard
         self.hub: Hub
+        self.authenticator: Authenticator
         self.recorded: list[Recorded] = []
 
     def headers(self, who: str | None = "ada", **more: str) -> dict[str, str]:
@@ -203,9 +204,10 @@ async def bench(
             now_s=time.monotonic,
             random_hex=out.random_hex,
         )
+        authenticator = Authenticator(records, (), out.now_ms)
         front = McpFront(
             {"small": Served(hub=hub, principals=principals)},
-            Authenticator(records, (), out.now_ms),
+            authenticator,
             lambda: None,
         )
         listener = Listener(
@@ -221,4 +223,5 @@ async def bench(
         http = await stack.enter_async_context(aiohttp.ClientSession())
         made = McpBench(f"http://127.0.0.1:{address.port}", http, listener)
         made.guard, made.hub, made.recorded = guard, hub, recorded
+        made.authenticator = authenticator
         yield made

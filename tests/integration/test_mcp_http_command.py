@@ -18,6 +18,7 @@ from tests.integration.mcp_bench import (
     call,
     modern,
     notification,
+    records,
     request,
     until,
 )
@@ -254,3 +255,18 @@ async def test_cancelled_in_the_older_era_reaches_the_process(tmp_path: Path) ->
             assert (await front.post(taken, mcp_session_id=session)).status == 202
         assert [message for message in slow.result().messages if "id" in message] == []
         await until((tmp_path / "cancelled").exists)
+
+
+async def test_the_processes_behind_a_key_end_with_it(tmp_path: Path) -> None:
+    async with bench(command(tmp_path)) as front:
+        pids: dict[str, set[int]] = {}
+        for name in ("ada", "bob"):
+            session = await who(front, await front.initialize(name), name)
+            shared = said(await front.stateless(modern(call(1, "who")), name))
+            pids[name] = {session["pid"], shared["pid"]}
+            assert len(pids[name]) == 2
+        (ended,) = (one for one in records() if one.key_id == "ada")
+        with front.authenticator.ending(ended):
+            pass
+        await until(lambda: not any(lives(pid) for pid in pids["ada"]))
+        assert all(lives(pid) for pid in pids["bob"]), "control"

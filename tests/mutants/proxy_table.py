@@ -168,11 +168,8 @@ PROXY: Final = (
     Mutant(
         name="a wrong key is rescued by the uid",
         file="proxy/transport/auth.py",
-        old="            return self._by_key(credential)\n        if peer.uid",
-        new="            found = self._by_key(credential)\n"
-        "            if found is not None:\n"
-        "                return found\n"
-        "        if peer.uid",
+        old="if record is None:\n                return None\n            return _let_in(",
+        new="if record is not None:\n                return _let_in(",
         invariant="a credential that is sent must be right",
         tests=(
             _AUTH,

@@ -14,6 +14,10 @@ _PROCESSES: Final = "tests/unit/proxy/doctor/test_processes.py"
 _RULES: Final = "tests/unit/proxy/dialects/mcp/test_class_rules.py"
 _MALFORMED: Final = "tests/integration/test_http_malformed.py"
 _PLACES: Final = "tests/unit/proxy/settings/test_places.py"
+_ENDS: Final = "tests/integration/test_credentials_end.py"
+_COMMAND: Final = "tests/integration/test_mcp_http_command.py"
+_AUTH: Final = "proxy/transport/auth.py"
+_AUTHS: Final = "tests/unit/proxy/transport/test_auth.py"
 
 WALLS: Final = (
     Mutant(
@@ -142,5 +146,76 @@ WALLS: Final = (
         new="    return running_sidecars(uid) or tuple(\n",
         invariant="doctor traces no process but the gate in question",
         tests=(at(_PROCESSES, "test_only_the_gate_of_the_state_in_question_is_found"),),
+    ),
+    Mutant(
+        name="a write that waits is committed although its key ended",
+        file="storage/write/engine.py",
+        old="                if item.welcome is not None and not item.welcome():\n",
+        new="                if item.welcome is None:\n",
+        invariant="a key is looked at again in the transaction that would commit",
+        tests=(
+            at(
+                _ENDS,
+                "test_what_was_decided_before_a_key_ended_stands_and_what_waits_is_refused",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what is open on a key goes on without it",
+        file="proxy/transport/exchange.py",
+        old="        access.tell(self.gone.happen)\n",
+        new="",
+        invariant="a stream ends with the key that asked for it",
+        tests=(at(_ENDS, "test_a_models_stream_ends_with_the_key_that_asked"),),
+    ),
+    Mutant(
+        name="a request does not look at its key again",
+        file="proxy/transport/exchange.py",
+        old="        self._accesses.append(access)\n",
+        new="",
+        invariant="a key is looked at again when a body is whole",
+        tests=(at(_ENDS, "test_a_read_that_is_answered_after_the_key_ended_shows_nothing"),),
+    ),
+    Mutant(
+        name="a session outlives the key that opened it",
+        file="proxy/mcp/http/hub.py",
+        old="        access.tell(line.close)\n",
+        new="",
+        invariant="the processes behind a key end with it",
+        tests=(at(_COMMAND, "test_the_processes_behind_a_key_end_with_it"),),
+    ),
+    Mutant(
+        name="a key ends when its end is on disk, not before",
+        file=_AUTH,
+        old="        self._access_to(digest).end()\n",
+        new="",
+        invariant="nothing is let in, or committed, once a key is being ended",
+        tests=(at(_AUTHS, "test_what_is_open_on_a_key_ends_with_it_and_nothing_else_does"),),
+    ),
+    Mutant(
+        name="a key that the disk kept is refused for good",
+        file=_AUTH,
+        old="            self._ended.discard(digest)\n",
+        new="",
+        invariant="an end that was not written has not happened",
+        tests=(
+            at(_AUTHS, "test_a_key_whose_end_the_disk_refused_is_good_for_whoever_comes_again"),
+        ),
+    ),
+    Mutant(
+        name="what is open on a rotated key goes on after its grace",
+        file=_AUTH,
+        old="loop.call_later(left_s, ",
+        new="loop.call_later(1e6, ",
+        invariant="a key that has an end to come ends what is open when it comes",
+        tests=(at(_AUTHS, "test_a_key_with_an_end_to_come_ends_what_is_open_when_it_comes"),),
+    ),
+    Mutant(
+        name="the first bound name of a certificate counts",
+        file=_AUTH,
+        old="        if any(one != named[0] for one in named):\n",
+        new="        if not named:\n",
+        invariant="two names of two principals name nobody",
+        tests=(at(_AUTHS, "test_a_certificate_with_the_names_of_two_principals_names_nobody"),),
     ),
 )

@@ -13,6 +13,7 @@ from proxy.mcp.http.behind_command import CommandLine, Shared, SharedLine
 from proxy.mcp.http.behind_url import UrlLine
 from proxy.mcp.http.child import Child, ChildGone, Command
 from proxy.mcp.http.line import CALL_SECONDS, Line, LineParts
+from proxy.seams.access import Access, access_of
 from proxy.transport.responses import attempt
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ LANES_IDLE_MAX: Final = 8
 STREAMS_PER_PRINCIPAL_MAX: Final = 16
 SESSIONS_PER_PRINCIPAL_MAX: Final = 64
 
-Owner: TypeAlias = "tuple[str, str]"
+Owner: TypeAlias = "tuple[str, str, Access]"
 
 
 class HubLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,8 @@ class RelayFor(Protocol):
 class Hub:
     """All lines to one server. Event loop only.
 
-    A session belongs to the principal that opened it; to anybody else it does not exist.
+    A session belongs to the principal that opened it, by the credential that it came with; to
+    anybody else it does not exist. With the credential its lines end, and the processes behind.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class Hub:
         self._lines: set[Line] = set()
         self._idle: dict[Owner, list[Line]] = {}
         self._shared: dict[Owner, Shared] = {}
-        self._streams: dict[Owner, set[Exchange]] = {}
+        self._streams: dict[tuple[str, str], set[Exchange]] = {}
         self._sharing = asyncio.Lock()
         self._closed = False
 
@@ -96,7 +98,7 @@ class Hub:
         behind = self._behind
         parts = self._line_parts(principal)
         line = UrlLine(parts, behind, lambda named, own: self._adopt(owner, named, own))
-        await self._run(line)
+        await self._run(line, access_of(principal))
         return line
 
     def find(self, principal: Principal, session_id: str) -> Line | None:
@@ -131,7 +133,7 @@ class Hub:
             line = SharedLine(parts, lambda: self._share(command, owner))
         else:
             line = UrlLine(parts, self._behind, lambda _sid, _own: False)
-        await self._run(line)
+        await self._run(line, access_of(principal))
         return line
 
     def give_back(self, principal: Principal, line: Line) -> None:
@@ -148,7 +150,7 @@ class Hub:
         Raises:
             Busy: This principal has as many as it may, or all together have.
         """
-        mine = self._streams.setdefault(_owner(principal), set())
+        mine = self._streams.setdefault(_quota(principal), set())
         count = sum(len(streams) for streams in self._streams.values())
         if len(mine) >= STREAMS_PER_PRINCIPAL_MAX or count >= self._limits.streams_max:
             raise Busy
@@ -166,10 +168,13 @@ class Hub:
         for line in tuple(self._lines):
             if line.used_s < oldest_s and not line.busy:
                 line.close()
-        lanes = {owner for owner, idle in self._idle.items() if idle}
+        self._idle = {owner: idle for owner, idle in self._idle.items() if idle}
+        lanes = self._idle.keys()
         for owner in tuple(self._shared):
             if owner not in lanes and not self._shared[owner].busy:
-                self._shared.pop(owner).close()
+                shared = self._shared.pop(owner)
+                owner[-1].forget(shared.close)
+                shared.close()
 
     def close(self) -> None:
         """End everything."""
@@ -189,15 +194,17 @@ class Hub:
             call_seconds=self._limits.call_seconds,
         )
 
-    async def _run(self, line: Line) -> None:
+    async def _run(self, line: Line, access: Access) -> None:
         self._lines.add(line)
-        self._spawn(self._ran(line))
+        access.tell(line.close)
+        self._spawn(self._ran(line, access))
         await line.started()
 
-    async def _ran(self, line: Line) -> None:
+    async def _ran(self, line: Line, access: Access) -> None:
         try:
             await line.run()
         finally:
+            access.forget(line.close)
             self._lines.discard(line)
             for session_id, (_, other) in tuple(self._sessions.items()):
                 if other is line:
@@ -215,7 +222,8 @@ class Hub:
         return True
 
     def _make_room(self, owner: Owner) -> None:
-        mine = [line for found, line in self._sessions.values() if found == owner]
+        # By the principal: a second key is no second share.
+        mine = [line for found, line in self._sessions.values() if found[:2] == owner[:2]]
         if len(self._lines) < self._limits.sessions_max and len(mine) < SESSIONS_PER_PRINCIPAL_MAX:
             return
         idle = [line for line in mine if not line.busy and not line.closed]
@@ -230,7 +238,7 @@ class Hub:
         line = CommandLine(self._line_parts(principal), child)
         line.session_id = self._random_hex(16)
         self._sessions[line.session_id] = (_owner(principal), line)
-        await self._run(line)
+        await self._run(line, access_of(principal))
         line.spawn(line.serve())
         return line
 
@@ -239,7 +247,10 @@ class Hub:
         async with self._sharing:
             shared = self._shared.get(owner)
             if shared is None or shared.over:
+                if shared is not None:
+                    owner[-1].forget(shared.close)
                 shared = self._shared[owner] = Shared(await self._started(command))
+                owner[-1].tell(shared.close)
                 self._spawn(shared.serve())
                 self._spawn(shared.silence())
             return shared
@@ -253,6 +264,10 @@ class Hub:
 
 
 def _owner(principal: Principal) -> Owner:
+    return (principal.tenant, principal.principal_id, access_of(principal))
+
+
+def _quota(principal: Principal) -> tuple[str, str]:
     return (principal.tenant, principal.principal_id)
 
 

@@ -11,6 +11,7 @@ from proxy.seams.operation import HttpRequest
 from proxy.settings.principals import Binding
 from proxy.transport.auth import Authenticator, Peer, bound, hash_key, mint_key
 from storage.values import KeyRecord
+from tests.unit.proxy.transport.visitor import Visitor
 
 AGENT = bound("agent", "default")
 OTHER = bound("other", "default")
@@ -42,7 +43,7 @@ def asked(
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     authenticator = Authenticator(_keys, (Binding(principal=SOCKET, uid=7),), lambda: 1_000)
     head = HttpRequest(method="POST", path="/openai/v1/responses", query=query, headers=named)
-    return admit(head, peer, authenticator, CONFIGURED)
+    return admit(head, Visitor(peer), authenticator, CONFIGURED)
 
 
 @pytest.mark.parametrize("name", ["x_api_key", "authorization", "api_key"])

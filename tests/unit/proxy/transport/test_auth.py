@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ from proxy.transport.auth import (
     mint_key,
     operator_of,
 )
+from storage.errors import StoreUnavailable
+from tests.integration.mcp_bench import until
+from tests.unit.proxy.transport.visitor import Visitor
 
 if TYPE_CHECKING:
     from storage.values import KeyRecord
@@ -110,13 +114,13 @@ def test_failures_are_throttled_per_peer_and_forgotten_after_a_minute() -> None:
 
     def fails(peer: Peer) -> bool:
         with pytest.raises(Unauthenticated) as caught:
-            who.require("wrong", peer)
+            who.require("wrong", Visitor(peer))
         return caught.value.throttled
 
     assert [fails(TCP) for _ in range(21)] == [False] * 20 + [True]
     assert not fails(Peer(address="10.0.0.1"))
     # A neighbour's failures never lock the right key out.
-    assert who.require(made.plain, TCP) == AGENT
+    assert who.require(made.plain, Visitor(TCP)) == AGENT
     now[0] = 61_000
     assert not fails(TCP)
 
@@ -126,7 +130,7 @@ def test_number_of_remembered_peers_is_bounded() -> None:
 
     def fails(address: str) -> bool:
         with pytest.raises(Unauthenticated) as caught:
-            who.require(None, Peer(address=address))
+            who.require(None, Visitor(Peer(address=address)))
         return caught.value.throttled
 
     assert any(fails("10.0.0.1") for _ in range(30))
@@ -178,3 +182,59 @@ def test_a_revoked_key_does_not_come_back_because_the_environment_still_has_it()
     # The control: a new text under the same role is a new key.
     renewed = first_keys((ended,), Secret("another-key-for-the-same-agent"), None, 8)
     assert [made.key_id for made in renewed.records if made.principal.principal_id == "agent"]
+
+
+def test_a_certificate_with_the_names_of_two_principals_names_nobody() -> None:
+    one = Binding(principal=bound("one", "a"), mtls="DNS:one")
+    again = Binding(principal=bound("one", "a"), mtls="CN:one")
+    two = Binding(principal=bound("two", "b"), mtls="URI:two")
+    who = authenticator(Keys(), one, again, two)
+    for subjects in (("DNS:one", "URI:two"), ("URI:two", "DNS:one"), ("CN:one", "URI:two")):
+        assert who.authenticate(None, Peer(address="::1", subjects=subjects)) is None
+    for subjects in (("DNS:one", "CN:one"), ("DNS:one", "URI:unbound")):
+        assert who.authenticate(None, Peer(address="::1", subjects=subjects)) == one.principal
+
+
+def test_what_is_open_on_a_key_ends_with_it_and_nothing_else_does() -> None:
+    mine, others = mint_key(AGENT, 0), mint_key(AGENT, 0)
+    who = authenticator(Keys(mine.record, others.record))
+    ends, stays = Visitor(TCP), Visitor(TCP)
+    assert who.require(mine.plain, ends) == who.require(others.plain, stays) == AGENT
+    with who.ending(mine.record):
+        assert not ends.welcome, "before its end is on disk"
+        assert who.authenticate(mine.plain, TCP) is None
+    assert stays.welcome
+    assert who.authenticate(mine.plain, TCP) is None, "whatever the record says"
+    assert who.authenticate(others.plain, TCP) == AGENT
+
+
+def test_a_key_whose_end_the_disk_refused_is_good_for_whoever_comes_again() -> None:
+    made = mint_key(AGENT, 0)
+    who = authenticator(Keys(made.record))
+    before, after = Visitor(TCP), Visitor(TCP)
+    who.require(made.plain, before)
+    with pytest.raises(StoreUnavailable), who.ending(made.record):
+        raise StoreUnavailable("no room")
+    who.require(made.plain, after)
+    assert (before.welcome, after.welcome) == (False, True)
+
+
+@pytest.mark.parametrize("knows", ["before", "at once"])
+async def test_a_key_with_an_end_to_come_ends_what_is_open_when_it_comes(knows: str) -> None:
+    made = mint_key(AGENT, 0)
+    now_ms = 1_000
+    keys = Keys(made.record)
+    who = Authenticator(keys, (), lambda: now_ms)
+    visit = Visitor(TCP)
+    ending = msgspec.structs.replace(made.record, revoked_at_ms=1_001)
+    if knows == "before":
+        who.require(made.plain, visit)
+        keys.records = (ending,)
+        who.ends_later(ending)
+    else:
+        keys.records = (ending,)
+        who.require(made.plain, visit)
+    await asyncio.sleep(0.01)
+    assert visit.welcome, "by the clock that decides who comes in it is still good"
+    now_ms = 1_001
+    await until(lambda: not visit.welcome)
