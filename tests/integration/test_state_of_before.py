@@ -1,9 +1,11 @@
 """A state directory and a backup that another version wrote open here, with all that is in them.
 
-`before/format-3.tar.gz` is one life, written through the real command line before the files of the
-product moved into rooms: memories of three principals, one quarantined and one purged, two held
-candidates, one memory of a server behind, a session, and a backup of all of it. `said.json` in it
-is what that version answered at the end. What is in a store must not hang on where code lives.
+Each archive in `before` is one life, written through the real command line by the version of that
+format: memories of several principals, one quarantined and one purged, held candidates, one memory
+of a server behind, a session, and a backup of all of it. `said.json` in it is what that version
+answered at the end. What is in a store must not hang on where code lives.
+
+Before a format of anything on disk changes, `life_of_now.py` writes the archive of the last one.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ def said(place: Place) -> Any:  # noqa: ANN401 - what the version before answere
     """What it answered, and in format 3 the ceilings that its labels count as from here on."""
     before = json.loads((place.root / "said.json").read_text("utf-8"))
     for labelled in (*before["list"][1]["memories"], *before["review"]["held"]):
-        ceiling = AS_BEFORE[labelled["basis"]] or labelled["source"]
-        labelled.setdefault("ceiling", ceiling)
+        if "ceiling" not in labelled:
+            labelled["ceiling"] = AS_BEFORE[labelled["basis"]] or labelled["source"]
     for held in before["review"]["held"]:
         held.setdefault("had_read", None)  # told where one is asked for by its id
     return before
@@ -56,8 +58,9 @@ def listed(sidecar: Running, key: str) -> Any:  # noqa: ANN401 - the answer as i
         return json.loads(answer.read())
 
 
-def test_there_is_a_life_of_before() -> None:
-    assert LIVES
+def test_there_is_a_life_of_every_format_that_still_opens() -> None:
+    names = {path.name for path in LIVES}
+    assert names >= {f"format-{number}.tar.gz" for number in range(3, STORE_FORMAT + 1)}
 
 
 def test_a_state_directory_of_before_opens_and_says_what_it_said(place: Place) -> None:
@@ -67,6 +70,8 @@ def test_a_state_directory_of_before_opens_and_says_what_it_said(place: Place) -
     with place.running("--config", str(place.root / "mnemogate.toml")) as sidecar:
         assert listed(sidecar, keys["agent"]) == before["list"][1]
         assert place.command("review", "list", "--json").data == before["review"]
+        begun = place.command("session", "list", "--json").data["sessions"]
+        assert {one["session"] for one in begun} >= {*before.get("sessions", ())}
         spent, _ = sidecar.write(keys["agent"], text="Another text.", nonce="n-1")
         assert spent == 422, "a nonce of before is spent"
         admitted, item = sidecar.write(keys["agent"], text="Something new.")
