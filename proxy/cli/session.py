@@ -114,6 +114,10 @@ def _tell(terminal: Terminal, view: SessionView) -> None:
             ("turns", str(view.turns)),
         ]
     )
+    if view.unknown is not None:
+        at = view.unknown
+        what = f"turn {at.segment.turn}, {_what(at.segment)}, {at.segment.characters} characters"
+        terminal.say(f"It became unknown at {inert(what)}. To place that: {at.needs}.")
     _warn(terminal, view.distrusted_until_ms)
     if not view.searchable:
         terminal.say(

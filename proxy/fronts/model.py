@@ -22,7 +22,6 @@ from proxy.model.routes import (
     Purpose,
     answers_nothing,
     check_path,
-    names_of,
     purpose_of,
     target_of,
 )
@@ -207,7 +206,6 @@ class ModelFront:
                 principal=principal,
                 api=api,
                 body={},
-                names=names_of(served.incoming.head.headers),
                 trace=served.incoming.trace,
                 maps=served.behind.settings.maps,
             )
@@ -238,12 +236,10 @@ class ModelFront:
             if found is None:
                 return no_previous(PREVIOUS), None
             whole = found
-        head = served.incoming.head
         asked = Asked(
             principal=principal,
             api=of_program(api) if extracts else api,
             body=whole,
-            names=names_of(head.headers),
             trace=served.incoming.trace,
             maps=settings.maps,
             extracts=extracts,

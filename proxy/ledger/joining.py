@@ -1,4 +1,4 @@
-"""Which session a request goes on with. A name never separates what the history joins. Pure."""
+"""Which session a request goes on with: what its history says, and no name. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from policy.model import SourceKind, meet
-from proxy.dialects.model.transcript import Voice
+from proxy.dialects.model.transcript import Turn, Voice
 from proxy.ledger.by_identity import ByIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from proxy.dialects.model.transcript import ModelRequest, Turn
+    from proxy.dialects.model.transcript import ModelRequest
     from proxy.ledger.reading import Reader
     from proxy.ledger.state import Book, SessionState
 
@@ -28,7 +28,10 @@ _SPELLING: Final = msgspec.msgpack.Encoder()
 
 
 class History(NamedTuple):
-    """A request's turns as numbers: of each, of all up to it, and which of them a model made."""
+    """A request's turns as numbers: of each, of all up to it, and which of them a model made.
+
+    What the agent's program says in between is no part of a history.
+    """
 
     digests: tuple[int, ...]
     chain: tuple[int, ...]
@@ -52,6 +55,7 @@ class _Numbered(NamedTuple):
     digest: int
     by_model: bool
     by_user: bool
+    by_host: bool
     answers: tuple[int, ...]
 
 
@@ -80,8 +84,10 @@ class Numbering:
             numbered = same.get(turn)
             if numbered is None:
                 numbered = same[turn] = self._numbered(turn)
-            step = above, numbered.digest
-            above = chains.get(step) or chains.setdefault(step, self._reader.chained(*step))
+            if not numbered.by_host:
+                # Many a program writes its prompt anew for each request.
+                step = above, numbered.digest
+                above = chains.get(step) or chains.setdefault(step, self._reader.chained(*step))
             digests.append(numbered.digest)
             chain.append(above)
             if numbered.by_model:
@@ -123,12 +129,13 @@ class Numbering:
             digest=digest_of(turn, self._reader),
             by_model=bool(turn.calls) or Voice.MODEL in voices,
             by_user=Voice.USER in voices,
-            answers=tuple(
-                self._reader.print(said.call_id)
-                for said in turn.said
-                if said.voice is Voice.TOOL and said.call_id
-            ),
+            by_host=_by_host(turn),
+            answers=tuple(self._reader.print(said.call_id) for said in turn.said if said.call_id),
         )
+
+
+def _by_host(turn: Turn) -> bool:
+    return not turn.calls and {said.voice for said in turn.said} == {Voice.SYSTEM}
 
 
 def digest_of(turn: Turn, reader: Reader) -> int:
@@ -144,12 +151,10 @@ def digest_of(turn: Turn, reader: Reader) -> int:
     return reader.digest(parts)
 
 
-def place_of(
-    book: Book, request: ModelRequest, names: Sequence[str], history: History, reader: Reader
-) -> Place:
+def place_of(book: Book, request: ModelRequest, history: History, reader: Reader) -> Place:
     """Every session that anything in the request points to."""
     found: dict[str, SessionState] = {}
-    for name in _pointers(book, request, names, history, reader):
+    for name in _pointers(book, request, history, reader):
         session = book.sessions.get(name)
         if session is not None:
             found[name] = session
@@ -168,16 +173,16 @@ def place_of(
     return Place(tuple(oldest_first), astray)
 
 
-def _pointers(
-    book: Book, request: ModelRequest, names: Sequence[str], history: History, reader: Reader
-) -> Iterator[str]:
-    for name in names:
-        yield book.keys.get(reader.named("name", name), "")
+def _pointers(book: Book, request: ModelRequest, history: History, reader: Reader) -> Iterator[str]:
     known = -1
     for at in reversed(history.models):
         session = book.keys.get(history.chain[at])
         if session is not None:
             known = at
+            if at == history.models[0]:
+                # Conversations begin alike ("Hello!"): this may be the second turn of another one.
+                newest = _by_what_was_said(book, request, history, reader)
+                session = session if newest is None else newest.session
             yield session
             break
     # The calls up to there led to that session already.
@@ -195,18 +200,51 @@ def _pointers(
 def _by_what_was_said(
     book: Book, request: ModelRequest, history: History, reader: Reader
 ) -> SessionState | None:
-    """A session that began in the same words and whose model said what stands there."""
-    first = request.turns[history.models[0]]
-    parts = [
-        one for said in first.said if said.voice is Voice.MODEL for one in reader.parts(said.text)
-    ]
-    if not parts:
-        return None
-    for name in list(reversed(book.sessions))[:_SPOKEN_LOOKED_AT]:
-        session = book.sessions[name]
-        if history.root in session.conversations and all(one in session.spoken for one in parts):
+    """A session that began in the same words and whose model said what stands there.
+
+    Or one of which all turns are: a program may leave out the beginning of what became long.
+    """
+    first = history.models[0]
+    spoken = _spoken(request.turns[first], reader)
+    newest = list(reversed(book.sessions.values()))[:_SPOKEN_LOOKED_AT]
+    for session in newest:
+        if history.root in session.conversations and spoken and spoken <= session.spoken.keys():
+            return session
+    for session in newest:
+        if all(
+            digest in session.labels
+            or (at in history.models and _was_said(request.turns[at], session, reader))
+            for at, digest in enumerate(history.digests[: history.models[-1] + 1])
+            if not _by_host(request.turns[at])
+        ):
             return session
     return None
+
+
+def _was_said(turn: Turn, session: SessionState, reader: Reader) -> bool:
+    spoken = _spoken(turn, reader)
+    return bool(spoken) and spoken <= session.spoken.keys()
+
+
+def _spoken(turn: Turn, reader: Reader) -> set[int]:
+    texts = (said.text for said in turn.said if said.voice is Voice.MODEL)
+    return {one for text in texts for one in reader.parts(text)}
+
+
+def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[SessionState, ...]:
+    """The sessions whose models said a text with which a conversation begins: it sums them up.
+
+    The one that said most of it first. None where no model said more than half of it.
+    """
+    begins = (turn for turn in request.turns if any(one.voice is Voice.USER for one in turn.said))
+    for said in next(begins, Turn()).said:
+        parts = {*reader.somebodys(said.text)} if said.voice is Voice.USER else set[int]()
+        newest = list(reversed(book.sessions.values()))[:_SPOKEN_LOOKED_AT]
+        known = [(len(parts & one.spoken.keys()), one) for one in newest]
+        said_by = sorted((one for one in known if one[0]), key=lambda one: -one[0])
+        if said_by and 2 * said_by[0][0] > len(parts):
+            return tuple(session for _, session in said_by)
+    return ()
 
 
 def most_of(

@@ -118,7 +118,7 @@ class Reader:
     def turn(self, turn: Turn, ground: TurnGround) -> Read:
         """One turn of the conversation."""
         found = TurnSum(turn.speaker)
-        beside = any(said.voice is Voice.TOOL for said in turn.said)
+        beside = any(said.voice is Voice.TOOL or said.call_id for said in turn.said)
         for said in turn.said:
             match said.voice:
                 case _ if said.sealed:
@@ -172,7 +172,7 @@ class Reader:
             tenant=ground.book.sentences.tenant,
             own=packed(found.own),
             host=packed(found.host),
-            answers=packed(found.answers),
+            answers=packed((*found.answers, *ground.given_up)),
         )
         return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
 
@@ -236,6 +236,9 @@ class Reader:
         label, why = SourceKind.TOOL_RESULT, ""
         if relayed is not None and relayed.label.trust < label.trust:
             label, why = relayed.label, "relayed"
+        below = None if call is None else ground.book.below(call)
+        if below is not None and below.trust < label.trust:
+            label, why = below, "below"
         told = self.elsewhere(*strings_of(said.text))
         for one in (*told.short, *told.long):
             recalled = ground.book.recalls.get(one)
@@ -448,6 +451,8 @@ class Reader:
         else:
             found.texts.append(Text(said.text, Origin(kind=label)))
         channel = "system" if said.voice is Voice.SYSTEM else "catalogue"
+        if said.call_id:
+            found.answers.append(self.print(said.call_id))
         found.row(Row(channel, label, len(said.text), why))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 

@@ -5,6 +5,7 @@ Pure, like `proxy.ledger.core` that it drives.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -12,7 +13,14 @@ import msgspec
 from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
 from proxy.ledger.core import taint_now
-from proxy.ledger.joining import OPEN_MS, Numbering, lowest_live, most_of, place_of
+from proxy.ledger.joining import (
+    OPEN_MS,
+    Numbering,
+    lowest_live,
+    most_of,
+    place_of,
+    summed_up,
+)
 from proxy.ledger.records import Began, Conversed, Dropped, Entry, Keyed, Merged, Pinned, Row
 from proxy.ledger.sentences import packed
 from proxy.ledger.state import SESSIONS_IN_ALL_MAX, SESSIONS_MAX
@@ -64,15 +72,19 @@ class Entering:
         self,
         principal: Principal,
         request: ModelRequest,
-        names: tuple[str, ...],
         moment: Moment,
     ) -> Entered:
         """Read what is new of a request, and say what is in the context now."""
         book = self._core.book(principal.principal_id, moment.now_ms)
         book.sentences.tenant = principal.tenant
         history = self._numbering.history(request)
-        place = place_of(book, request, names, history, self._core.reader)
-        parent = self._parent(book, history, moment.now_ms) if not place.sessions else ""
+        place = place_of(book, request, history, self._core.reader)
+        earlier: tuple[SessionState, ...] = ()
+        parent = ""
+        if not place.sessions:
+            earlier = summed_up(book, request, self._core.reader)
+            sums_up = earlier[0].session if earlier else ""
+            parent = self._parent(book, history, moment.now_ms) or sums_up
         session = self._one(book, place.sessions, parent, moment)
         book.sessions.move_to_end(session.session)
         if self._core.distrusts(book, moment.now_ms):
@@ -88,8 +100,8 @@ class Entering:
             most = SourceKind.UNKNOWN
         if session.conversations.get(history.root) is not most:
             self._core.do(Conversed(session.session, history.root, most))
-        self._name(book, session, names, history)
-        inherited = self._inherited(book, session, moment.now_ms)
+        self._key(book, session, history)
+        inherited = self._inherited(book, session, earlier, moment.now_ms)
         above = Turn(said=request.system)
         ground = TurnGround(
             book=book,
@@ -153,11 +165,8 @@ class Entering:
             other = next(one for one in self._core.state.books.values() if one.sessions)
             self._core.do(Dropped(other.principal, next(iter(other.sessions)), now_ms))
 
-    def _name(
-        self, book: Book, session: SessionState, names: tuple[str, ...], history: History
-    ) -> None:
-        keys = [self._core.reader.named("name", name) for name in names]
-        keys += [history.chain[at] for at in history.models]
+    def _key(self, book: Book, session: SessionState, history: History) -> None:
+        keys = [history.chain[at] for at in history.models]
         unknown = [key for key in keys if book.keys.get(key) != session.session]
         if unknown:
             self._core.do(Keyed(session.session, packed(unknown)))
@@ -175,6 +184,7 @@ class Entering:
                 if reads[at] is None and not self._core.reader.knows(request.turns[at], ground):
                     lost_before = at
             begins = _begins(request)
+            ground = ground._replace(given_up=_given_up(request, ground))
             for at in fresh:
                 here = ground._replace(
                     digest=history.digests[at],
@@ -186,8 +196,10 @@ class Entering:
         return tuple([read for read in reads if read is not None])
 
     @staticmethod
-    def _inherited(book: Book, session: SessionState, now_ms: int) -> SourceKind:
-        """What a summary in this session can be of: it, or one that went by another name.
+    def _inherited(
+        book: Book, session: SessionState, earlier: tuple[SessionState, ...], now_ms: int
+    ) -> SourceKind:
+        """What a summary in this session can be of: it, those that said it, else any other one.
 
         A session that has read nothing as yet has nothing to sum up, whatever its agent's program
         or its person said in it already.
@@ -195,6 +207,8 @@ class Entering:
         own = session.taint if session.falls else None
         if own is not None and own.trust < SourceKind.MODEL_INFERENCE.trust:
             return own
+        if earlier:
+            return reduce(meet, map(taint_now, earlier))
         other = lowest_live(book, now_ms, session.session)
         found = [one for one in (own, other) if one is not None]
         return meet(*found) if len(found) > 1 else found[0] if found else SourceKind.UNKNOWN
@@ -278,6 +292,19 @@ class Entering:
         if digest not in session.labels:
             row = Row("history", label, 0, why)
             self._core.do(Entry(session.session, digest, now_ms, label, rows=(row,)))
+
+
+def _given_up(request: ModelRequest, ground: TurnGround) -> tuple[int, ...]:
+    """Calls that the conversation goes on without: a person stopped them, and nothing runs there.
+
+    What was answered is among them. The calls of the last turn have just been made.
+    """
+    last = {call.call_id for turn in request.turns[-1:] for call in turn.calls}
+    return tuple(
+        key
+        for key, call in ground.book.calls.items()
+        if call.open and call.session == ground.session.session and call.row.call_id not in last
+    )
 
 
 def _begins(request: ModelRequest) -> int:

@@ -235,14 +235,12 @@ class Sessions:
         self,
         principal: Principal,
         request: ModelRequest,
-        names: tuple[str, ...],
         distrusted_tools: frozenset[str] = frozenset(),
         user_turns: UserTurns | None = None,
     ) -> Entered:
         """What a request puts into the context; durable when this returns.
 
-        `names` are the client's own names of its session, each with its kind in front: claims,
-        which join and never separate. A tool is approved by being seen, but no distrusted one.
+        A tool is approved by being seen, but no distrusted one.
         `user_turns` says what a turn of a user endorses when it enters.
 
         Raises:
@@ -250,7 +248,7 @@ class Sessions:
         """
         now_ms, fresh_id = self.surroundings.now_ms(), self.surroundings.random_hex(16)
         moment = Moment(now_ms, fresh_id, distrusted_tools, user_turns)
-        entered = self._entering.entered(principal, request, names, moment)
+        entered = self._entering.entered(principal, request, moment)
         await self._durable()
         return entered
 

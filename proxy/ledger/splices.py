@@ -51,6 +51,8 @@ class _Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class _Preface(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: str
     begins: str
+    # Whether that is all of it.
+    whole: bool = False
     label: Inside
     beside_results: bool = False
 
@@ -99,7 +101,9 @@ def pieces_of(text: str, rules: Rules) -> tuple[Piece, ...]:
     """The parts of a user turn's string, in order; together they are the whole of it."""
     begun = text.lstrip()
     for preface in rules.preface:
-        if begun.startswith(preface.begins):
+        if begun.startswith(preface.begins) and (
+            not preface.whole or begun.rstrip() == preface.begins
+        ):
             whole = Piece(0, len(text), preface.label, beside_results=preface.beside_results)
             return (whole,)
     found: list[Piece] = []

@@ -156,6 +156,15 @@ class Book:
         # The lowest taint of sessions that had to make room, and until when it counts.
         self.dropped: tuple[SourceKind, int] | None = None
 
+    def below(self, call: CallMade) -> SourceKind | None:
+        """The lowest taint of the sessions that began while that call was under way."""
+        lowest: SourceKind | None = None
+        for one in self.sessions.values():
+            if one.parent == call.session and one.began_ms >= call.at_ms:
+                taint = SourceKind.UNKNOWN if one.taint is None else one.taint
+                lowest = taint if lowest is None else meet(lowest, taint)
+        return lowest
+
 
 class State:
     """All principals. `apply` is the only way in, and `put` for a session of a snapshot."""

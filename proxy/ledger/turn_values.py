@@ -50,6 +50,8 @@ class TurnGround(NamedTuple):
     user_turns: UserTurns | None = None
     # Whether it is a conversation that a model began: no person has a turn in it.
     by_model: bool = False
+    # Calls that the conversation went on without: nobody waits for their results any more.
+    given_up: tuple[int, ...] = ()
 
 
 class Text(NamedTuple):

@@ -17,6 +17,7 @@ from proxy.ledger.wire import (
     SessionWriteView,
     ToolList,
     ToolView,
+    UnknownView,
     UnplacedView,
 )
 
@@ -38,6 +39,7 @@ WHY: Final = {
     "summary": "a summary of an earlier context",
     "recalled": "holds a memory with that label",
     "not_recalled": "no memory that was served here",
+    "below": "brought by a conversation that began under its call, and as trusted as that one",
     "relayed": "a relay labelled the server's answer so",
     "changed": "not the description that was approved",
     "distrusted": "history was lost shortly before",
@@ -45,6 +47,30 @@ WHY: Final = {
     "searches": "the provider may search by itself, and does not say what it found",
     "history_lost": "goes on from a reply that was not seen",
 }
+
+_SPLICE: Final = "splice", "a rule for it in proxy/ledger/splices.toml"
+_WHOLE: Final = "history", "its requests through this sidecar from the beginning, turns unchanged"
+NEEDED: Final = {
+    "beside_results": _SPLICE,
+    "unplaced": ("splice", "a version that knows where such a block comes from"),
+    "unseen": _WHOLE,
+    "lost": _WHOLE,
+    "history_lost": _WHOLE,
+    "summary": ("history", "the summary asked of a model behind this sidecar"),
+    "under_a_call": ("person", "a key of its own, if it is no part of that call"),
+    "not_recalled": (
+        "map",
+        "its memories served by this sidecar, or read through a relay with a map",
+    ),
+    "relayed": ("map", "a tool map that says what the server's answer is"),
+    "changed": ("person", "`mnemogate session approve` for its description"),
+    "system_changed": ("setting", '`system_text = "trusted"` in its [[model]] table'),
+    "recalled": ("person", "`mnemogate review vouch` for the memory"),
+    "said_before": ("none", "nothing: see where it was said first"),
+    "rule": ("none", "nothing: a rule says that others wrote it"),
+    "distrusted": ("none", "an hour: nothing is believed after history was lost"),
+}
+"""Which rule would be needed where a segment is unknown for that reason, and in which words."""
 
 
 def listed(state: State, limit: int, now_ms: int) -> SessionList:
@@ -91,6 +117,7 @@ def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
         began_at_ms=session.began_ms,
         used_at_ms=session.used_ms,
         turns=session.turns,
+        unknown=_unknown(session),
         fell=tuple(FallView(taint=low, segment=_segment(one)) for low, one in session.falls),
         segments=tuple(_segment(one) for one in session.shown),
         segments_left_out=session.rows - len(session.shown),
@@ -99,6 +126,15 @@ def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
         searchable=session.blind is None,
         distrusted_until_ms=_distrusted(state, book, now_ms),
     )
+
+
+def _unknown(session: SessionState) -> UnknownView | None:
+    """The fall to unknown; there is none below it."""
+    if not session.falls or session.falls[-1][0] is not SourceKind.UNKNOWN:
+        return None
+    segment = _segment(session.falls[-1][1])
+    rule, needs = NEEDED.get(segment.why, ("none", "nothing that is known here"))
+    return UnknownView(segment=segment, rule=rule, needs=needs)
 
 
 def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:

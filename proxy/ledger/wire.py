@@ -70,6 +70,15 @@ class FallView(msgspec.Struct, frozen=True, kw_only=True):
     segment: SegmentView
 
 
+class UnknownView(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a session first became unknown, and what would have kept it from that."""
+
+    segment: SegmentView
+    # setting, map, splice, person, history, or none: what kind of rule it would be.
+    rule: str
+    needs: str
+
+
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """One session in a list."""
 
@@ -114,6 +123,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     used_at_ms: int
     turns: int
     fell: tuple[FallView, ...]
+    # The first place, where its taint is unknown.
+    unknown: UnknownView | None
     # The newest segments; `segments_left_out` counts older ones, which count for the taint still.
     segments: tuple[SegmentView, ...]
     segments_left_out: int

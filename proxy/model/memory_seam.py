@@ -31,8 +31,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
     api: ModelApi
     body: dict[str, Json]
-    # The client's own names of its session, each prefixed by its kind (`header:session-id=...`).
-    names: tuple[str, ...]
     trace: TraceContext
     # The tools that write memory. `extracts`: a backend asks, and the answer itself is the write.
     maps: Maps

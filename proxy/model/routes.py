@@ -95,19 +95,3 @@ def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
 def target_of(head: HttpRequest, rest: str) -> str:
     """Path below the upstream's URL, as it was checked, with the query, encoded again."""
     return f"{rest}?{urlencode(head.query)}" if head.query else rest
-
-
-# Headers in which agents name their own sessions, and the kind of name.
-_NAMES: Final = {
-    "session-id": "session",
-    "x-claude-code-session-id": "session",
-    "x-session-id": "session",
-    "thread-id": "thread",
-    "conversation-id": "session",
-}
-
-
-def names_of(headers: dict[str, str]) -> tuple[str, ...]:
-    """The client's own names of its session, each behind its kind."""
-    found = (f"{kind}:{headers[name]}" for name, kind in _NAMES.items() if headers.get(name))
-    return tuple(dict.fromkeys(found))

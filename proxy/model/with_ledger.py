@@ -49,11 +49,9 @@ class Coupled:
         request = prepared.request
         # A candidate that does not end is withheld until somebody knows what became of it.
         await self._withholding.quiet(principal_id, QUIET_S)
-        names = (*asked.names, *(f"session:{name}" for name in request.sessions))
         entered = await self._sessions.entered(
             principal,
             request,
-            tuple(dict.fromkeys(names)),
             self._smuggling(principal, request),
             asked.user_turns,
         )

@@ -121,7 +121,7 @@ class Session(NamedTuple):
         body: dict[str, Json] = {"messages": [*self.messages]}
         request = anthropic.read_request({**body, "system": self.system} if self.system else body)
         return await self.agent.sessions.entered(
-            self.agent.by, request, (self.name,), user_turns=UserTurns.PERSON
+            self.agent.by, request, user_turns=UserTurns.PERSON
         )
 
     async def says(self, text: str) -> None:

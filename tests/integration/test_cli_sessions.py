@@ -108,6 +108,20 @@ async def read_a_page(sidecar: Served, key: str) -> None:
     assert status == 200, reply
 
 
+async def test_a_session_that_is_unknown_says_where_and_what_it_needs(tmp_path: Path) -> None:
+    place = Place(root=tmp_path)
+    async with scripted_model() as model, served(place, model) as sidecar:
+        body = asking("anthropic", call("fetch", url="x"), tools=("fetch",), said=SAID)
+        status, _ = await sidecar.post(
+            sidecar.agent_key(), "/anthropic/v1/messages", answered(body, "never_made")
+        )
+        assert status == 200
+        unknown = (await sidecar.command("session", "show"))["unknown"]
+        assert (unknown["rule"], unknown["segment"]["why"]) == ("history", "lost")
+        told = await asyncio.to_thread(place.command, "session", "show")
+        assert f"To place that: {unknown['needs']}." in told.out
+
+
 async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_from(
     tmp_path: Path,
 ) -> None:
@@ -147,6 +161,7 @@ async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_
         for text in (SAID, PAGE):
             assert text not in told.out
             assert text not in json.dumps(shown)
+        assert shown["unknown"] is None
         missing = await asyncio.to_thread(place.command, "session", "show", "f" * 32)
         assert missing.code != 0
         assert "no session of that id" in missing.err

@@ -301,11 +301,11 @@ ENDORSED: Final = (
         file="proxy/ledger/requests.py",
         old="        if own is not None and own.trust < SourceKind.MODEL_INFERENCE.trust:\n",
         new="        if own is not None:\n",
-        invariant="compaction under a new name washes no label",
+        invariant="compaction washes no label",
         tests=(
             at(
                 "tests/unit/proxy/ledger/test_splices.py",
-                "test_a_summary_under_another_name_is_not_washed_by_the_system_prompt",
+                "test_a_summary_is_not_washed_by_the_system_prompt_it_comes_with",
             ),
         ),
     ),

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant, at
 
 _SESSIONS: Final = "tests/unit/proxy/ledger/test_sessions.py"
+_CONVERSATIONS: Final = "tests/unit/proxy/ledger/test_conversations.py"
 _SPLICES: Final = "tests/unit/proxy/ledger/test_splices.py"
 _NAMES: Final = at(
     "tests/unit/proxy/ledger/test_joining.py",
@@ -16,6 +17,10 @@ _BOUNDS: Final = "tests/unit/proxy/ledger/test_bounds.py"
 _LOG: Final = "tests/unit/storage/session_log/test_log.py"
 _TRICKS: Final = at(
     _SPLICES, "test_no_trick_with_a_closing_tag_makes_a_person_of_what_stands_inside"
+)
+
+_BESIDE_TOOLS: Final = at(
+    _SPLICES, "test_what_stands_beside_tools_that_were_searched_for_is_not_explained"
 )
 
 SESSIONS: Final = (
@@ -33,15 +38,111 @@ SESSIONS: Final = (
         old="low = label if self.taint is None else meet(self.taint, label)",
         new="low = label",
         invariant="the taint of a session only ever falls",
-        tests=(at(_SESSIONS, "test_a_name_that_comes_back_brings_its_taint_along"),),
+        tests=(
+            at(
+                _CONVERSATIONS,
+                "test_a_conversation_whose_beginning_was_left_out_keeps_what_it_read",
+            ),
+        ),
     ),
     Mutant(
-        name="a name alone says which session it is",
+        name="a history that branches is another session",
         file="proxy/ledger/joining.py",
         old="        session = book.keys.get(history.chain[at])\n",
         new="        session = None\n",
-        invariant="a new session id does not separate what the history joins",
-        tests=(at(_SESSIONS, "test_a_name_does_not_separate_what_the_history_joins"),),
+        invariant="what the history joins is one session",
+        tests=(at(_CONVERSATIONS, "test_a_conversation_is_found_again_behind_many_others"),),
+    ),
+    Mutant(
+        name="a chat is the first one that began in its words",
+        file="proxy/ledger/joining.py",
+        old="                session = session if newest is None else newest.session\n",
+        new="",
+        invariant="a page that one chat read lowers no other that began alike",
+        tests=(at(_CONVERSATIONS, "test_chats_that_begin_alike_are_two"),),
+    ),
+    Mutant(
+        name="a prompt of another time makes another conversation",
+        file="proxy/ledger/joining.py",
+        old="            if not numbered.by_host:\n",
+        new="            if True:\n",
+        invariant="what an agent's program says in between is no part of a history",
+        tests=(
+            at(
+                _CONVERSATIONS,
+                "test_a_program_that_writes_its_prompt_anew_goes_on_with_the_same_conversation",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a conversation that was cut is nobody's",
+        file="proxy/ledger/joining.py",
+        old="            digest in session.labels\n            or (at in history.models and",
+        new="            False and (at in history.models and",
+        invariant="a conversation whose beginning was left out is the same one",
+        tests=(
+            at(
+                _CONVERSATIONS,
+                "test_a_conversation_whose_beginning_was_left_out_keeps_what_it_read",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a conversation is known by the end of it",
+        file="proxy/ledger/joining.py",
+        old="        if all(\n            digest in",
+        new="        if any(\n            digest in",
+        invariant="a beginning that nobody saw is unknown",
+        tests=(
+            at(
+                _CONVERSATIONS,
+                "test_a_beginning_that_nobody_saw_is_unknown_though_its_end_was_seen",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a summary is of whoever read least",
+        file="proxy/ledger/requests.py",
+        old="            return reduce(meet, map(taint_now, earlier))",
+        new="            return taint_now(earlier[0])",
+        invariant="a compacted conversation is as trusted as what it sums up",
+        tests=(at(_CONVERSATIONS, "test_a_summary_is_as_low_as_the_lowest_of_those_that_said_it"),),
+    ),
+    Mutant(
+        name="a summary is of any conversation of the day",
+        file="proxy/ledger/joining.py",
+        old="        if said_by and 2 * said_by[0][0] > len(parts):",
+        new="        if False:",
+        invariant="a summary is of those that said it",
+        tests=(
+            at(
+                _CONVERSATIONS,
+                "test_a_summary_is_of_those_that_said_it_and_of_no_other_conversation",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a sub-agent washes what it read",
+        file="proxy/ledger/reading.py",
+        old="        if below is not None and below.trust < label.trust:",
+        new="        if False:",
+        invariant="what a sub-agent brings back is no better than what it read",
+        tests=(
+            at(_CONVERSATIONS, "test_what_a_sub_agent_brings_back_is_no_better_than_what_it_read"),
+        ),
+    ),
+    Mutant(
+        name="a call that a person stopped is under way for an hour",
+        file="proxy/ledger/requests.py",
+        old="            ground = ground._replace(given_up=_given_up(request, ground))\n",
+        new="",
+        invariant="a call that its conversation went on without is no longer under way",
+        tests=(
+            at(
+                _CONVERSATIONS,
+                "test_a_call_that_its_conversation_went_on_without_is_no_longer_under_way",
+            ),
+        ),
     ),
     Mutant(
         name="an id is believed whatever its call says",
@@ -83,6 +184,30 @@ SESSIONS: Final = (
         tests=(
             at(_SESSIONS, "test_text_beside_tool_results_is_unknown_unless_a_rule_explains_it"),
         ),
+    ),
+    Mutant(
+        name="what is beside tools that were found is explained by how it begins",
+        file="proxy/ledger/splices.py",
+        old="            not preface.whole or begun.rstrip() == preface.begins\n",
+        new="            True\n",
+        invariant="text beside tool results that no rule explains is unknown",
+        tests=(_BESIDE_TOOLS,),
+    ),
+    Mutant(
+        name="a result with a name of a tool in it is the catalogue",
+        file="proxy/dialects/model/anthropic/messages.py",
+        old="    return bool(blocks) and all(\n",
+        new="    return bool(blocks) and any(\n",
+        invariant="a result is the catalogue only where it holds nothing but names of tools",
+        tests=(_BESIDE_TOOLS,),
+    ),
+    Mutant(
+        name="tools that an agent searched for are a tool's words",
+        file="proxy/dialects/model/anthropic/messages.py",
+        old="    if _refers_to_tools(content):\n",
+        new="    if False:\n",
+        invariant="a result that holds only names of tools is catalogue",
+        tests=(at(_SPLICES, "test_tools_that_an_agent_searched_for_lower_nothing"),),
     ),
     Mutant(
         name="a span ends where its text says so",

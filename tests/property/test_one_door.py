@@ -175,9 +175,8 @@ async def _opened(drawn: Drawn, *, door: bool) -> Conversation:
 async def _typed(talk: Conversation, drawn: Drawn, way: str, by: Principal) -> Ended:
     """Somebody at this key types it, and the model writes it down."""
     messages: list[Json] = [*talk.messages] if by is ADA else []
-    name = (talk.name if by is ADA else "other",)
     messages.append(user(TYPED[way](drawn.text)))
-    entered = await talk.ledger.ask(*messages, names=name, by=by)
+    entered = await talk.ledger.ask(*messages, by=by)
     await talk.ledger.answer(entered, reply("", call("w9", text=drawn.text)), by=by)
     seen = talk.ledger.seen(drawn.text, join=Join(tool_use_id="w9"), by=by)
     return Ended(entered.turns[-1].label, seen, _written(seen, drawn.text, by))
@@ -205,7 +204,7 @@ async def _recalled(drawn: Drawn, stored: Provenance, shape: str, by: Principal)
     if by is GRACE:
         messages = [user(shown)]
         body = {}
-    entered = await ledger.ask(*messages, names=("s",), by=by, **body)
+    entered = await ledger.ask(*messages, by=by, **body)
     await ledger.answer(entered, reply("", call("w9", text=drawn.text)), by=by)
     seen = ledger.seen(drawn.text, join=Join(tool_use_id="w9"), by=by)
     return Ended(entered.taint, seen, _written(seen, drawn.text, by))

@@ -40,7 +40,7 @@ async def _labelled(entering: list[tuple[str, str]], text: str, rule: LabelRule)
         if voice == "user":
             messages.append(user(said))
             continue
-        asked = await ledger.ask(*messages, names=("s",))
+        asked = await ledger.ask(*messages)
         if voice == "model":
             await ledger.answer(asked, reply(said))
             messages += [assistant(said), user("Go on.")]
@@ -48,7 +48,7 @@ async def _labelled(entering: list[tuple[str, str]], text: str, rule: LabelRule)
         fetch = call(f"fetch-{number}", "fetch", url="https://example.org/")
         await ledger.answer(asked, reply("", fetch))
         messages += [assistant("", fetch), result(fetch.call_id, said)]
-    asked = await ledger.ask(*messages, names=("s",))
+    asked = await ledger.ask(*messages)
     await ledger.answer(asked, reply("", call("write", text=text)))
     seen = ledger.sessions.seen(
         ADA.principal_id,

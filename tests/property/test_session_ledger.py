@@ -45,7 +45,7 @@ class Agent:
         await self.enter()
 
     async def enter(self) -> None:
-        entered = await self.ledger.ask(*self.messages, names=(f"session:{self.name}",))
+        entered = await self.ledger.ask(*self.messages)
         self.entered.append(entered)
 
     async def step(self, what: str) -> None:
@@ -143,7 +143,7 @@ def test_labels_with_a_truncated_log_are_no_higher_than_with_the_whole(
             await agent.step(what)
         # What a page said comes back as if a person had typed it, in a session of its own.
         for text in (agent.words("page"), f"The {agent.name} page 2 stands in the harbour."):
-            agent.entered.append(await agent.ledger.ask(user(text), names=("session:later",)))
+            agent.entered.append(await agent.ledger.ask(user(text)))
             agent.seen.append(agent.ledger.seen(text))
         assert agent.ledger.log is not None
         await agent.ledger.log.close()

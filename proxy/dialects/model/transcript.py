@@ -20,7 +20,7 @@ class Voice(enum.Enum):
     USER = "user"  # user turns, before what agents splice into them is split off
     MODEL = "model"  # what the model said before
     TOOL = "tool"  # results of tools
-    CATALOGUE = "catalogue"  # names and descriptions of tools
+    CATALOGUE = "catalogue"  # names and descriptions of tools; as a result too, with its call
     UNPLACED = "unplaced"  # a kind of block that this version does not know
 
 
@@ -62,8 +62,6 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     prefix: Where
     turns: tuple[Turn, ...]
     catalogue: tuple[tuple[str, tuple[Said, ...]], ...]
-    # The client's own names of its session: claims, which join and never separate.
-    sessions: tuple[str, ...] = ()
     # The earlier reply that this request goes on from without repeating it.
     continues: str | None = None
     streams: bool = False

@@ -45,7 +45,7 @@ class Agent:
 
     async def _enter(self) -> str:
         request = anthropic.read_request({"messages": self.messages})
-        return (await self.sessions.entered(self.by, request, ())).session
+        return (await self.sessions.entered(self.by, request)).session
 
     async def reads(self, text: str, tool: str = "fetch") -> None:
         """A tool's result enters the context."""

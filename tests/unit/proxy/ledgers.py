@@ -100,14 +100,13 @@ class Ledger:
     async def ask(
         self,
         *messages: Json,
-        names: tuple[str, ...] = (),
         by: Principal = ADA,
         **body: Json,
     ) -> Entered:
         """A request with these messages enters."""
         self.clock.now_s += 1
         request = anthropic.read_request({"messages": list(messages), **body})
-        return await self.sessions.entered(by, request, names, user_turns=self.user_turns)
+        return await self.sessions.entered(by, request, user_turns=self.user_turns)
 
     async def answer(self, entered: Entered, answered: ModelReply, by: Principal = ADA) -> None:
         """The model replies."""

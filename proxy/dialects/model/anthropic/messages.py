@@ -5,6 +5,7 @@ Source: the published API reference, and the requests of the real clients named 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.reading import (
@@ -20,8 +21,6 @@ from proxy.dialects.model.reading import (
     unplaced_in,
 )
 from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice, reply_of
-from proxy.dialects.strict_json.tolerant import read_body
-from proxy.seams.faults import MalformedRequest
 
 if TYPE_CHECKING:
     from proxy.dialects.model.reading import Readings
@@ -32,6 +31,8 @@ _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 # Signed by the provider: nothing here may be touched, or read as text.
 _SIGNED: Final = frozenset({"thinking", "redacted_thinking"})
 
+_REFERENCE: Final = frozenset({"type", "tool_name", "cache_control"})
+_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 # Claude Code says in a message with `role: system` what its program has to say between the turns.
 _VOICES: Final = {"assistant": Voice.MODEL, "user": Voice.USER, "system": Voice.SYSTEM}
 
@@ -44,7 +45,6 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         prefix=("messages",),
         turns=tuple(readings.each(list_of(body.get("messages")), read_turn)),
         catalogue=tuple([readings.of(object_of(tool), _tool, at) for at, tool in _tools(body)]),
-        sessions=_sessions(body),
         continues=text_of(thread.get("previous_message_id")),
         streams=body.get("stream") is True,
     )
@@ -85,13 +85,29 @@ def _block(block: dict[str, Json], kind: str, where: Where, voice: Voice) -> tup
     if kind == "image":
         return sealed_in(where, voice)
     if kind.endswith("tool_result"):
-        call_id = text_of(block.get("tool_use_id"))
-        return result_in(block.get("content"), (*where, "content"), call_id)
+        return _result(block.get("content"), (*where, "content"), block.get("tool_use_id"))
     if kind == "compaction":
         # The provider's summary of what is not sent again: the model's words, if it was seen.
         return said_in(block.get("content"), (*where, "content"), Voice.MODEL)
     # A document or a search result was handed over by somebody: not by whom, so by nobody known.
     return unplaced_in(block, where)
+
+
+def _result(content: Json, where: Where, call_id: Json) -> tuple[Said, ...]:
+    if _refers_to_tools(content):
+        return said_in(content, where, Voice.CATALOGUE, text_of(call_id))
+    return result_in(content, where, text_of(call_id))
+
+
+def _refers_to_tools(content: Json) -> bool:
+    """Whether a result holds names of tools alone, whose descriptions the provider puts there."""
+    blocks = [object_of(one) for one in list_of(content)]
+    return bool(blocks) and all(
+        one.keys() <= _REFERENCE
+        and one.get("type") == "tool_reference"
+        and _TOOL_NAME.fullmatch(text_of(one.get("tool_name")) or "")
+        for one in blocks
+    )
 
 
 def _call(block: dict[str, Json]) -> ModelCall:
@@ -104,15 +120,3 @@ def _tools(body: dict[str, Json]) -> enumerate[Json]:
 
 def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
     return text_of(tool.get("name")) or "", tool_in(tool, ("tools", at))
-
-
-def _sessions(body: dict[str, Json]) -> tuple[str, ...]:
-    """`metadata.user_id`, in which Claude Code writes a JSON object with its session's id."""
-    user = text_of(object_of(body.get("metadata")).get("user_id"))
-    if user is None:
-        return ()
-    try:
-        found = text_of(read_body(user.encode("utf-8", "surrogatepass")).get("session_id"))
-    except MalformedRequest:
-        found = None
-    return (found,) if found else ()

@@ -52,13 +52,11 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
     functions = enumerate(list_of(body.get("functions")))
     catalogue = [readings.of(object_of(tool), _tool, "tools", at) for at, tool in tools]
     catalogue += [readings.of(object_of(tool), _tool, "functions", at) for at, tool in functions]
-    user = text_of(body.get("user")) or text_of(body.get("prompt_cache_key"))
     return ModelRequest(
         system=(),
         prefix=("messages",),
         turns=tuple(readings.each(list_of(body.get("messages")), read_turn)),
         catalogue=tuple(catalogue),
-        sessions=(user,) if user else (),
         streams=body.get("stream") is True,
         searches=searches(body),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.model.openai import chat
-from proxy.dialects.model.reading import AFRESH, list_of, said_in, text_of
+from proxy.dialects.model.reading import AFRESH, list_of, said_in
 from proxy.dialects.model.transcript import ModelRequest, Said, Turn, Voice
 
 if TYPE_CHECKING:
@@ -26,14 +26,12 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
     said = [one for key in _PROMPTS for one in said_in(body.get(key), (key,), Voice.UNPLACED)]
     if spells_tokens(body):
         said.append(Said(where=("prompt",), text="", voice=Voice.UNPLACED))
-    user = text_of(body.get("user"))
     return ModelRequest(
         system=(),
         # Their places are the body's own.
         prefix=(),
         turns=(Turn(said=tuple(said)),),
         catalogue=(),
-        sessions=(user,) if user else (),
         streams=body.get("stream") is True,
         searches=chat.searches(body),
     )

@@ -64,7 +64,6 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         prefix=() if whole else ("input",),
         turns=tuple(_whole(turn) for turn in turns) if whole else tuple(turns),
         catalogue=tuple(_catalogue(body, readings)),
-        sessions=_sessions(body),
         continues=continues,
         streams=body.get("stream") is True,
     )
@@ -173,13 +172,3 @@ def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
     # What the provider runs has no name of its own.
     names = map(text_of, (tool.get("name"), tool.get("server_label"), tool.get("type")))
     return next((one for one in names if one), ""), tool_in(tool, ("tools", at))
-
-
-def _sessions(body: dict[str, Json]) -> tuple[str, ...]:
-    metadata = object_of(body.get("client_metadata"))
-    named = (
-        metadata.get("session_id"),
-        metadata.get("thread_id"),
-        body.get("prompt_cache_key"),
-    )
-    return tuple(dict.fromkeys(one for one in map(text_of, named) if one))

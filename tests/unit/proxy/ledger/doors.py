@@ -35,7 +35,7 @@ class Conversation(msgspec.Struct):
     async def goes_on(self, *said: Json, answer: str = "") -> None:
         """More messages, and what the model answers."""
         self.messages += said
-        entered = await self.ledger.ask(*self.messages, names=(self.name,))
+        entered = await self.ledger.ask(*self.messages)
         self.label = entered.turns[-1].label
         if answer:
             await self.ledger.answer(entered, reply(answer))
@@ -43,14 +43,14 @@ class Conversation(msgspec.Struct):
 
     async def says(self, text: str) -> None:
         """The model says it."""
-        entered = await self.ledger.ask(*self.messages, names=(self.name,))
+        entered = await self.ledger.ask(*self.messages)
         await self.ledger.answer(entered, reply(text))
         self.messages.append(assistant(text))
 
     async def calls(self, tool: str, **arguments: Json) -> str:
         """The model calls a tool; the id of the call."""
         made = call(f"c{len(self.messages)}", tool, **arguments)
-        entered = await self.ledger.ask(*self.messages, names=(self.name,))
+        entered = await self.ledger.ask(*self.messages)
         await self.ledger.answer(entered, reply("", made))
         self.messages.append(assistant("", made))
         return made.call_id
@@ -83,7 +83,7 @@ async def a_provided_result(talk: Conversation, text: str) -> None:
         {"type": "web_fetch_tool_result", "tool_use_id": "srv1", "content": found},
         {"type": "text", "text": "I read it."},
     ]
-    entered = await talk.ledger.ask(*talk.messages, names=(talk.name,))
+    entered = await talk.ledger.ask(*talk.messages)
     await talk.ledger.answer(entered, anthropic.read_reply({"id": "m1", "content": content}))
     talk.messages.append({"role": "assistant", "content": content})
 

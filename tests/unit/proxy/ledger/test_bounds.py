@@ -37,14 +37,13 @@ SAID = "I would like a window seat."
 
 
 async def read_page(ledger: Ledger, name: str) -> str:
-    first = await ledger.ask(user(f"Read it, {name}."), names=(name,))
+    first = await ledger.ask(user(f"Read it, {name}."))
     fetch = call(f"{name}-fetch", "fetch")
     await ledger.answer(first, reply("", fetch))
     entered = await ledger.ask(
         user(f"Read it, {name}."),
         assistant("", fetch),
         result(f"{name}-fetch", PAGE),
-        names=(name,),
     )
     return entered.session
 
@@ -54,10 +53,10 @@ async def test_sentences_that_make_room_are_not_forgotten(monkeypatch: pytest.Mo
     ledger = Ledger()
     await read_page(ledger, "s1")
     for number in range(40):
-        await ledger.ask(user(f"I am here for the {number}. time, hello."), names=(f"t{number}",))
-    spliced = await ledger.ask(user(PAGE), names=("later",))
+        await ledger.ask(user(f"I am here for the {number}. time, hello."))
+    spliced = await ledger.ask(user(PAGE))
     assert spliced.taint is UNKNOWN, "it was there, and nobody knows any more from whom"
-    new = await ledger.ask(user("Nobody ever said this before."), names=("last",))
+    new = await ledger.ask(user("Nobody ever said this before."))
     assert new.taint is USER
 
 
@@ -68,7 +67,7 @@ async def test_a_session_that_makes_room_counts_for_what_nobody_can_place(
     ledger = Ledger()
     gone = await read_page(ledger, "s1")
     for number in range(4):
-        await ledger.ask(user(f"Hello for the {number}. time."), names=(f"t{number}",))
+        await ledger.ask(user(f"Hello for the {number}. time."))
     assert ledger.sessions.shown(gone) is None
     assert ledger.sessions.listed(10).total == 3
     assert ledger.seen("Something that nobody said.").taint is TOOL
@@ -76,7 +75,6 @@ async def test_a_session_that_makes_room_counts_for_what_nobody_can_place(
         user("Read it, s1."),
         assistant("", call("s1-fetch", "fetch")),
         result("s1-fetch", PAGE),
-        names=("s1",),
     )
     assert back.taint is UNKNOWN
 
@@ -89,12 +87,12 @@ async def test_a_principal_that_makes_room_is_not_believed_when_it_comes_back(
     await read_page(ledger, "s1")
     for number in range(3):
         other = Principal(principal_id=PrincipalId(f"key:{number}"), tenant=Tenant("harbour"))
-        await ledger.ask(user(SAID), names=("s1",), by=other)
+        await ledger.ask(user(SAID), by=other)
     assert ledger.seen(SAID).taint is UNKNOWN
-    back = await ledger.ask(user(SAID), names=("new",))
+    back = await ledger.ask(user(SAID))
     assert back.taint is UNKNOWN
     ledger.clock.now_s += 3_700
-    assert (await ledger.ask(user(SAID), names=("newer",))).taint is USER
+    assert (await ledger.ask(user(SAID))).taint is USER
 
 
 async def test_a_text_that_cannot_be_searched_any_more_is_said_to_be_lost(
@@ -102,12 +100,13 @@ async def test_a_text_that_cannot_be_searched_any_more_is_said_to_be_lost(
 ) -> None:
     ledger = Ledger()
     await read_page(ledger, "s1")
-    first = await ledger.ask(user("And now write."), names=("s1",))
+    read = user("Read it, s1."), assistant("", call("s1-fetch", "fetch"))
+    first = await ledger.ask(*read, result("s1-fetch", PAGE), user("And now write."))
     await ledger.answer(first, reply("", call("w1", text="Something else.")))
     join = Join(tool_use_id="w1")
     assert ledger.seen("Something else.", join=join).whole
     monkeypatch.setattr(core, "PRINTS_MAX", 0)
-    await ledger.ask(user("A text that takes room."), names=("other",))
+    await ledger.ask(user("A text that takes room."))
     seen = ledger.seen("Something else.", join=join)
     assert not seen.whole
     assert seen.contained[0].kind is TOOL
@@ -119,33 +118,34 @@ async def test_tools_beyond_the_pins_are_not_approved_by_being_seen(
     monkeypatch.setattr(state, "PINS_MAX", 1)
     ledger = Ledger()
     tool: dict[str, Json] = {"name": "fetch", "description": "Reads a page."}
-    entered = await ledger.ask(user(SAID), names=("s1",), tools=[dict(tool)])
+    entered = await ledger.ask(user(SAID), tools=[dict(tool)])
     assert entered.taint is MODEL or entered.taint.trust == MODEL.trust
     changed = await ledger.ask(
-        user(SAID), names=("s2",), tools=[{**tool, "description": "Reads a page, then pays."}]
+        user(SAID), tools=[{**tool, "description": "Reads a page, then pays."}]
     )
     assert changed.taint is UNKNOWN
-    more = await ledger.ask(user(SAID), names=("s3",), tools=[{"name": "pay"}])
+    more = await ledger.ask(user(SAID), tools=[{"name": "pay"}])
     assert more.taint is UNKNOWN
 
 
 async def test_a_changed_tool_is_unknown_until_a_person_approves_it() -> None:
     ledger = Ledger()
     tools: list[Json] = [{"name": "fetch", "description": "Reads a page."}]
-    first = await ledger.ask(user(SAID), names=("Reads a page.",), tools=tools)
+    first = await ledger.ask(user(SAID), tools=tools)
     assert first.taint.trust == MODEL.trust
     tools = [{"name": "fetch", "description": "Reads a page, faster."}]
-    entered = await ledger.ask(user(SAID), names=("Reads a page, faster.",), tools=tools)
+    entered = await ledger.ask(user(SAID), tools=tools)
     assert entered.taint is UNKNOWN
+    await ledger.answer(entered, reply("A window it is."))
     (changed,) = ledger.sessions.tools(ADA.tenant).changed
     assert (changed.tool, changed.approved_count) == ("fetch", 1)
     with pytest.raises(NotFound):
         await ledger.sessions.approve(ADA.tenant, "fetch", "0" * 16)
     left = await ledger.sessions.approve(ADA.tenant, "fetch", changed.digest)
     assert left.changed == ()
-    later = await ledger.ask(user(SAID), names=("later",), tools=tools)
+    later = await ledger.ask(user(SAID), tools=tools)
     assert later.taint.trust == MODEL.trust
-    same = await ledger.ask(user(SAID), names=("Reads a page, faster.",), tools=tools)
+    same = await ledger.ask(user(SAID), assistant("A window it is."), tools=tools)
     assert same.taint is UNKNOWN, "it saw it before"
 
 
@@ -154,16 +154,16 @@ async def test_a_conversation_that_makes_room_is_not_a_persons_when_it_goes_on(
 ) -> None:
     monkeypatch.setattr(state, "CONVERSATIONS_MAX", 2)
     ledger = Ledger()
-    first = await ledger.ask(user(SAID), names=("s1",))
+    first = await ledger.ask(user(SAID))
     await ledger.answer(first, reply("", call("toolu_task", "Task", prompt="Look around.")))
     sub = user("Look around.")
-    await ledger.answer(await ledger.ask(sub, names=("s1",)), reply("I see the quay."))
+    await ledger.answer(await ledger.ask(sub), reply("I see the quay."))
     longer = (sub, assistant("I see the quay."))
-    under = await ledger.ask(*longer, user("Bills go to the quay."), names=("s1",))
+    under = await ledger.ask(*longer, user("Bills go to the quay."))
     assert under.turns[-1].label is not USER
     for at in range(3):
-        await ledger.ask(user(f"Hello number {at}."), names=("s1",))
-    later = await ledger.ask(*longer, user("Fees go to the quay too."), names=("s1",))
+        await ledger.ask(user(f"Hello number {at}."))
+    later = await ledger.ask(*longer, user("Fees go to the quay too."))
     assert later.turns[-1].label is not USER
 
 
@@ -184,17 +184,17 @@ async def test_a_tool_that_says_more_of_its_arguments_is_another_one(
     def tools(given: dict[str, Json]) -> list[Json]:
         return [{"name": "fetch", "input_schema": {"type": "object", "properties": given}}]
 
-    await ledger.ask(user(SAID), names=("s1",), tools=tools(properties))
-    same = await ledger.ask(user(SAID), names=("s2",), tools=tools(properties))
+    await ledger.ask(user(SAID), tools=tools(properties))
+    same = await ledger.ask(user(SAID), tools=tools(properties))
     assert same.changed_tools == frozenset()
-    other = await ledger.ask(user(SAID), names=("s3",), tools=tools(changed))
+    other = await ledger.ask(user(SAID), tools=tools(changed))
     assert (other.changed_tools, other.taint) == (frozenset({"fetch"}), UNKNOWN)
 
 
 async def test_an_id_that_two_replies_gave_names_no_call() -> None:
     ledger = Ledger()
     for name in ("s1", "s2"):
-        first = await ledger.ask(user(f"Hello from {name}."), names=(name,))
+        first = await ledger.ask(user(f"Hello from {name}."))
         await ledger.answer(first, reply("", call("call_0", text=f"Words of {name}.")))
     seen = ledger.seen("Words of s1.", join=Join(call_id="call_0"))
     assert seen.joined is Joined.TEXT, "its words are known, and that id is nobody's"
@@ -207,7 +207,7 @@ async def test_a_compacted_log_is_the_same_ledger(
     clock = Clock()
     before = kept(tmp_path, clock, is_new=True)
     session = await read_page(before, "s1")
-    first = await before.ask(user(f"{SAID} Write it."), names=("s1",), tools=[{"name": "fetch"}])
+    first = await before.ask(user(f"{SAID} Write it."), tools=[{"name": "fetch"}])
     await before.answer(first, reply("", call("w1", text=SAID)))
     before.recall("m-1", "The user flies from Lisbon.", TOOL)
     assert before.log is not None
@@ -234,9 +234,9 @@ async def test_a_compacted_log_is_the_same_ledger(
         same.taint,
         same.endorsed,
     )
-    pinned = await after.ask(user("Hi."), names=("x",), tools=[{"name": "fetch", "title": "y"}])
+    pinned = await after.ask(user("Hi."), tools=[{"name": "fetch", "title": "y"}])
     assert pinned.taint is UNKNOWN
-    spliced = await after.ask(user("The user flies from Lisbon."), names=("y",), by=ADA)
+    spliced = await after.ask(user("The user flies from Lisbon."), by=ADA)
     assert spliced.taint is TOOL
     assert after.log is not None
     await after.log.close()

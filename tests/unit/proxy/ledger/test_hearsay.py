@@ -26,7 +26,7 @@ ELSEWHERE = Principal(principal_id=PrincipalId("key:eve"), tenant=Tenant("lighth
 
 async def typed_by(ledger: Ledger, by: Principal, text: str) -> tuple[SourceKind, bool, list[str]]:
     """The label of a turn, whether it endorses itself, and why it has that label."""
-    entered = await ledger.ask(user(text), names=("other",), by=by)
+    entered = await ledger.ask(user(text), by=by)
     await ledger.answer(entered, reply("", call("w9", text=text)), by=by)
     seen = ledger.seen(text, join=Join(tool_use_id="w9"), by=by)
     shown = ledger.sessions.shown(entered.session)
@@ -65,7 +65,7 @@ async def test_it_is_told_after_a_restart(
 ) -> None:
     ledger = kept(tmp_path, is_new=True)
     await DOORS["answer"](Conversation(ledger, [ASKED]), LONG)
-    await ledger.ask(ASKED, names=("s",))
+    await ledger.ask(ASKED)
     await DOORS["prompt"](Conversation(ledger, [ASKED]), f"{LONG} It is the best of them.")
     if compacted:
         monkeypatch.setattr("proxy.ledger.sessions.GROWN_BYTES", 1)

@@ -37,10 +37,10 @@ async def endorsed(
 ) -> bool:
     """Whether an order is a person's word, said in a turn of hers after the model spoke."""
     ledger = Ledger(user_turns=user_turns)
-    asked = await ledger.ask(user("Good morning."), names=("s",))
+    asked = await ledger.ask(user("Good morning."))
     await ledger.answer(asked, reply(before or "What can I do?"))
     turns = (user("Good morning."), assistant(before or "What can I do?"))
-    asked = await ledger.ask(*turns, user(said.format(order)), names=("s",))
+    asked = await ledger.ask(*turns, user(said.format(order)))
     await ledger.answer(asked, reply("", call("save", text=order)))
     return ledger.seen(order, join=Join(tool_use_id="save")).endorsed
 

@@ -44,12 +44,12 @@ async def told(
 ) -> tuple[Ledger, TurnRead]:
     """A session in which a tool said `read`, then a person `typed`, and a model writes `text`."""
     ledger = Ledger(user_turns=user_turns)
-    first = await ledger.ask(user("Read the file."), names=("s1",))
+    first = await ledger.ask(user("Read the file."))
     fetch = call("toolu_read_1", "Read", file="desk.md")
     await ledger.answer(first, reply("", fetch))
     turns = (user("Read the file."), assistant("", fetch), result("toolu_read_1", read))
-    await ledger.answer(await ledger.ask(*turns, names=("s1",)), reply("It is read."))
-    last = await ledger.ask(*turns, assistant("It is read."), user(typed), names=("s1",))
+    await ledger.answer(await ledger.ask(*turns), reply("It is read."))
+    last = await ledger.ask(*turns, assistant("It is read."), user(typed))
     await ledger.answer(last, reply("", call("toolu_save_1", text=text)))
     return ledger, last.turns[-1]
 
@@ -124,9 +124,9 @@ async def test_what_a_tool_says_later_takes_nothing_from_her() -> None:
     ledger, _ = await told(OPENS, SAID, SAID)
     read = call("toolu_read_2", "Read", file="other.md")
     turns = (user("Read the file."), assistant("", read), result("toolu_read_2", SAID))
-    first = await ledger.ask(user("Read the file."), names=("s2",))
+    first = await ledger.ask(user("Read the file."))
     await ledger.answer(first, reply("", read))
-    await ledger.ask(*turns, names=("s2",))
+    await ledger.ask(*turns)
     assert endorsed(ledger, SAID)
 
 
@@ -158,7 +158,7 @@ async def test_a_turn_of_several_texts_or_with_a_splice_in_it_endorses_nothing(
     typed: tuple[str, ...],
 ) -> None:
     ledger = Ledger()
-    asked = await ledger.ask(user(*typed), names=("s1",))
+    asked = await ledger.ask(user(*typed))
     await ledger.answer(asked, reply("", call("toolu_save_1", text=SAID)))
     assert not endorsed(ledger, SAID)
 
@@ -167,7 +167,7 @@ async def test_a_reminder_beside_her_words_is_no_part_of_them() -> None:
     reminder = "<system-reminder>Today is Monday.</system-reminder>"
     for said, fine in ((reminder, True), (f"<ide_selection>{SAID}</ide_selection>", False)):
         ledger = Ledger()
-        asked = await ledger.ask(user(said, SAID), names=("s1",))
+        asked = await ledger.ask(user(said, SAID))
         await ledger.answer(asked, reply("", call("toolu_save_1", text=SAID)))
         assert endorsed(ledger, SAID) is fine
 
@@ -179,7 +179,7 @@ async def test_where_several_speak_nobody_s_words_are_taken(others: tuple[str, .
     for name, text in (("Ada", SAID), *((one, "Good morning.") for one in others)):
         turns.append({"role": "user", "name": name, "content": text})
     request = chat.read_request({"messages": turns})
-    entered = await ledger.sessions.entered(ADA, request, (), user_turns=UserTurns.PERSON)
+    entered = await ledger.sessions.entered(ADA, request, user_turns=UserTurns.PERSON)
     await ledger.answer(entered, reply("", call("toolu_save_1", text=SAID)))
     assert endorsed(ledger, SAID) is (others in {(), ("Ada",)})
 
@@ -193,7 +193,7 @@ async def test_every_text_of_a_call_is_the_whole_turn(
     fine: bool,  # noqa: FBT001
 ) -> None:
     ledger = Ledger()
-    asked = await ledger.ask(user(SAID), names=("s1",))
+    asked = await ledger.ask(user(SAID))
     saved = call("toolu_save_1", texts=[*texts])
     await ledger.answer(asked, reply("", saved))
     assert ledger.seen(*texts, join=Join(tool_use_id="toolu_save_1")).endorsed is fine
@@ -202,7 +202,7 @@ async def test_every_text_of_a_call_is_the_whole_turn(
 async def test_prints_of_sentences_in_a_log_of_before_open_and_endorse_nothing() -> None:
     """There three fields stood for a turn: what its sentences endorsed, pairs of them, and all."""
     ledger = Ledger()
-    asked = await ledger.ask(user("Good morning."), names=("s1",))
+    asked = await ledger.ask(user("Good morning."))
     reader = Reader(prints_key(KEY), shipped_rules())
     said = packed([reader.print("ada bryn never eats meat")])
     before = msgspec.msgpack.encode(

@@ -95,7 +95,7 @@ SENT = {
 async def test_a_session_with_something_nobody_here_can_read_cannot_be_searched(what: str) -> None:
     request, label = SENT[what]
     ledger = Ledger()
-    entered = await ledger.sessions.entered(ADA, request, ("s",))
+    entered = await ledger.sessions.entered(ADA, request)
     await ledger.answer(entered, reply("", call("w1", text=NOTE)))
     seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
     assert (entered.taint, seen.taint, seen.whole) == (label, label, False)
@@ -114,14 +114,14 @@ def test_the_bytes_of_a_picture_are_not_read_as_words() -> None:
 
 async def test_a_text_beside_a_picture_is_hers_and_the_session_is_not_searched() -> None:
     ledger = Ledger()
-    entered = await ledger.sessions.entered(ADA, read(SHOT, ASKED), ("s",))
+    entered = await ledger.sessions.entered(ADA, read(SHOT, ASKED))
     hers = entered.turns[0].spans[1]
     assert [span.label for span in hers] == [USER]
 
 
 async def test_a_session_without_one_is_searched() -> None:
     ledger = Ledger()
-    entered = await ledger.ask(user("What is in there?"), names=("s",))
+    entered = await ledger.ask(user("What is in there?"))
     await ledger.answer(entered, reply("", call("w1", text=NOTE)))
     assert ledger.seen(NOTE, join=Join(tool_use_id="w1")).whole
 
@@ -130,12 +130,12 @@ async def test_a_session_without_one_is_searched() -> None:
 async def test_a_picture_is_unread_after_a_restart_as_well(tmp_path: Path, *, again: bool) -> None:
     ledger = kept(tmp_path, is_new=True)
     request, label = SENT["a screenshot of a tool"]
-    entered = await ledger.sessions.entered(ADA, request, ("s",))
+    entered = await ledger.sessions.entered(ADA, request)
     await ledger.answer(entered, reply("", call("w1", text=NOTE)))
     await ledger.sessions.close()
     ledger = kept(tmp_path, ledger.clock)
     if again:
-        await ledger.sessions.entered(ADA, request, ("s",))
+        await ledger.sessions.entered(ADA, request)
     seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
     assert (seen.whole, seen.contained[0]) == (False, Origin(kind=label))
     await ledger.sessions.close()
@@ -148,7 +148,7 @@ async def test_what_a_search_of_the_provider_found_is_said_by_nobody_else() -> N
     for more in (nothing, searching):
         ledger = Ledger()
         body: dict[str, Json] = {"messages": [{"role": "user", "content": "Plan my trip."}], **more}
-        entered = await ledger.sessions.entered(ADA, chat.read_request(body), ("s",))
+        entered = await ledger.sessions.entered(ADA, chat.read_request(body))
         await ledger.answer(entered, reply("", call("w1", text=NOTE)))
         seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
         labels.append((seen.taint, seen.whole))
@@ -157,7 +157,7 @@ async def test_what_a_search_of_the_provider_found_is_said_by_nobody_else() -> N
 
 async def test_a_call_that_the_provider_ran_is_not_under_way_any_more() -> None:
     ledger = Ledger()
-    entered = await ledger.ask(user("Plan my trip."), names=("s",))
+    entered = await ledger.ask(user("Plan my trip."))
     use: Json = {"type": "server_tool_use", "id": "srv1", "name": "web_search", "input": {}}
     done: Json = {"type": "web_search_tool_result", "tool_use_id": "srv1", "content": [FOUND]}
     under_way: list[Json] = [use]
@@ -165,5 +165,5 @@ async def test_a_call_that_the_provider_ran_is_not_under_way_any_more() -> None:
     for content in (under_way, over):
         await ledger.answer(entered, anthropic.read_reply({"id": "m1", "content": content}))
         name = f"talk {len(content)}"
-        other = await ledger.ask(user(f"Another {name}."), names=(name,))
+        other = await ledger.ask(user(f"Another {name}."))
         assert other.taint is (MODEL if content is under_way else USER)

@@ -270,9 +270,7 @@ async def test_without_a_catalogue_what_reads_as_a_memory_write_is_judged(seen: 
 async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:
     veto, one = _veto(seen), create(GOOD)
     coupling = Vetoing(UnsafeUncoupled(), veto, UnmappedTools())
-    asked = Asked(
-        principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
-    )
+    asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
     prepared = await coupling.prepare(asked)
     assert await coupling.judge(prepared, (one, create(STEERING))) != (None, None)
     assert len(_waiting(seen)) == 1
@@ -287,7 +285,7 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once_in_a_se
     coupling = Vetoing(UnsafeUncoupled(), _veto(seen), unmapped)
     tool: Json = {"name": "save_memory", "input_schema": {"properties": {"note": {}}}}
     body = offering(tool, {"name": "Bash", "input_schema": {"properties": {}}}, FILES)
-    asked = Asked(principal=AGENT, api=ANTHROPIC, body=body, names=(), trace=TRACE, maps=MAPS)
+    asked = Asked(principal=AGENT, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS)
     prepared = await coupling.prepare(asked)
     for session in ("one", "one", "two"):
         part = msgspec.structs.replace(prepared, session=session)
@@ -311,9 +309,7 @@ class _Refusing(UnsafeUncoupled):
 
 async def test_what_is_admitted_here_and_refused_elsewhere_is_no_intent(seen: Guarded) -> None:
     coupling = Vetoing(_Refusing(), _veto(seen), UnmappedTools())
-    asked = Asked(
-        principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
-    )
+    asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
     prepared = await coupling.prepare(asked)
     texts = await coupling.judge(prepared, (create(GOOD), create(STEERING), call("Bash", a="b")))
     assert texts[0] == "Withheld."
@@ -400,9 +396,7 @@ async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
 async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
     guard = MemoryGuard()
     coupling = Vetoing(UnsafeUncoupled(), Veto(guard), UnmappedTools())
-    asked = Asked(
-        principal=AGENT, api=ANTHROPIC, body=offering(FILES), names=(), trace=TRACE, maps=MAPS
-    )
+    asked = Asked(principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS)
     await coupling.judge(await coupling.prepare(asked), (create(GOOD),))
     (judged,) = guard.judged
     assert judged.traceparent == format_traceparent(TRACE)

@@ -46,11 +46,10 @@ class _Ledger:
         self,
         principal: Principal,
         request: ModelRequest,
-        names: tuple[str, ...],
         distrusted_tools: frozenset[str],
         user_turns: UserTurns | None,
     ) -> Entered:
-        del principal, names, distrusted_tools, user_turns
+        del principal, distrusted_tools, user_turns
         turns: list[TurnRead] = []
         for turn in request.turns:
             spans = tuple((LabelledSpan(0, len(said.text), self.label),) for said in turn.said)
@@ -77,7 +76,6 @@ class _Front:
             principal=AGENT,
             api=self._api,
             body=read,
-            names=(),
             trace=None,  # type: ignore[arg-type]
             maps=None,  # type: ignore[arg-type]
             readings=self._recurring,
