@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import platform
+import shutil
+import subprocess
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Final
 
 from proxy.evaluate.core import core
@@ -52,8 +57,8 @@ async def evaluate(book: Book, only: tuple[str, ...] = ()) -> None:
             await EXPERIMENTS[name](book)
 
 
-def document(book: Book) -> Document:
-    """Everything that was found."""
+def document(book: Book, clock_ns: Callable[[], int] = time_ns) -> Document:
+    """Everything that was found, as of now."""
     return Document(
         run=Run(
             mnemogate=version(),
@@ -61,6 +66,9 @@ def document(book: Book) -> Document:
             seed=book.seed,
             python=platform.python_version(),
             machine=platform.machine(),
+            at=datetime.fromtimestamp(clock_ns() // 10**9, UTC).isoformat(),
+            host=platform.node(),
+            commit=_commit(),
         ),
         tables=book.tables,
         verdict=Verdict(
@@ -70,3 +78,19 @@ def document(book: Book) -> Document:
             sound=book.sound,
         ),
     )
+
+
+def _commit() -> str:
+    """The commit that this code was checked out at; "" where it was installed from a wheel."""
+    root = Path(__file__).resolve().parents[2]
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return ""
+    done = subprocess.run(  # noqa: S603 - git's own path, fixed words
+        [git, "-C", str(root), "rev-parse", "--short=12", "HEAD"],
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
+    )
+    return done.stdout.strip()

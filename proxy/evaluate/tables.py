@@ -185,6 +185,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     python: str
     machine: str
+    # When it ended (RFC 3339, UTC), on which host, and from which commit where that is known.
+    at: str = ""
+    host: str = ""
+    commit: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

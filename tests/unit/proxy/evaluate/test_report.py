@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
+import msgspec
+
 from proxy.evaluate.figures import share, skipped
 from proxy.evaluate.report import report
 from proxy.evaluate.tables import (
@@ -122,6 +124,29 @@ def test_a_run_that_is_not_sound_says_so_and_shows_which() -> None:
     assert "A promise is broken" in page
     assert "Every promise held" in report(found(sound=True))
     assert page.count('<span class="no">NO</span>') == 1
+
+
+def test_the_page_says_first_what_it_does_not_show_and_explains_its_words() -> None:
+    run = Run(
+        mnemogate="0.1.0",
+        trials=1,
+        seed=1,
+        python="3.11",
+        machine="x86_64",
+        at="2030-01-31T12:00:00+00:00",
+        host=HOSTILE,
+        commit="0123456789ab",
+    )
+    page = report(msgspec.structs.replace(WHOLE, run=run))
+    limits, words, first = (
+        page.index(f"<h2>{heading}") for heading in ("What this does not show", "The words", "Prom")
+    )
+    assert limits < words < first
+    for told in ("2030-01-31T12:00:00", "commit 0123456789ab", "Jungsoo Baek", "0 is good"):
+        assert told in page
+    # The reason behind each n/a is read, not hovered over; and whatever it says is inert.
+    assert page.count("n/a</span> <small>") == page.count('<span class="na">')
+    assert "<script>" not in page
 
 
 def test_each_figure_beyond_the_paper_has_a_row() -> None:

@@ -64,6 +64,9 @@ def test_the_document_is_one_object_and_has_no_key_of_what_was_not_made() -> Non
         "seed": 2,
         "python": "3.11",
         "machine": "x86_64",
+        "at": "",
+        "host": "",
+        "commit": "",
         "fpr": {"S4": KEYS},
         "table5": {
             "claims_source": {"5": {"refused": KEYS, "landed_below": KEYS, "landed_as_named": KEYS}}
