@@ -17,6 +17,7 @@ from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
+from proxy.cli.neighbours import foreign
 from proxy.cli.pointing import exports, first_write, mcp_entry, pointed
 from proxy.compose.observe_mode import BANNER
 from proxy.settings.load import MARKER, SETTINGS
@@ -166,6 +167,12 @@ def _announce(
     terminal.say("mnemogate is ready")
     if settings.observe:
         terminal.say(f"*** {BANNER} ***")
+    shared = foreign()
+    if shared:
+        terminal.note(
+            f"other packages here have our names: {', '.join(shared)}. Files of one may stand in "
+            "for the other's; install mnemogate by itself (pipx, uvx, a container)"
+        )
     terminal.pairs(
         [
             ("  data", ready.data or "-"),

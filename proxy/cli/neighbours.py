@@ -1,0 +1,27 @@
+"""Other distributions in this environment that bring packages of our names."""
+
+from __future__ import annotations
+
+from importlib.metadata import packages_distributions
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_OURS: Final = ("policy", "proxy", "storage", "telemetry")
+_DISTRIBUTION: Final = "mnemogate"
+
+
+def foreign(installed: Mapping[str, Sequence[str]] | None = None) -> tuple[str, ...]:
+    """`package (distribution)` for each of our top packages that somebody else brings as well.
+
+    Of two distributions with one package the one installed last has overwritten files of the other,
+    so either may run the other's code. `installed` is what `packages_distributions` says.
+    """
+    known = packages_distributions() if installed is None else installed
+    return tuple(
+        f"{package} ({distribution})"
+        for package in _OURS
+        for distribution in dict.fromkeys(known.get(package, ()))
+        if distribution.lower() != _DISTRIBUTION
+    )
