@@ -54,8 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough (`| head`).
-        return Exit.OK
+        # Whoever read our output has enough (`| head`). What was asked about may still not hold: a
+        # check that was not heard to its end has not said yes.
+        return Exit.CUT_SHORT
     finally:
         _end()
 

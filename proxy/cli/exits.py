@@ -15,6 +15,7 @@ class Exit(enum.IntEnum):
     NOT_FOUND = 4
     REFUSED = 5
     INTERRUPTED = 130
+    CUT_SHORT = 141
 
     @property
     def meaning(self) -> str:
@@ -30,6 +31,7 @@ _MEANING = {
     Exit.NOT_FOUND: "nothing of that name or id",
     Exit.REFUSED: "the sidecar refused: wrong credential, or not allowed now",
     Exit.INTERRUPTED: "stopped by Ctrl-C",
+    Exit.CUT_SHORT: "who read the output had enough (`| head`): what was asked about may not hold",
 }
 
 

@@ -71,6 +71,24 @@ def test_who_has_read_enough_or_closed_a_stream_gets_no_complaint(place: Place) 
     assert (closed.returncode, closed.stdout, closed.stderr) == (Exit.OK, "", "")
 
 
+def test_a_check_that_was_not_heard_to_its_end_has_not_said_yes(place: Place) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "proxy", "policy", "check", str(RULES)],
+            cwd="/",
+            env=place.environment(PYTHONPATH=str(ROOT)),
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (Exit.CUT_SHORT, b"")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a sidecar hides what it has open")
 def test_a_sidecar_serves_whoever_reads_its_banner_and_keeps_closed_streams_off_its_files(
     place: Place,
