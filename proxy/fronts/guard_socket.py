@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.model import CandidateId, Principal, PrincipalId, Tenant
+from policy.model import CandidateId, ChangeKind, Principal, PrincipalId, Tenant
 from policy.query import validate
 from proxy.dialects.problem import problem
 from proxy.guard import wire
@@ -200,7 +200,7 @@ class GuardFront:
             return await self._operations.graph(principal, operation, dialect=DIALECT, trace=trace)
         if isinstance(operation, Write):
             if any(_is_ours(one) for one in operation.proposals):
-                raise MalformedRequest("proposals: what is sent on goes through judge")
+                raise MalformedRequest("proposals: not what a relay may ask for here")
         elif isinstance(operation, DeleteWhere | ListMemories | Search):
             try:
                 validate(operation.where)
@@ -248,9 +248,11 @@ class GuardFront:
 
 
 def _is_ours(proposal: Proposal) -> bool:
-    """Whether it says what only the guard may say."""
+    """Whether it says what only the guard or an operator may say."""
+    # A purge uses room that is the operator's alone.
+    purges = proposal.change is ChangeKind.PURGE
     edits = proposal.edit is not None
-    return edits or proposal.guarded_key is not None or bool(proposal.culprits)
+    return purges or edits or proposal.guarded_key is not None or bool(proposal.culprits)
 
 
 async def _malformed(detail: str) -> Failure:

@@ -70,7 +70,10 @@ KEPT_BEFORE: Final = "store.before-format-"
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
-_MAP_PER_QUOTA: Final = 1.25
+# Of addresses, not of disk. What purges may use beyond the quota (`storage.write.usage`) fits in,
+# and beside it the pages that a whole batch writes anew.
+_MAP_PER_QUOTA: Final = 2.0
+_MAP_SPARE_BYTES: Final = 64 * 1024 * 1024
 _READERS_MAX: Final = 512
 _LOCK_ATTEMPTS: Final = 8
 
@@ -197,7 +200,7 @@ class LmdbStore:
     def __init__(self, directory: Path, quota_bytes: int) -> None:
         self.directory = directory
         self.quota_bytes = quota_bytes
-        self._map_bytes = int(quota_bytes * _MAP_PER_QUOTA)
+        self._map_bytes = int(quota_bytes * _MAP_PER_QUOTA) + _MAP_SPARE_BYTES
         self._pid = os.getpid()
         self._lease = Lease()
         self._env: lmdb.Environment | None = None

@@ -24,6 +24,7 @@ from storage.errors import (
     StoreUnavailable,
 )
 from storage.tables.change import Change
+from storage.values import Decision
 from storage.write.case import Case
 
 if TYPE_CHECKING:
@@ -110,6 +111,14 @@ class Engine:
 
         A failure that hit the whole batch is given for each of its submissions.
         """
+        outcomes = self._run(batch)
+        self.erase_if_due()
+        return outcomes
+
+    def _run(self, batch: Sequence[Submission]) -> list[Outcome | StorageError]:
+        if len(batch) > 1 and any(self._must_free(item) for item in batch):
+            # What frees nothing takes back its whole transaction, and nobody else's.
+            return [self._run([item])[0] for item in batch]
         self.parts.failpoint("intercepted")
         mine = self._stageable(batch)
         try:
@@ -123,11 +132,10 @@ class Engine:
         except StoreCorrupt as error:
             self._forget(mine)
             # One damaged row must not refuse everybody who waits beside it.
-            return [error] if len(batch) == 1 else [self.run([item])[0] for item in batch]
+            return [error] if len(batch) == 1 else [self._run([item])[0] for item in batch]
         except StorageError as error:
             self._forget(mine)
             return [error] * len(batch)
-        self.erase_if_due()
         return outcomes
 
     def erase_if_due(self) -> None:
@@ -169,7 +177,11 @@ class Engine:
                     intercept=self.register.get(item.candidate_id),
                     staged=data if item.candidate_id in mine else None,
                 )
-                outcomes.append(self.parts.judge.judge(change, case, self.ruleset))
+                outcome = self.parts.judge.judge(change, case, self.ruleset)
+                freed = outcome.decision is Decision.ADMIT or outcome.replayed
+                if not freed and self._must_free(item):
+                    raise QuotaReached("full: a deletion that takes nothing away is not recorded")
+                outcomes.append(outcome)
             # A retry in the same batch is done with; what it retries may have become a held one.
             done = [one for one in change.finished if one in mine and one not in change.kept]
             change.finished = done
@@ -182,6 +194,10 @@ class Engine:
             )
 
         return self.transact(work, confirmed)
+
+    def _must_free(self, item: Submission) -> bool:
+        room = self.parts.store.quota_bytes - self.bytes_used
+        return self.parts.judge.usage.must_free(item.candidate, room)
 
     def _recorded(self, view: View, item: Submission, outcome: Outcome | StorageError) -> bool:
         """Whether the store's own record of the nonce tells the same as the outcome."""

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 VERDICT_BYTES: Final = 1_024
 """Two leaves, their nodes, a nonce and an id, with their share of half-filled pages."""
 
-# Deletes and purges may use this much more than the quota: a full store must be able to shrink. And
-# for so much more than its share a tenant's refusals leave leaves.
+# Deletes may use this much more than the quota: whoever may write may take back. And for so much
+# more than its share a tenant's refusals leave leaves.
 _OVERDRAFT: Final = 0.1
+# Purges have so much more to themselves, whatever deletes used up: a full store can be emptied. A
+# purge leaves two thirds of what the smallest memory took, because the log keeps its leaves.
+_PURGE_RESERVE: Final = 0.8
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 _FLOAT_LEN: Final = 4
 _PREFIX: Final = b"\x01"
@@ -91,6 +94,17 @@ class Usage:
             return budget
         return msgspec.structs.replace(budget, tenant_full=True)
 
+    def must_free(self, candidate: Candidate, room: int) -> bool:
+        """Whether this is a deletion that may leave something only if it takes something away.
+
+        One of nothing, or one that is refused or held, leaves leaves like any refusal. Where its
+        tenant or the store is full, only those that are admitted may go on: there are no more of
+        these than there are memories. A purge is an operator's: no front of agents takes one.
+        """
+        if candidate.change is not ChangeKind.DELETE:
+            return False
+        return room < 0 or self._is_beyond(self._bytes[candidate.tenant])
+
     def no_room(self, candidate: Candidate, room: int, change: Change) -> QuotaReached | None:
         """What to say, without a leaf, where `room` bytes are left in the store.
 
@@ -98,13 +112,17 @@ class Usage:
         for good: without an end to them the refusals would be the flood.
         """
         removal = candidate.change in _REMOVALS
-        if room < (-_OVERDRAFT * self._quota_bytes if removal else 0):
+        overdraft = _OVERDRAFT if removal else 0.0
+        if candidate.change is ChangeKind.PURGE:
+            overdraft += _PURGE_RESERVE
+        if room < -overdraft * self._quota_bytes:
             return QuotaReached("the store has reached its quota")
-        if removal or self.limit_bytes is None:
-            return None
-        if self.used(candidate.tenant, change) < self.limit_bytes * (1 + _OVERDRAFT):
+        if removal or not self._is_beyond(self.used(candidate.tenant, change)):
             return None
         return QuotaReached("the tenant has used up its share of the store")
+
+    def _is_beyond(self, used: int) -> bool:
+        return self.limit_bytes is not None and used >= self.limit_bytes * (1 + _OVERDRAFT)
 
     def record(self, change: Change) -> None:
         """Put what the change comes to into its transaction."""

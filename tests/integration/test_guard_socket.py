@@ -176,6 +176,9 @@ async def test_an_operation_on_our_own_store_runs_as_the_peer(gate: Gate) -> Non
     smuggled = Proposal(change=ChangeKind.CREATE, text=GOOD, guarded_key="Ada")
     with pytest.raises(MalformedRequest):
         await gate.client.perform(Write(proposals=(smuggled,)))
+    purge = Proposal(change=ChangeKind.PURGE, memory_id=one.memory.memory_id)
+    with pytest.raises(MalformedRequest):
+        await gate.client.perform(Write(proposals=(purge,)))
     unbounded = query.Test(field=query.Field.TEXT, compare=query.Compare.EQ, values=("x",) * 2_000)
     with pytest.raises(MalformedRequest):
         await gate.client.perform(ListMemories(where=unbounded))

@@ -12,6 +12,7 @@ _CLOCK: Final = "tests/integration/test_clock_back.py"
 _WITHHELD: Final = "tests/integration/test_withheld_changes.py"
 _BOUNDED: Final = "tests/integration/test_reads_bounded.py"
 _USAGE: Final = "tests/unit/storage/write/test_usage.py"
+_OF_NOTHING: Final = "test_deletes_of_nothing_end_where_their_tenant_or_the_store_is_full"
 _HIDDEN: Final = at(
     _QUARANTINES, "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again"
 )
@@ -75,6 +76,30 @@ OPERATE: Final = (
         new="        return None",
         invariant="refusals end where their leaves would be the flood",
         tests=(at(_USAGE, "test_one_tenant_fills_its_share_and_another_still_writes"),),
+    ),
+    Mutant(
+        name="a deletion of nothing leaves leaves for ever",
+        file="storage/write/usage.py",
+        old="        return room < 0 or self._is_beyond(self._bytes[candidate.tenant])\n",
+        new="        return False\n",
+        invariant="where it is full, a deletion that takes nothing away leaves nothing",
+        tests=(at(_USAGE, _OF_NOTHING),),
+    ),
+    Mutant(
+        name="a deletion of nothing takes back its whole batch",
+        file="storage/write/engine.py",
+        old="        if len(batch) > 1 and any(self._must_free(item) for item in batch):\n",
+        new="        if False:\n",
+        invariant="what takes nothing away ends nobody else's deletion",
+        tests=(at(_USAGE, "test_one_that_frees_nothing_takes_no_other_of_its_batch_back"),),
+    ),
+    Mutant(
+        name="purges end where deletes end",
+        file="storage/write/usage.py",
+        old="            overdraft += _PURGE_RESERVE\n",
+        new="            pass\n",
+        invariant="a full store can be emptied",
+        tests=(at(_USAGE, "test_a_store_that_deletes_filled_is_emptied_by_purges"),),
     ),
     Mutant(
         name="a clock that is set back is believed",

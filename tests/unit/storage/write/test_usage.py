@@ -7,12 +7,12 @@ import contextlib
 import msgspec
 import pytest
 
-from policy.model import ChangeKind, MemoryClass, Principal, PrincipalId, Tenant
+from policy.model import ChangeKind, MemoryClass, MemoryId, Principal, PrincipalId, Tenant
 from policy.verdict import Reason
-from storage.embedded import EmbeddedOptions
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.errors import QuotaReached
 from storage.tables.lmdb_store import META
-from storage.values import Decision, Outcome
+from storage.values import Decision, Outcome, Submission
 from storage.write.usage import VERDICT_BYTES
 from tests.unit.storage.opening import (
     AGENT,
@@ -27,6 +27,7 @@ from tests.unit.storage.opening import (
 )
 
 QUOTA = 1 << 22
+QUOTA_SMALL = 1 << 20
 SHARED = EmbeddedOptions(quota_bytes=QUOTA, staging_quota_bytes=1 << 26, tenant_share=0.1)
 UNSHARED = msgspec.structs.replace(SHARED, tenant_share=1.0)
 OTHER = Principal(principal_id=PrincipalId("agent-2"), tenant=Tenant("other"))
@@ -112,4 +113,103 @@ def test_the_count_is_the_same_after_a_restart_and_is_made_up_where_it_was_never
     store.close()
     store = bench.open(options=SHARED)
     assert store.reader.usage() == after
+    store.close()
+
+
+def _delete_of(memory_id: str, principal: Principal = AGENT) -> Submission:
+    gone = candidate_of(None, principal, change=ChangeKind.DELETE, memory_id=MemoryId(memory_id))
+    return submission_of(gone, principal)
+
+
+def _of_nothing(number: int, principal: Principal = AGENT) -> Submission:
+    return _delete_of(f"00000000-0000-4000-8000-{number:012x}", principal)
+
+
+def _answered(store: EmbeddedStore, *submissions: Submission) -> list[str]:
+    """What each is told by itself: a decision, or the failure."""
+    answers: list[str] = []
+    for one in submissions:
+        try:
+            answers.append(write(store, one)[0].decision.value)
+        except ExceptionGroup as group:
+            answers += [type(error).__name__ for error in group.exceptions]
+    return answers
+
+
+def _size(store: EmbeddedStore) -> tuple[int, int]:
+    status = store.reader.status()
+    return status.leaf_count, status.bytes_used
+
+
+@pytest.mark.parametrize("share", [0.1, 1.0], ids=["shared", "unshared"])
+def test_deletes_of_nothing_end_where_their_tenant_or_the_store_is_full(
+    bench: Bench, share: float
+) -> None:
+    options = msgspec.structs.replace(SHARED, quota_bytes=QUOTA_SMALL, tenant_share=share)
+    store = bench.open(options=options)
+    kept = say(store, "kept", OTHER).memory
+    assert kept is not None
+    for start in range(0, 5_000, 100):
+        with contextlib.suppress(ExceptionGroup):
+            write(store, *(_of_nothing(start + one) for one in range(100)))
+    leaves, used = _size(store)
+    # A batch is let in whole where there was room at its beginning.
+    assert used < QUOTA_SMALL * (0.5 if share < 1 else 1.1)
+    assert _answered(store, _of_nothing(10_000)) == ["QuotaReached"]
+    assert _size(store) == (leaves, used), "it left nothing"
+    told = _answered(store, _of_nothing(10_001, OTHER))
+    assert told == (["reject"] if share < 1 else ["QuotaReached"])
+    # The control: what takes something away goes on, also after a restart.
+    store.close()
+    store = bench.open(options=options)
+    assert _answered(store, _delete_of(kept.memory_id, OTHER)) == ["admit"]
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def test_one_that_frees_nothing_takes_no_other_of_its_batch_back(bench: Bench) -> None:
+    outcomes, _ = _flood(bench, UNSHARED, 600)
+    memories = [one.memory for one in outcomes if one.memory is not None]
+    store = bench.open(options=UNSHARED)
+    batch = [
+        _of_nothing(1),
+        _delete_of(memories[0].memory_id),
+        _of_nothing(2),
+        _delete_of(memories[1].memory_id),
+    ]
+    with pytest.raises(ExceptionGroup) as raised:
+        write(store, *batch)
+    assert [type(error) for error in raised.value.exceptions] == [QuotaReached, QuotaReached]
+    assert store.reader.get(TENANT, memories[0].memory_id) is None
+    assert store.reader.get(TENANT, memories[1].memory_id) is None
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def test_a_store_that_deletes_filled_is_emptied_by_purges(bench: Bench) -> None:
+    """Of small memories: their deletions take more room than there is for deletions."""
+    small = msgspec.structs.replace(UNSHARED, quota_bytes=QUOTA_SMALL)
+    store = bench.open(options=small)
+    memory_ids: list[MemoryId] = []
+    while True:
+        batch = [
+            submission_of(candidate_of(f"{len(memory_ids)}-{one}", AGENT), AGENT)
+            for one in range(100)
+        ]
+        with contextlib.suppress(ExceptionGroup):
+            told = write(store, *batch)
+            memory_ids += [one.memory.memory_id for one in told if one.memory is not None]
+            continue
+        break
+    deleted = _answered(store, *(_delete_of(memory_id) for memory_id in memory_ids))
+    assert deleted[0] == "admit"
+    assert deleted[-1] == "QuotaReached", "deletes used up what is theirs"
+    purges = [
+        candidate_of(None, OPERATOR, change=ChangeKind.PURGE, memory_id=memory_id)
+        for memory_id in memory_ids
+    ]
+    purged = write(store, *(submission_of(purge, OPERATOR) for purge in purges))
+    assert {one.decision for one in purged} == {Decision.ADMIT}
+    assert _size(store)[1] > 1.3 * QUOTA_SMALL, "what deletes may use is not enough for it"
+    assert store.reader.check().problems == ()
     store.close()
