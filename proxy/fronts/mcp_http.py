@@ -100,6 +100,8 @@ class McpFront:
     ) -> tuple[HttpReply, Exchange | None]:
         principal, headers = self._who(incoming.head, incoming)
         progress.principal = principal.principal_id
+        sent_on = (text for pair in headers.items() for text in pair)
+        self._authenticator.check_sent_on("header", sent_on)
         found = _PATH.fullmatch(incoming.head.path)
         served = self._servers.get(found[1]) if found else None
         if served is None or not _may(principal, served):

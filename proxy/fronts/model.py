@@ -22,6 +22,7 @@ from proxy.model.routes import (
     Purpose,
     answers_nothing,
     check_path,
+    is_known,
     purpose_of,
     target_of,
 )
@@ -64,6 +65,10 @@ USUAL: Final = ("anthropic", "openai")
 _HOSTED: Final = (
     "unknown_write: this route would write memory, or hold a conversation, where nobody judges it; "
     'an operator may allow it with hosted_state = "allow"'
+)
+_UNKNOWN: Final = (
+    "unknown_write: nobody here can judge what this route brings; an operator may list its path in "
+    "`passing` of the [[model]] table, and what it brings is then judged by nobody"
 )
 _UNREAD: Final = (
     "unknown_write: what a model answers here is stored by a memory backend, and nobody could "
@@ -143,6 +148,8 @@ class ModelFront:
         purpose, api = purpose_of(incoming.head.method, rest)
         if purpose is Purpose.HOSTED and settings.hosted_state is HostedState.REFUSE:
             raise MalformedRequest(_HOSTED, status=403)
+        if not is_known(incoming.head.method, purpose, rest, settings.passing):
+            raise MalformedRequest(_UNKNOWN, status=403)
         extracts = settings.purpose is ModelPurpose.EXTRACTION
         answers = api is COMPLETIONS or not answers_nothing(incoming.head.method, purpose, rest)
         if extracts and answers:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.seams.faults import MalformedRequest
-
 if TYPE_CHECKING:
     from policy.model import Principal
     from proxy.seams.operation import HttpRequest
@@ -76,8 +74,9 @@ def admit(
             for other in CREDENTIALS:
                 if not any(authenticator.is_ours(one) for one in _words(headers.get(other, ""))):
                     headers.pop(other, None)
-    if any(authenticator.is_ours(word) for pair in head.query for word in pair):
-        raise MalformedRequest("query: no place for a key; send it as a header", status=400)
+    authenticator.check_sent_on("query", (word for pair in head.query for word in pair))
+    authenticator.check_sent_on("path", (head.path,))
+    authenticator.check_sent_on("header", (text for pair in headers.items() for text in pair))
     if principal is None:
         principal = authenticator.require(None, visit)
     return Admitted(principal=principal, headers=_completed(headers, configured))

@@ -36,6 +36,46 @@ _COMPACT: Final = ("responses", "compact")
 _PATH: Final = re.compile(r"(?:/(?:[A-Za-z0-9_.:@,=$~-]*[A-Za-z0-9_:@,=$~-])?)*")
 
 
+# Other routes whose answers hold no words of a model, or are read where they bring its replies
+# (`stored_replies`). A star stands for one segment. The table is in docs/operations.md.
+KNOWN: Final = (
+    *("embeddings", "moderations", "rerank", "tokenize", "detokenize"),
+    *("messages/count_tokens", "responses/input_tokens", "api/show"),
+    *("messages/batches", "messages/batches/*", "messages/batches/*/cancel"),
+    *("batches", "batches/*/cancel", "files", "files/*"),
+    *("uploads", "uploads/*/parts", "uploads/*/complete", "uploads/*/cancel"),
+    *("audio/transcriptions", "audio/translations", "audio/speech"),
+    *("images/generations", "images/edits", "images/variations"),
+    *("responses/*", "responses/*/cancel", "chat/completions/*"),
+    *("api/event_logging/batch", "api/event_logging/v2/batch"),
+)
+# What may stand before them: versions, and places that providers give an API of this kind.
+_BASES: Final = ("", "v1", "openai", "openai/v1", "openai/deployments/*", "api/v1")
+
+
+def _matcher(routes: tuple[str, ...]) -> re.Pattern[str]:
+    """What the path of one of these is, in lower case and without slashes at its ends."""
+    spelled = "|".join(re.escape(one).replace(r"\*", "[^/]+") for one in routes)
+    return re.compile(spelled)
+
+
+_KNOWN: Final = _matcher(tuple(f"{base}/{one}".lstrip("/") for base in _BASES for one in KNOWN))
+
+
+def is_known(method: str, purpose: Purpose, rest: str, passing: tuple[str, ...]) -> bool:
+    """Whether somebody knows what a route brings: this file, or the operator who listed it.
+
+    APIs of other providers bring calls of memory tools in shapes that nobody here reads.
+    """
+    if purpose is not Purpose.OTHER or method in _SAFE:
+        return True
+    path = "/".join(part for part in rest.lower().split("/") if part)
+    listed = tuple(one.lower().strip("/") for one in passing)
+    return _KNOWN.fullmatch(path) is not None or (
+        bool(listed) and _matcher(listed).fullmatch(path) is not None
+    )
+
+
 class Purpose(enum.Enum):
     """What the front does with a request."""
 

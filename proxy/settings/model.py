@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +24,10 @@ RESERVED: Final = frozenset(
         *("search", "store", "v1", "v2", "v3"),
     }
 )
+
+
+# Of a route, below the table's name; a star stands for one segment.
+Path: TypeAlias = Annotated[str, Meta(pattern=r"^(/([A-Za-z0-9_.:@,=$~-]+|\*))+$", max_length=512)]
 
 
 class Api(enum.Enum):
@@ -56,6 +60,7 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     headers_file: Text | None = None
     principals: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=256)] | None = None
     hosted_state: HostedState = HostedState.REFUSE
+    passing: Annotated[tuple[Path, ...], Meta(max_length=64)] = ()
     purpose: ModelPurpose = ModelPurpose.AGENT
     maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
     user_turns: UserTurns | None = None
@@ -75,6 +80,9 @@ MEANINGS: Final[dict[str, str]] = {
     "hosted_state": "`refuse`, or `allow` routes that write memory on the provider's side "
     "(conversations, vector stores, threads, memory stores), or open a session past the sidecar "
     "(`realtime`, `chatkit`, keys of an `organization`).",
+    "passing": "Paths of routes that are no turns and that this program does not know "
+    '(`["/v2/chat", "/v1beta/models/*"]`, a star for one segment): they are sent on, and nobody '
+    "judges the calls that they bring. Unset: they are refused.",
     "purpose": "`agent`, or `extraction`: a memory backend asks its own model here, and what that "
     "answers is gated before the backend sees it.",
     "maps": "Tool maps, shipped ones by name or files: which tools write memory. Unset: all that "
@@ -98,6 +106,7 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...]
     principals: frozenset[str] | None
     hosted_state: HostedState
+    passing: tuple[str, ...]
     purpose: ModelPurpose
     maps: Maps
     user_turns: UserTurns | None
@@ -145,6 +154,7 @@ def _upstream(given: ModelTable) -> ModelUpstream:
         headers=headers,
         principals=None if given.principals is None else frozenset(given.principals),
         hosted_state=given.hosted_state,
+        passing=given.passing,
         purpose=given.purpose,
         maps=_maps(given),
         user_turns=UserTurns.PROGRAM if extracts else given.user_turns,

@@ -7,28 +7,33 @@ import base64
 import hashlib
 import hmac
 import logging
+import re
 import secrets
 from collections import OrderedDict
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import unquote_plus
 
 import msgspec
 
 from policy.model import Channel, Claims, Principal, PrincipalId, Tenant
 from proxy.seams.access import Access, Authenticated
-from proxy.seams.faults import NotOperator, Unauthenticated
+from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
 from proxy.settings.values import SECRET_LEN_MIN
 from storage.errors import StoreUnavailable
 from storage.values import KeyRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
     from proxy.settings.load import Binding, Secret
 
 _LOG: Final = logging.getLogger("mnemogate.auth")
 CREDENTIAL_LEN_MAX = 256
 KEY_PREFIX = "mg_"
+_MINTED: Final = re.compile(rf"{KEY_PREFIX}[a-z2-7]{{8}}_[A-Za-z0-9_-]{{43}}")
+_BREAKS: Final = re.compile(r"""[\s,;:=&?#/|"'`()<>\[\]{}]+""")
 _KEY_BYTES = 32
 _KEY_ID_BYTES = 5
 _FAILURES_MAX = 20  # per peer address and window, before the answer turns to 429
@@ -238,6 +243,29 @@ class Authenticator:
             return False
         return text.startswith(KEY_PREFIX) or hash_key(text) in self._records()
 
+    def names_a_key(self, text: str) -> bool:
+        """Whether a key of ours stands anywhere in a text: between other words, encoded, quoted.
+
+        A key that the operator chose is known by its hash alone, so it is found where something
+        that no key needs stands around it.
+        """
+        if len(text) < SECRET_LEN_MIN:
+            return False
+        found = _keys_in(text)
+        return found is None or not found.isdisjoint(self._records())
+
+    def check_sent_on(self, place: str, texts: Iterable[str]) -> None:
+        """Refuse what would bring a key of ours to a server behind.
+
+        Raises:
+            MalformedRequest: One of the texts holds one; `place` is where.
+        """
+        if any(self.names_a_key(text) for text in texts):
+            raise MalformedRequest(
+                f"{place}: no place for a key, it would be sent on; send it as a credential",
+                status=400,
+            )
+
     def _records(self) -> dict[bytes, KeyRecord]:
         if self._by_digest is None:
             self._by_digest = {record.key_sha256: record for record in self._keys()}
@@ -283,6 +311,32 @@ class Authenticator:
         if len(self._failures) > _PEERS_MAX:
             self._failures.popitem(last=False)
         return count >= _FAILURES_MAX
+
+
+@lru_cache(maxsize=1_024)
+def _keys_in(text: str) -> frozenset[bytes] | None:
+    """The hashes of what may be keys in a text; None: one has the form of a minted key.
+
+    Most headers are the same in each request of a client.
+    """
+    spellings = {text, unquote_plus(text)}
+    spellings |= {_opened(word) for one in tuple(spellings) for word in _BREAKS.split(one)}
+    words: set[str] = set()
+    for one in spellings:
+        if _MINTED.search(one) is not None:
+            return None
+        words |= {one, *_BREAKS.split(one), *one.split(".")}
+    return frozenset(
+        hash_key(word) for word in words if SECRET_LEN_MIN <= len(word) <= CREDENTIAL_LEN_MAX
+    )
+
+
+def _opened(word: str) -> str:
+    """What a word says in base64, as HTTP's Basic scheme writes it; else nothing."""
+    try:
+        return base64.b64decode(word + "=" * (-len(word) % 4), validate=True).decode()
+    except ValueError:
+        return ""
 
 
 def _let_in(principal: Principal, access: Access) -> Authenticated:

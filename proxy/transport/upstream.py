@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 HEADER_BYTES_MAX: Final = 16 * 1024
 _PIECE_BYTES: Final = 64 * 1024
+_FINAL_FROM: Final = 200
 _REDIRECTS: Final = range(300, 400)
 # RFC 9110, section 7.6.1, and what only this hop can know: length, coding, host.
 _HOP: Final = frozenset(
@@ -162,6 +163,9 @@ class Upstream:
             response.close()
 
     def _reply(self, response: aiohttp.ClientResponse) -> Reply:
+        if response.status < _FINAL_FROM:
+            # Another protocol on this connection, or an answer that has no end.
+            raise UpstreamError("the server behind ended its answer with an interim one")
         if response.status in _REDIRECTS:
             # It would choose where our credential and the next message go.
             raise UpstreamError("the server behind sent a redirect; none is followed")

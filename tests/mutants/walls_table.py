@@ -218,4 +218,43 @@ WALLS: Final = (
         invariant="two names of two principals name nobody",
         tests=(at(_AUTHS, "test_a_certificate_with_the_names_of_two_principals_names_nobody"),),
     ),
+    Mutant(
+        name="a route that nobody knows passes",
+        file="proxy/model/routes.py",
+        old="    return _KNOWN.fullmatch(path) is not None or (\n",
+        new="    return path is not None or (\n",
+        invariant="what a route brings is known, or its operator listed it",
+        tests=(
+            at(
+                "tests/unit/proxy/model/test_routes.py",
+                "test_a_route_that_nobody_knows_is_refused_unless_it_is_listed",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a key among other words goes upstream",
+        file=_AUTH,
+        old="        return found is None or not found.isdisjoint(self._records())\n",
+        new="        return self.is_ours(text)\n",
+        invariant="no key of ours goes to a server behind, whatever stands around it",
+        tests=(
+            at(
+                "tests/unit/proxy/model/test_credentials.py",
+                "test_a_key_among_other_words_is_refused_wherever_it_would_go_on",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a changed protocol is an answer",
+        file="proxy/transport/upstream.py",
+        old="        if response.status < _FINAL_FROM:\n",
+        new="        if not response.status:\n",
+        invariant="nothing interim is passed on as an answer",
+        tests=(
+            at(
+                "tests/unit/proxy/transport/test_upstream.py",
+                "test_whatever_comes_instead_of_an_answer_is_one_error",
+            ),
+        ),
+    ),
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+
 import pytest
 
 from policy.model import PrincipalId
@@ -38,11 +41,14 @@ def _keys() -> tuple[KeyRecord, ...]:
 
 
 def asked(
-    headers: dict[str, str], peer: Peer = TCP, query: tuple[tuple[str, str], ...] = ()
+    headers: dict[str, str],
+    peer: Peer = TCP,
+    query: tuple[tuple[str, str], ...] = (),
+    path: str = "/openai/v1/responses",
 ) -> Admitted:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     authenticator = Authenticator(_keys, (Binding(principal=SOCKET, uid=7),), lambda: 1_000)
-    head = HttpRequest(method="POST", path="/openai/v1/responses", query=query, headers=named)
+    head = HttpRequest(method="POST", path=path, query=query, headers=named)
     return admit(head, Visitor(peer), authenticator, CONFIGURED)
 
 
@@ -120,3 +126,49 @@ def test_no_header_makes_another_request_of_it() -> None:
     got = asked({"mnemogate_key": MINTED.plain, **told})
     assert {"x-http-method-override", "x-original-url"}.isdisjoint(got.headers)
     assert got.headers["accept"] == "*/*", "control"
+
+
+_KEYS = pytest.mark.parametrize(
+    "key", [MINTED.plain, CHOSEN, REVOKED], ids=["minted", "chosen", "revoked"]
+)
+
+
+@_KEYS
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        *("{},", "a={}", "{}; q=1", "x {} y", "Token,{}", '"{}"', "Bearer%20{}", "?k={}&v"),
+        "realtime, openai-insecure-api-key.{}",
+    ],
+)
+def test_a_key_among_other_words_is_refused_wherever_it_would_go_on(key: str, spelled: str) -> None:
+    own = {"mnemogate_key": MINTED.plain}
+    text = spelled.format(key)
+    for name in ("x_other", "sec_websocket_protocol", "cookie", "user_agent"):
+        # Taken off, or refused.
+        with contextlib.suppress(MalformedRequest):
+            assert key not in str(asked({**own, name: text}).headers)
+    for pair in (("k", text), (text, "v")):
+        with pytest.raises(MalformedRequest, match="query"):
+            asked(own, query=(pair,))
+    with pytest.raises(MalformedRequest, match="path"):
+        asked(own, path=f"/openai/v1/models/{key}")
+    other = spelled.format("a-word-of-forty-letters")
+    assert asked({**own, "x_other": other}).headers["x-other"] == other, "control"
+
+
+@_KEYS
+def test_a_key_in_base64_is_refused(key: str) -> None:
+    encoded = base64.b64encode(f":{key}".encode()).decode()
+    with pytest.raises(MalformedRequest, match="header"):
+        asked({"mnemogate_key": MINTED.plain, "authorization": f"Basic {encoded}"})
+    own = base64.b64encode(b"someone:a-password-of-the-provider").decode()
+    passed = asked({"mnemogate_key": MINTED.plain, "authorization": f"Basic {own}"})
+    assert passed.headers["authorization"] == f"Basic {own}", "control"
+
+
+def test_a_key_in_front_of_its_path_is_refused_whatever_else_it_holds() -> None:
+    own = {"mnemogate_key": MINTED.plain}
+    with pytest.raises(MalformedRequest, match="path"):
+        asked(own, path=f"/openai/v1/x{MINTED.plain}x/y")
+    assert asked(own, path="/openai/v1/models/ft:gpt-4.1:org::abcdefgh").principal == AGENT

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from yarl import URL
 
-from proxy.model.routes import Purpose, check_path, purpose_of, target_of
+from proxy.model.routes import (
+    KNOWN,
+    Purpose,
+    check_path,
+    is_known,
+    purpose_of,
+    target_of,
+)
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
 
@@ -85,3 +94,39 @@ def test_what_is_classified_is_what_is_sent(path: str) -> None:
     head = HttpRequest(method="GET", path="/x")
     assert target_of(head, path) == path
     assert URL(f"http://behind:1{path}").raw_path == (path or "/")
+
+
+def known(method: str, path: str, *passing: str) -> bool:
+    return is_known(method, purpose_of(method, path)[0], path, passing)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1beta/models/g:generateContent", "/api/chat", "/api/generate", "/v2/chat", "/v1/chat"),
+        *("/invocations", "/v1/agents/completions/x", "/model/x/converse", "/v1/messages/x"),
+        *("/v1/chat/completions:x", "/v1/x/embeddings", "/v1/files/f/x", "/", "/v1/embeddings/x"),
+    ],
+)
+def test_a_route_that_nobody_knows_is_refused_unless_it_is_listed(path: str) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        assert not known(method, path)
+    assert known("GET", path)
+    if path != "/":
+        assert known("POST", path, path)
+        assert known("POST", path.upper(), path)
+        assert not known("POST", f"{path}/y", path), "what is listed is one route"
+
+
+def test_a_star_stands_for_one_segment() -> None:
+    assert known("POST", "/v1beta/models/g:generateContent", "/v1beta/models/*")
+    assert not known("POST", "/v1beta/models/g/x", "/v1beta/models/*")
+    assert not known("POST", "/v1beta/models/g", "/v1beta/model.")
+
+
+@pytest.mark.parametrize("base", ["", "/v1", "/openai/v1", "/openai/deployments/gpt-4.1"])
+def test_every_known_route_passes_and_the_documents_name_it(base: str) -> None:
+    table = Path("docs/operations.md").read_text()
+    for route in KNOWN:
+        assert known("POST", f"{base}/{route.replace('*', 'id_1')}"), route
+        assert f"`{route}`" in table

@@ -111,6 +111,7 @@ async def test_a_compressed_answer_is_opened_within_its_limit(
         (OK + b"Content-Length: 1000000\r\n\r\n" + b"x" * 1_000_000, False, "too large"),
         (b"", False, "broke the connection"),
         (b"not HTTP at all\r\n\r\n", False, "broke the connection"),
+        (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", False, "interim"),
         (b"HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:9/\r\n\r\n", False, "redirect"),
         (OK + b"X: " + b"y" * 100_000 + b"\r\n\r\n{}", False, "broke the connection"),
         (OK + b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\nx", False, "coding"),
