@@ -15,6 +15,7 @@ from policy.model import (
     Memory,
     MemoryId,
     PrincipalId,
+    SourceKind,
     Tenant,
 )
 from storage.values import (
@@ -164,6 +165,10 @@ class MemoryReader(Protocol):
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
         """One live memory of a tenant."""
+        ...
+
+    def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
+        """The ceiling of one live memory, without reading its text; None where there is none."""
         ...
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:

@@ -8,8 +8,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from policy.text.confusables import ASCII_LOOKALIKES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # C0 (without tab, line feed, carriage return), DEL, C1, bidi controls, surrogates, tag characters:
 # what a person who reads the text cannot see, or sees in another order than a model does. Not the
@@ -28,6 +32,10 @@ _EMOJI = ((0x1F000, 0x1FAFF),)
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0\u2800"
 # ASCII once more, shown as nothing: a person does not see it, and a model reads it.
 _TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
+# Two signs that unfold into whole sentences, up to eighteen letters for one: as what abbreviates
+# them. Of all others none has more than seven, so no skeleton is much longer than its text.
+_SENTENCES = {0xFDFA: "\u0635\u0644\u0639\u0645", 0xFDFB: "\u062c\u0644"}
+_BEFORE = _TAGS | _SENTENCES
 # Punctuation that means the same; quotation marks must be seen as such.
 _PUNCTUATION = {
     ord(mark): plain
@@ -41,11 +49,15 @@ _PUNCTUATION = {
 }
 _AFTER_CASE = ASCII_LOOKALIKES | _PUNCTUATION
 _INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cc", "Cs", "Co", "Cn"})
+# What is not kept of a text, and marks that are: neither begins anything.
+_LEANING_CATEGORIES = _INVISIBLE_CATEGORIES | {"Mc"}
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
 # Quotation marks, accented letters and dashes come again and again.
 _KNOWN_MAX = 4_096
 _KNOWN_LEN_MAX = 16
+# A longer run is folded in pieces: each is one call that nobody else can interrupt.
+_PIECE_LEN = 4_096
 # Marks upon one letter, in a row. Putting a pile of them in order takes the square of its height.
 _PILE_MAX = 32
 
@@ -106,7 +118,30 @@ def _fold(text: str) -> str:
 
 def _folded(found: re.Match[str]) -> str:
     run = found[0]
-    return _fold_known(run) if len(run) <= _KNOWN_LEN_MAX else _fold_run(run)
+    if len(run) <= _KNOWN_LEN_MAX:
+        return _fold_known(run)
+    return _fold_run(run) if len(run) <= _PIECE_LEN else "".join(map(_fold_run, _pieces(run)))
+
+
+def _pieces(run: str, length: int = _PIECE_LEN) -> Iterator[str]:
+    """The run in pieces that are folded as they would be in one."""
+    start = 0
+    while len(run) - start > length:
+        end = start + length
+        while end < len(run) and not _begins(run[end]):
+            end += 1
+        yield run[start:end]
+        start = end
+    yield run[start:]
+
+
+def _begins(char: str) -> bool:
+    """Whether nothing before a character can be put together with it."""
+    first = unicodedata.normalize("NFKD", char)[0]
+    if first in _BLANK_LETTERS or unicodedata.category(first) in _LEANING_CATEGORIES:
+        return False
+    # The second and third letters of a Hangul syllable.
+    return not ("\u1160" <= first <= "\u11ff" or "\ud7b0" <= first <= "\ud7ff")
 
 
 def unpiled(text: str) -> str:
@@ -125,7 +160,7 @@ def unpiled(text: str) -> str:
 
 def _fold_run(text: str) -> str:
     # Decompose before the marks are dropped, so that a precomposed letter loses its mark as well.
-    decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_TAGS))
+    decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_BEFORE))
     kept = [
         char
         for char in decomposed

@@ -137,6 +137,8 @@ class Index:
 
     def _matches(self, numbers: Sequence[int]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         firsts, seconds, known = self._firsts, self._seconds, self._of
+        if not firsts:
+            return
         # Most words of a long text begin nothing: the two cheap looks are for them.
         starts = [
             at
@@ -373,6 +375,8 @@ class Withheld:
             del self._stored_open[next(iter(self._stored_open))]
 
     def _open_for(self, printed: Print) -> None:
+        if not self._stored:
+            return
         fresh = Index()
         fresh.add(0, printed)
         for words, stored in self._stored:

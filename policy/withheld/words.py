@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import OrderedDict
 from hashlib import blake2b
+from itertools import accumulate, chain
+from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.text.language import language_of
@@ -39,6 +42,9 @@ _WORD: Final = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 _LETTER: Final = re.compile(f"[{UNSPACED}]")
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 _KNOWN_WORDS_MAX: Final = 200_000
+_LONG: Final = 1_024
+_EACH_MAX: Final = 512  # as many as are judged together, and again; of each at most 130 KB
+_NOTHING: Final = array("Q")
 NUMBER_LEN: Final = 8
 
 
@@ -54,18 +60,60 @@ class Printer:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._known: dict[str, int] = {}
+        # Long texts that were read, by their name: a candidate is read when it is proposed, when
+        # it is refused, and when it is shown.
+        self._read: OrderedDict[bytes, array[int]] = OrderedDict()
+        self._read_count = 0
+        self._read_each: OrderedDict[bytes, tuple[tuple[int, ...], array[int]]] = OrderedDict()
+        self._reading = Lock()
 
     def numbers(self, text: str) -> list[int]:
-        """One number for each word of a text, in order."""
+        """One number for each word of a text, in order. Safe from any thread."""
+        if len(text) < _LONG:
+            return self._numbers(text)
+        name = self.digest(text)
+        with self._reading:
+            read = self._read.get(name)
+        if read is not None:
+            return read.tolist()
+        numbers = self._numbers(text)
+        with self._reading:
+            if name not in self._read:
+                self._read[name] = array("Q", numbers)
+                self._read_count += len(numbers)
+            while self._read_count > _KNOWN_WORDS_MAX:
+                self._read_count -= len(self._read.popitem(last=False)[1])
+        return numbers
+
+    def each(self, texts: tuple[str, ...]) -> list[array[int]]:
+        """The numbers of each of many short texts. Safe from any thread."""
+        if sum(map(len, texts)) < _LONG:
+            return [array("Q", self._numbers(text)) for text in texts]
+        name = self.digest("each", *texts)
+        with self._reading:
+            lengths, read = self._read_each.get(name, ((), _NOTHING))
+        if not lengths:
+            numbers = [self._numbers(text) for text in texts]
+            lengths = tuple(map(len, numbers))
+            read = array("Q", chain.from_iterable(numbers))
+            with self._reading:
+                self._read_each[name] = lengths, read
+                if len(self._read_each) > _EACH_MAX:
+                    self._read_each.popitem(last=False)
+        ends = [*accumulate(lengths)]
+        return [read[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+    def _numbers(self, text: str) -> list[int]:
         words = words_of(text)
         known = self._known
         new = set(words).difference(known)
         if new:
             if len(known) + len(new) > _KNOWN_WORDS_MAX:
-                known.clear()
-                new = set(words)
+                # Replaced, never emptied: another thread may be looking words up in the old one.
+                known, new = {}, set(words)
             for word in new:
                 known[word] = self._number(word)
+            self._known = known
         return [known[word] for word in words]
 
     def _number(self, word: str) -> int:
@@ -92,8 +140,15 @@ class Print(NamedTuple):
     whole: bool
 
 
-def prints_of(printer: Printer, texts: Iterable[str], beside: Iterable[str] = ()) -> list[Print]:
+def prints_of(
+    printer: Printer,
+    texts: Iterable[str],
+    beside: Iterable[str] = (),
+    strings: tuple[str, ...] = (),
+) -> list[Print]:
     """Prints of the texts of one candidate, and of what stands beside them (metadata, names).
+
+    `strings` are of it those that will be read again.
 
     Where one text says something by itself, the others are names and kinds, which anything may
     share; and of what stands beside, what is shorter than a run is no more than that.
@@ -104,8 +159,7 @@ def prints_of(printer: Printer, texts: Iterable[str], beside: Iterable[str] = ()
     found = [Print(packed(numbers), whole=False) for numbers in telling]
     if not telling:
         found = [Print(packed(numbers), whole=True) for _, numbers in read]
-    for text in beside:
-        numbers = printer.numbers(text)
+    for numbers in (*printer.each(strings), *map(printer.numbers, beside)):
         if len(numbers) >= RUN:
             found.append(Print(packed(numbers), whole=False))
     return list(dict.fromkeys(found))

@@ -41,7 +41,7 @@ class ModelMemory:
         scar = Sessions.scar(surroundings.now_ms())
         log, records = await asyncio.to_thread(store.open_session_log, scar)
         sessions = Sessions(log, store.prints_key, surroundings)
-        withholding = Withholding(store.prints_key, log, StoreVerdicts(store))
+        withholding = Withholding(store.prints_key, log, StoreVerdicts(store), surroundings.pace)
         sessions.restore(records, withholding)
         await asyncio.to_thread(withholding.resolve)
         return cls(log, sessions, withholding)

@@ -24,7 +24,7 @@ from proxy.fronts.admin import admin_routes
 from proxy.fronts.guard_socket import guard_routes
 from proxy.fronts.health import Health
 from proxy.fronts.mcp_http import ROUTES as MCP_ROUTES
-from proxy.fronts.memory import MemoryFront, routes_of
+from proxy.fronts.memory import routes_of
 from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.mcp.relay import limits_of
 from proxy.seams.surroundings import RandomPool, Surroundings
@@ -137,6 +137,7 @@ async def compose(
         telemetry = Telemetry(settings.telemetry, _routes(dialects))
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = _surroundings(composition, clock, telemetry)
+        stack.push_async_callback(asyncio.to_thread, surroundings.pace.close)
         executor = stack.enter_context(
             ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
         )
@@ -147,11 +148,10 @@ async def compose(
         services = Services(foundation, executor, rules)
         health = _health(settings, store, clock, telemetry, services)
         mcp = _mcp(settings, composition, services, surroundings, halted)
-        memory = MemoryFront(dialects, services.operations, services.authenticator, halted.set)
         couple = composition.couple if composition.listen else None
         model = await services.model_front(stack, couple, halted.set)
         fronts = Fronts(
-            data=await mcp.open(stack, memory, model),
+            data=await mcp.open(stack, services.memory_front(dialects, halted.set), model),
             admin=services.admin_front(health, halted.set),
             guard=services.guard_front(halted.set),
         )

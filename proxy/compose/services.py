@@ -19,6 +19,7 @@ from proxy.admin.servers_behind import ServersBehind
 from proxy.fronts.admin import AdminFront
 from proxy.fronts.confirm_page import ConfirmPage
 from proxy.fronts.guard_socket import GuardFront
+from proxy.fronts.memory import MemoryFront
 from proxy.fronts.model import ModelFront
 from proxy.guard.local import Guarding
 from proxy.guard.sieve import Sieve
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from proxy.intercept.interceptor import Submits
     from proxy.model.memory_seam import Coupling
     from proxy.seams.embedder import Embedder
+    from proxy.seams.operation import Dialect
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.load import Settings
     from storage.interfaces import Store
@@ -197,6 +199,11 @@ class Services:
         """What is done every so often, for as long as the block runs."""
         async with self.operate.ledger.compacting(), self.retaining.sweeping(retention_s):
             yield
+
+    def memory_front(self, dialects: tuple[Dialect, ...], halt: Callable[[], None]) -> MemoryFront:
+        """What the data listener serves to agents."""
+        pace = self._foundation.surroundings.pace
+        return MemoryFront(dialects, self.operations, self.authenticator, halt, pace=pace)
 
     def admin_front(self, health: Health, halt: Callable[[], None]) -> AdminFront:
         """What the admin listener and the admin socket serve."""

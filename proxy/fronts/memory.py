@@ -19,6 +19,7 @@ from proxy.transport.responses import Failure, attempt, problem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.seams.pace import Pace
     from proxy.seams.performs import Performs
     from proxy.transport.auth import Authenticator
 
@@ -67,8 +68,11 @@ class MemoryFront:
         operations: Performs,
         authenticator: Authenticator,
         halt: Callable[[], None],
+        *,
+        pace: Pace,
     ) -> None:
         self._dialects = dialects
+        self._pace = pace
         self._operations = operations
         self._authenticator = authenticator
         self._halt = halt
@@ -102,12 +106,15 @@ class MemoryFront:
         progress.principal = principal.principal_id
         request = await incoming.complete()
         progress.request = request
-        operation = dialect.decode(request)
+        owner, size = principal.principal_id, len(request.body)
+        operation = await self._pace.aside(owner, size, dialect.decode, request)
         progress.operation = operation
         result = await self._operations.perform(
             principal, operation, dialect=dialect.name, trace=incoming.trace
         )
-        return dialect.encode(request, operation, result, incoming.answering)
+        return await self._pace.aside(
+            owner, size, dialect.encode, request, operation, result, incoming.answering
+        )
 
     async def _unclaimed(self, incoming: Incoming) -> Answered:
         """Nobody's route: not found for a read; for anything else a write that nobody knows."""

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CELLS_PER_PRINCIPAL_MAX = 4_096
 PRINCIPALS_MAX = 4_096
 CELL_BITS = 16
+BYTES_PER_WRITE: Final = 1_024
+"""A write counts once more in its window for each of as many bytes."""
+_ID_BYTES: Final = 36
 _LITTLE: Final = np.dtype("<f4")
 _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
@@ -47,14 +50,25 @@ class Topics:
         return int(side.tobytes().translate(_DIGITS), 2)
 
 
-def _utf8_len(text: str) -> int:
+def utf8_len(text: str) -> int:
+    """The length of a text in bytes."""
     return len(text) if text.isascii() else len(text.encode())
 
 
+def weight_of(*texts: str | None, ids_count: int = 0) -> int:
+    """For how many writes one of these texts counts, which may name so many memories.
+
+    A rate alone would let one body of a megabyte through at the price of a word.
+    """
+    size = sum(utf8_len(text) for text in texts if text) + _ID_BYTES * ids_count
+    return 1 + size // BYTES_PER_WRITE
+
+
 class _Account:
-    __slots__ = ("cells", "window")
+    __slots__ = ("cells", "kept_count", "window")
 
     def __init__(self) -> None:
+        self.kept_count = 0
         self.window: deque[int] = deque()
         self.cells: OrderedDict[int, tuple[int, int]] = OrderedDict()
 
@@ -76,35 +90,48 @@ class Budgets:
         self._accounts: OrderedDict[PrincipalId, _Account] = OrderedDict()
 
     def require_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
-        """Let `count` more writes pass, or stop the whole request before it leaves a trace.
+        """Keep room for what counts for so many writes, or stop the whole request without a trace.
 
         A flood that reached the gate would be refused there as well, at the price of two leaves
         for each write of it: the log would be the thing that is flooded.
+
+        It is kept until they are measured, or given back.
 
         Raises:
             RateLimited: The window has no room for them.
         """
         window_ms = self._window_ms()
-        window = _current(self._account(principal_id), now_ms - window_ms)
-        if len(window) + count > limit:
+        account = self._account(principal_id)
+        window = _current(account, now_ms - window_ms)
+        # Requests that are read side by side must not each find the room that is left.
+        if len(window) + account.kept_count + count > limit:
             raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
+        account.kept_count += count
 
     def spend(self, principal_id: PrincipalId, count: int, now_ms: int) -> None:
         """Count work in that is not a write: what reads of much take of the same window."""
         window = self._account(principal_id).window
         window.extend(itertools.repeat(now_ms, count))
 
-    def measure(self, candidate: Candidate, vector: bytes, now_ms: int) -> BudgetState:
-        """Count this candidate in, and tell how things stood before it."""
+    def give_back(self, principal_id: PrincipalId, count: int) -> None:
+        """Room that was kept is not needed: these are not measured."""
+        account = self._account(principal_id)
+        account.kept_count = max(0, account.kept_count - count)
+
+    def measure(
+        self, candidate: Candidate, vector: bytes, now_ms: int, weight: int = 1
+    ) -> BudgetState:
+        """Count this candidate in for `weight` writes, and tell how things stood before it."""
         account = self._account(candidate.principal_id)
         window_ms = self._window_ms()
         window = _current(account, now_ms - window_ms)
         before = len(window)
-        window.append(now_ms)
+        window.extend([now_ms] * weight)
+        account.kept_count = max(0, account.kept_count - weight)
         return BudgetState(
             writes_in_window_count=before,
-            text_bytes=_utf8_len(candidate.text or ""),
-            metadata_bytes=_utf8_len(candidate.metadata_json or ""),
+            text_bytes=utf8_len(candidate.text or ""),
+            metadata_bytes=utf8_len(candidate.metadata_json or ""),
             topic_writes_count=self._topic(account, vector, now_ms // window_ms) if vector else 0,
         )
 

@@ -16,6 +16,7 @@ import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
 from policy.labels.derive import (
+    NOTHING_READ,
     attest,
     is_lowered,
     label_rule,
@@ -26,9 +27,10 @@ from policy.labels.derive import (
 from policy.model import Candidate, CandidateId, ChangeKind, MemoryId, meet
 from policy.ruleset import OverBudget
 from policy.verdict import Reason
+from proxy.intercept.budgets import utf8_len, weight_of
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
 from proxy.intercept.promotion import stored_of
-from proxy.intercept.shadow import shown_of
+from proxy.intercept.shadow import Recallable, shown_of
 from proxy.intercept.verdict_events import Judging, undecided_event, verdict_event
 from proxy.seams.access import access_of
 from proxy.seams.faults import MalformedRequest
@@ -39,10 +41,13 @@ from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Decision, Outcome, Submission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from policy.facts import BudgetState
+    from policy.labels.derive import Reading
+    from policy.labels.editing import Edit
     from policy.labels.taint import Seen
-    from policy.model import Principal, SourceKind, Tenant
+    from policy.model import Memory, Principal, PrincipalId, SourceKind, Tenant
     from policy.ruleset import Ruleset
     from proxy.intercept.budgets import Budgets
     from proxy.intercept.promotion import TokenVerifier
@@ -54,6 +59,13 @@ if TYPE_CHECKING:
     from storage.interfaces import MemoryReader
     from telemetry.events import TraceContext
 
+ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the memories that one answer repeats; a change of one that is beyond is told without it."""
+_TOO_LARGE: Final = 2**62
+# Each string of the metadata is read by itself, and behind the one before it.
+_METADATA_TIMES: Final = 4
+# Texts embedded in one go: many short ones are work as well.
+_EMBEDDED_LEN: Final = 16
 # Judged together at most; keeps a batch of thousands from filling the writer's queue by itself.
 CHUNK_LEN = 256
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -80,6 +92,8 @@ class _Prepared(NamedTuple):
     proposal: Proposal
     vector: bytes
     lineage: SourceKind | None
+    # Within the limits of size. What is not is rejected, and nobody need read it for that.
+    fits: bool
 
 
 class Writing:
@@ -127,47 +141,74 @@ class Writing:
             OutcomeUnknown: Not one item has a known outcome.
             RateLimited: The principal's window has no room for all of them; none was staged.
         """
-        limits = self._ruleset().budgets
+        owner, limits = principal.principal_id, self._ruleset().budgets
+        kept = 0
         if limits.over_rate is OverBudget.REJECT:
-            self._budgets.require_room(
-                principal.principal_id,
-                len(proposals),
-                limits.writes_per_window_max,
-                self._out.now_ms(),
-            )
-        # Whatever is malformed shows here: once a chunk is judged, its writes cannot be taken back.
-        prepared = [
-            _Prepared(proposal, vector, self._lineage(principal.tenant, proposal))
-            for proposal, vector in zip(proposals, self._vectors(proposals), strict=True)
-        ]
+            kept = sum(map(_weight, proposals))
+            now_ms = self._out.now_ms()
+            self._budgets.require_room(owner, kept, limits.writes_per_window_max, now_ms)
+        alone = len(proposals) == 1
         items: list[WrittenItem | StorageError] = []
-        for start in range(0, len(prepared), CHUNK_LEN):
-            chunk = [
-                self._intercept(principal, one, trace, alone=len(prepared) == 1)
-                for one in prepared[start : start + CHUNK_LEN]
-            ]
-            items.extend(await self._verdicts(chunk, dialect))
+        try:
+            # Whatever is malformed shows here: once a chunk is judged, its writes cannot be taken
+            # back.
+            prepared = await self._prepared(principal, proposals)
+            for start in range(0, len(prepared), CHUNK_LEN):
+                chunk: list[_Intercepted | WrittenItem] = []
+                for one in prepared[start : start + CHUNK_LEN]:
+                    made = await self._intercept(principal, one, trace, alone=alone)
+                    chunk.append(made)
+                    kept -= _weight(one.proposal) if isinstance(made, _Intercepted) else 0
+                    await self._paced(owner, alone=alone)
+                items.extend(await self._verdicts(chunk, dialect, alone=alone))
+        finally:
+            self._budgets.give_back(owner, kept)
         failures = [item for item in items if isinstance(item, StorageError)]
         if failures and len(failures) == len(items):
             raise failures[0]
-        return tuple(
+        return _bounded(
             _undecided(proposal) if isinstance(item, StorageError) else item
             for proposal, item in zip(proposals, items, strict=True)
         )
 
+    async def _paced(self, owner: PrincipalId, *, alone: bool) -> None:
+        """Between two of many: others go first. One alone is done before it is their turn."""
+        if not alone:
+            await self._out.pace.step(owner)
+
+    async def _prepared(
+        self, principal: Principal, proposals: tuple[Proposal, ...]
+    ) -> list[_Prepared]:
+        """The proposals with what is to be known of each before any of them is judged."""
+        owner, limits = principal.principal_id, self._ruleset().budgets
+        fits = [
+            utf8_len(one.text or "") <= limits.text_bytes_max
+            and utf8_len(one.metadata_json or "") <= limits.metadata_bytes_max
+            for one in proposals
+        ]
+        vectors = await self._vectors(owner, proposals)
+        # A batch names the same parents again and again: each is looked up once.
+        known: dict[MemoryId, SourceKind] = {}
+        prepared: list[_Prepared] = []
+        for proposal, vector, within in zip(proposals, vectors, fits, strict=True):
+            lineage = self._lineage(principal.tenant, proposal, known)
+            prepared.append(_Prepared(proposal, vector, lineage, within))
+            await self._paced(owner, alone=len(proposals) == 1)
+        return prepared
+
     async def _verdicts(
-        self, chunk: list[_Intercepted | WrittenItem], dialect: str
+        self, chunk: list[_Intercepted | WrittenItem], dialect: str, *, alone: bool
     ) -> list[WrittenItem | StorageError]:
         try:
             chunk = await self._watched(chunk)
         except StorageError as failure:
             return [failure for _ in chunk]
         if len(chunk) == 1:
-            return [await self._verdict(chunk[0], dialect)]
+            return [await self._verdict(chunk[0], dialect, alone=alone)]
         async with asyncio.TaskGroup() as group:
             # Tasks start in the order they are made, and `submit` queues before it waits, so the
             # writer sees the proposals in the client's order.
-            tasks = [group.create_task(self._verdict(one, dialect)) for one in chunk]
+            tasks = [group.create_task(self._verdict(one, dialect, alone=alone)) for one in chunk]
         return [task.result() for task in tasks]
 
     async def _watched(
@@ -186,7 +227,7 @@ class Writing:
             for one in chunk
         ]
 
-    def _vectors(self, proposals: tuple[Proposal, ...]) -> list[bytes]:
+    async def _vectors(self, owner: PrincipalId, proposals: tuple[Proposal, ...]) -> list[bytes]:
         embedder = self._embedder
         if takes_client_vectors(embedder):
             return [
@@ -198,10 +239,16 @@ class Writing:
             # Two models never mix in one search.
             raise MalformedRequest("vector: this store embeds texts itself; send none")
         texts = [proposal.text for proposal in proposals if proposal.text is not None]
-        embedded = iter(embedder.embed(texts) if texts else [])
+        found: list[bytes] = []
+        for start in range(0, len(texts), _EMBEDDED_LEN):
+            some = texts[start : start + _EMBEDDED_LEN]
+            size = sum(map(len, some))
+            found += await self._out.pace.aside(owner, size, embedder.embed, some)
+            await self._paced(owner, alone=len(texts) <= _EMBEDDED_LEN)
+        embedded = iter(found)
         return [b"" if proposal.text is None else next(embedded) for proposal in proposals]
 
-    def _intercept(
+    async def _intercept(
         self,
         principal: Principal,
         prepared: _Prepared,
@@ -216,9 +263,12 @@ class Writing:
         candidate = self._candidate(principal, proposal)
         canonical = canonical_bytes(candidate)
         edit = proposal.edit
-        reading = read_candidate(candidate)
-        if edit is not None:
-            reading = read_beside(reading, edit.after)
+        reading = NOTHING_READ
+        if prepared.fits:
+            size = len(candidate.text or "") + _METADATA_TIMES * len(candidate.metadata_json or "")
+            size += 0 if edit is None else len(edit.after)
+            owner = principal.principal_id
+            reading = await self._out.pace.aside(owner, size, _read, candidate, edit)
         now_ms = started_ns // 1_000_000
         rules = self._ruleset()
         # Read once: the gate is told which version all this is about, and looks again.
@@ -251,10 +301,12 @@ class Writing:
             token=token.state,
             token_key=token.key,
             shadow=self._shadow.probe(
-                principal.tenant, shown_of(candidate, vector, stored), rules.anchors.outrank_margin
+                principal.tenant,
+                shown_of(candidate, vector, stored) if prepared.fits else Recallable(text=None),
+                rules.anchors.outrank_margin,
             ),
             seen_version=0 if stored is None else stored.version,
-            budget=self._budgets.measure(candidate, vector, now_ms),
+            budget=self._measured(prepared, candidate, stored, now_ms),
             vector=vector,
             embedder_id=self._embedder.embedder_id,
             trace_id=trace.trace_id,
@@ -263,6 +315,18 @@ class Writing:
         )
         context = trace if alone else self._sibling(trace)
         return _Intercepted(submission=submission, seen=seen, trace=context, started_ns=started_ns)
+
+    def _measured(
+        self, prepared: _Prepared, candidate: Candidate, stored: Memory | None, now_ms: int
+    ) -> BudgetState:
+        # What a change leaves as it is, is written once more with it.
+        left = None if stored is None or candidate.text is not None else stored.text
+        weight = _weight(prepared.proposal) + weight_of(left) - 1
+        budget = self._budgets.measure(candidate, prepared.vector, now_ms, weight)
+        if prepared.fits:
+            return budget
+        # Nobody read it: it is too large under whatever rules are in force at the verdict.
+        return msgspec.structs.replace(budget, text_bytes=_TOO_LARGE)
 
     def _absent(self, principal: Principal, proposal: Proposal) -> bool:
         """Whether there is nothing to change.
@@ -275,7 +339,7 @@ class Writing:
         if elsewhere or proposal.nonce is not None or proposal.guarded_key is not None:
             return False
         memory_id = proposal.memory_id
-        return memory_id is None or self._reader.get(principal.tenant, memory_id) is None
+        return memory_id is None or self._reader.ceiling(principal.tenant, memory_id) is None
 
     def _candidate(self, principal: Principal, proposal: Proposal) -> Candidate:
         nonce = proposal.nonce or f"{self._incarnation}:{self._out.random_hex(16)}"
@@ -299,14 +363,17 @@ class Writing:
             vector_sha256=hashlib.sha256(proposal.vector).hexdigest() if proposal.vector else None,
         )
 
-    def _lineage(self, tenant: Tenant, proposal: Proposal) -> SourceKind | None:
+    def _lineage(
+        self, tenant: Tenant, proposal: Proposal, known: dict[MemoryId, SourceKind]
+    ) -> SourceKind | None:
         """The lowest ceiling among the memories this one says it derives from."""
         lowest: SourceKind | None = None
-        for memory_id in proposal.derived_from:
-            memory = self._reader.get(tenant, MemoryId(memory_id))
-            if memory is None:
+        for memory_id in dict.fromkeys(map(MemoryId, proposal.derived_from)):
+            ceiling = known.get(memory_id) or self._reader.ceiling(tenant, memory_id)
+            if ceiling is None:
                 raise MalformedRequest("derived_from: names a memory that is not there")
-            lowest = memory.ceiling if lowest is None else meet(lowest, memory.ceiling)
+            known[memory_id] = ceiling
+            lowest = ceiling if lowest is None else meet(lowest, ceiling)
         return lowest
 
     def _sibling(self, trace: TraceContext) -> TraceContext:
@@ -314,7 +381,7 @@ class Writing:
         return msgspec.structs.replace(trace, span_id=self._out.random_hex(8))
 
     async def _verdict(
-        self, intercepted: _Intercepted | WrittenItem, dialect: str
+        self, intercepted: _Intercepted | WrittenItem, dialect: str, *, alone: bool
     ) -> WrittenItem | StorageError:
         if isinstance(intercepted, WrittenItem):
             return intercepted
@@ -323,6 +390,8 @@ class Writing:
         heard: Outcome | StorageError | None = None
         try:
             result = heard = await self._writer.submit(submission)
+            # All of a batch are decided at one moment.
+            await self._paced(submission.candidate.principal_id, alone=alone)
         except (StoreUnavailable, OutcomeUnknown) as failure:
             result = heard = failure
         finally:
@@ -354,8 +423,36 @@ class Writing:
         memory_id = candidate.memory_id
         if memory_id is None or outcome.decision is Decision.ADMIT:
             return memory_id
-        there = self._reader.get(candidate.tenant, memory_id) is not None
+        there = self._reader.ceiling(candidate.tenant, memory_id) is not None
         return memory_id if there else None
+
+
+def _read(candidate: Candidate, edit: Edit | None) -> Reading:
+    """What a candidate says, with the text that an edit leaves."""
+    reading = read_candidate(candidate)
+    return reading if edit is None else read_beside(reading, edit.after)
+
+
+def _weight(proposal: Proposal) -> int:
+    """For how many writes it counts in the window of its principal."""
+    ids_count = len(proposal.derived_from)
+    return weight_of(proposal.text, proposal.metadata_json, ids_count=ids_count)
+
+
+def _bounded(items: Iterable[WrittenItem]) -> tuple[WrittenItem, ...]:
+    """The same, with as many memories as one answer has room for; the first always has its own.
+
+    A change of a label or of metadata gives a whole text back, so a thousand of them in one body
+    would ask for a thousand times that text.
+    """
+    told: list[WrittenItem] = []
+    left = ANSWER_BYTES_MAX
+    for item in items:
+        if item.memory is not None:
+            left -= len(item.memory.text) + len(item.memory.metadata_json or "")
+        full = left < 0 and bool(told) and item.memory is not None
+        told.append(msgspec.structs.replace(item, memory=None) if full else item)
+    return tuple(told)
 
 
 def _client_vector(proposal: Proposal, dimension: int) -> bytes:

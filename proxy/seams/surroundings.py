@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from proxy.seams.pace import Pace
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -23,13 +25,15 @@ POOL_LEN = 8_192
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Clock in Unix nanoseconds; `random_hex(n)` gives 2n hex digits; `record` never blocks.
 
-    `wait(seconds)` is how what happens every so often waits for its next turn.
+    `wait(seconds)` is how what happens every so often waits for its next turn, and `pace` is how
+    what takes long lets others go first.
     """
 
     clock_ns: Callable[[], int]
     random_hex: Callable[[int], str]
     record: Callable[[Event], None]
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    pace: Pace = msgspec.field(default_factory=Pace)
 
     def now_ms(self) -> int:
         """Unix milliseconds."""

@@ -22,7 +22,7 @@ import msgspec
 from policy.model import MemoryClass, SourceKind
 from policy.verdict import Reason
 from policy.withheld.matching import Sight, StoredText
-from policy.withheld.words import Printer, orders_of, prints_of, unpacked
+from policy.withheld.words import Print, Printer, orders_of, prints_of, unpacked
 from proxy.dialects.model.anthropic.withheld import thinks, withhold
 from proxy.dialects.model.bodies import bare_of_tokens
 from proxy.dialects.model.openai.withheld import withhold_chat, withhold_responses
@@ -30,6 +30,7 @@ from proxy.dialects.model.reading import object_of
 from proxy.dialects.model.replies_withheld import ReplyFilter, sieved_reply
 from proxy.dialects.model.withheld import sieved, sieved_body, written
 from proxy.seams.faults import NotFound
+from proxy.seams.pace import Pace
 from proxy.withhold.asking import NOWHERE, Asking, Conversation, Replies
 from proxy.withhold.state import (
     Begun,
@@ -51,7 +52,7 @@ from storage.values import Decision, Outcome
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from policy.model import Memory, Principal, PrincipalId, Tenant
+    from policy.model import Candidate, Memory, Principal, PrincipalId, Tenant
     from proxy.dialects.model.transcript import ModelCall
     from proxy.dialects.model.withheld import Leave
     from proxy.dialects.strict_json.tolerant import Json
@@ -113,7 +114,11 @@ class _Flight(NamedTuple):
 class Withholding:
     """Event loop only."""
 
-    def __init__(self, key: bytes, log: Records, verdicts: Verdicts) -> None:
+    def __init__(
+        self, key: bytes, log: Records, verdicts: Verdicts, pace: Pace | None = None
+    ) -> None:
+        """`pace` is the process's own; without it, one for this alone."""
+        self._pace = pace or Pace()
         self._printer = Printer(key)
         self._log = log
         self._verdicts = verdicts
@@ -172,36 +177,49 @@ class Withholding:
             StoreUnavailable: It could not be written down; none of them may be judged.
         """
         dated: list[Submission] = []
-        records: list[Record] = []
         for submission in submissions:
             due = Due()
-            candidate = submission.candidate
-            principal = str(candidate.principal_id)
+            principal = str(submission.candidate.principal_id)
             self._flights[submission.candidate_id] = _Flight(principal, due, asyncio.Event())
             dated.append(msgspec.structs.replace(submission, due=due))
-            texts, beside = texts_of(candidate)
-            prints = prints_of(self._printer, texts, beside)
-            if prints:
-                begun = Begun(
-                    principal,
-                    submission.candidate_id,
-                    tuple((one.numbers, one.whole) for one in prints),
-                    flagged := submission.reading.flagged,
-                    submission.provenance.session or "",
-                    orders_of(self._printer, (*texts, *beside)) if flagged else (),
-                )
-                self._of(principal).apply(begun)
-                records.append(begun)
-        noted = not records
+        records: list[Record] = []
+        noted = False
         try:
+            for submission in submissions:
+                begun = await self._begun(submission)
+                if begun is not None:
+                    self._of(begun.principal).apply(begun)
+                    records.append(begun)
             if records:
                 await self._log.append(map(encode, records))
-                noted = True
+            noted = True
         finally:
             if not noted:
                 for submission in dated:
                     self.ended(submission, StoreUnavailable("nothing was written"))
         return dated
+
+    async def _begun(self, submission: Submission) -> Begun | None:
+        candidate = submission.candidate
+        principal = str(candidate.principal_id)
+        texts, beside = texts_of(candidate)
+        size = sum(map(len, texts)) + sum(map(len, beside))
+        flagged = submission.reading.flagged
+        prints = await self._pace.aside(principal, size, _prints, self._printer, candidate)
+        if not prints:
+            return None
+        orders: tuple[bytes, ...] = ()
+        if flagged:
+            said = (*texts, *beside)
+            orders = await self._pace.aside(principal, size, orders_of, self._printer, said)
+        return Begun(
+            principal,
+            submission.candidate_id,
+            tuple((one.numbers, one.whole) for one in prints),
+            flagged,
+            submission.provenance.session or "",
+            orders,
+        )
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
         """A candidate was decided, or cannot be; None where nobody hears what became of it."""
@@ -256,9 +274,12 @@ class Withholding:
     def _show(self, kept: Kept, memory: Memory) -> None:
         firm = memory.ceiling in _FIRM
         stored = StoredText(memory.memory_id, memory.version, firm)
-        for one in (memory.text, *strings_of(memory.metadata_json)):
+        if memory.text:
+            kept.withheld.show(self._printer.numbers(memory.text), stored)
+        strings = tuple(strings_of(memory.metadata_json))
+        for one, numbers in zip(strings, self._printer.each(strings), strict=True):
             if one:
-                kept.withheld.show(self._printer.numbers(one), stored)
+                kept.withheld.show(numbers, stored)
 
     def _show_released(self, kept: Kept, begun: Begun) -> None:
         # Its text is in the store by now; of it, its numbers are enough. A person let it in.
@@ -463,6 +484,13 @@ class Withholding:
 
     def _asked(self, principal_id: PrincipalId, conversation: Conversation = NOWHERE) -> Asking:
         return Asking(self._of(principal_id), self._printer, conversation)
+
+
+def _prints(printer: Printer, candidate: Candidate) -> list[Print]:
+    texts, beside = texts_of(candidate)
+    # They come first, and are asked for once more when the memory is shown.
+    strings = tuple(strings_of(candidate.metadata_json)) if beside else ()
+    return prints_of(printer, texts, beside[len(strings) :], strings)
 
 
 def _record_of(begun: Begun, told: Told, version: int) -> Record:

@@ -34,12 +34,12 @@ from storage.write.wellness import notice, writable
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from policy.model import HistoryEntry, PrincipalId, Tenant
+    from policy.model import HistoryEntry, PrincipalId, SourceKind, Tenant
     from policy.query import Filter
     from storage.derived.catalogue import Ordinals
     from storage.tables.codec import HeldRow
     from storage.tables.lmdb_store import View
-    from storage.values import Anchor, CheckReport, KeyRecord
+    from storage.values import Anchor, CheckReport, KeyRecord, Row
     from storage.write.engine import Engine
 
 Selected = TypeVar("Selected")
@@ -100,8 +100,22 @@ class EmbeddedReader:
                 return None
             return self._shown(view, known.ordinal, tenant)
 
+    def ceiling(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
+        """The ceiling of one live memory, without reading its text."""
+        with self._store.reading() as view:
+            known = read_id(view, self._names.memory(tenant, memory_id))
+            if known is None or known.status is not MemoryStatus.LIVE:
+                return None
+            found = self._live(view, known.ordinal, tenant)
+            return None if found is None else ceiling_of(found[0])
+
     def _shown(self, view: View, ordinal: int, tenant: Tenant) -> Memory | None:
-        """The memory of a row, if that row is the live state of an unexpired memory of the tenant.
+        """The memory of a row that is one to be shown."""
+        found = self._live(view, ordinal, tenant)
+        return None if found is None else memory_of(*found)
+
+    def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
+        """A row, if it is the live state of an unexpired memory of the tenant.
 
         The catalogue and the index may be a moment ahead of or behind this view; what leaves is
         decided here.
@@ -114,7 +128,7 @@ class EmbeddedReader:
             return None
         if is_expired(row, self._clock()):
             return None
-        return memory_of(row, known.status)
+        return row, known.status
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
         """Live memories that match, newest first."""

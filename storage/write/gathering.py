@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from storage.write.usage import Usage
 
 
+_FLAGS_MAX: Final = 4_096
+
+
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What the store knew of the principal and the nonce before this candidate."""
 
@@ -57,6 +62,8 @@ class Gatherer:
     def __init__(self, names: KeyedNames, usage: Usage) -> None:
         self._names = names
         self._usage = usage
+        # By the digest of what was read: nothing of it is kept here.
+        self._flags: OrderedDict[bytes, tuple[bool, bool]] = OrderedDict()
 
     def nonce_state(
         self, change: Change, case: Case, nonce_key: bytes
@@ -96,7 +103,7 @@ class Gatherer:
         else:
             thing = self._thing(change, candidate, guarded_key)
             target = _guarded_target(candidate, thing)
-        reading = _with_inherited(submission.reading, candidate, target)
+        reading = self._with_inherited(submission.reading, candidate, target)
         reading = _with_the_rest(reading, submission, candidate, thing.standing)
         provenance = standing_label(
             Attested(submission.provenance, submission.tainted, submission.edit),
@@ -181,9 +188,44 @@ class Gatherer:
             candidate.principal_id,
         )
 
+    def _with_inherited(
+        self, reading: Reading, candidate: Candidate, target: _Target | None
+    ) -> Reading:
+        """The reading of a memory as it would be: what an update leaves out stays, and speaks too.
+
+        Else a directive that was stored as policy could be put under everyday memories by a change
+        that names a class and nothing more.
+        """
+        if target is None or candidate.change is not ChangeKind.UPDATE:
+            return reading
+        if target.row.keyed:
+            return reading  # what is sent to another server says everything itself
+        text, metadata_json, _ = text_of(target.row)
+        left_text = text if candidate.text is None else None
+        left_metadata = metadata_json if candidate.metadata_json is None else None
+        if left_text is None and left_metadata is None:
+            return reading
+        directive, injection = self._flags_of(left_text, left_metadata)
+        return msgspec.structs.replace(
+            reading,
+            directive=reading.directive or directive,
+            injection=reading.injection or injection,
+        )
+
+    def _flags_of(self, text: str | None, metadata_json: str | None) -> tuple[bool, bool]:
+        """What stored text was found to say; the same is left by one change after the other."""
+        name = sha256(msgspec.json.encode((text, metadata_json))).digest()
+        flags = self._flags.get(name)
+        if flags is None:
+            left = read_text(text, metadata_json)
+            flags = self._flags[name] = left.directive, left.injection
+            if len(self._flags) > _FLAGS_MAX:
+                self._flags.popitem(last=False)
+        return flags
+
     def _lineage(self, change: Change, candidate: Candidate) -> SourceKind | None:
         lowest: SourceKind | None = None
-        for memory_id in candidate.derived_from:
+        for memory_id in dict.fromkeys(candidate.derived_from):
             known = read_id(change.draft, self._names.memory(candidate.tenant, memory_id))
             # What cannot be looked up was perhaps purged: nobody knows how far it was trusted.
             source = SourceKind.UNKNOWN
@@ -267,26 +309,3 @@ def _with_the_rest(
     if after is None or (submission.edit is not None and submission.edit.after == after):
         return reading  # nobody knows, or it was read a moment ago
     return read_beside(reading, after)
-
-
-def _with_inherited(reading: Reading, candidate: Candidate, target: _Target | None) -> Reading:
-    """The reading of a memory as it would be: what an update leaves out stays, and speaks too.
-
-    Else a directive that was stored as policy could be put under everyday memories by a change
-    that names a class and nothing more.
-    """
-    if target is None or candidate.change is not ChangeKind.UPDATE:
-        return reading
-    if target.row.keyed:
-        return reading  # what is sent to another server says everything itself
-    text, metadata_json, _ = text_of(target.row)
-    left_text = text if candidate.text is None else None
-    left_metadata = metadata_json if candidate.metadata_json is None else None
-    if left_text is None and left_metadata is None:
-        return reading
-    left = read_text(left_text, left_metadata)
-    return msgspec.structs.replace(
-        reading,
-        directive=reading.directive or left.directive,
-        injection=reading.injection or left.injection,
-    )

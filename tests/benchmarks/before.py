@@ -15,13 +15,13 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks import mcp, model, store_graph
+from tests.benchmarks import mcp, model, stall, store_graph
 from tests.benchmarks.servers import sidecar
 from tests.benchmarks.writes import measured
 
 PAIRS: Final = 10
 WRITERS: Final = 10
-_CHOICES: Final = ("writes", "first-byte", "mcp", "store")
+_CHOICES: Final = ("stall", "writes", "first-byte", "mcp", "store")
 
 
 def run(before: Path, pairs: int = PAIRS, seconds: float = 3.0) -> list[str]:
@@ -62,6 +62,8 @@ def main() -> int:
             lines = mcp.against(before)
         case "store":
             lines = store_graph.against(before)
+        case "stall":
+            lines = stall.against(before)
         case _:
             lines = run(before, options.pairs)
     sys.stdout.write("\n".join(lines) + "\n")

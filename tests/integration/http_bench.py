@@ -45,6 +45,7 @@ from proxy.seams.operation import (
     Written,
     WrittenItem,
 )
+from proxy.seams.pace import Pace
 from proxy.seams.surroundings import Surroundings
 from proxy.settings.load import Address, Binding, Limits
 from proxy.transport.auth import Authenticator, hash_key
@@ -296,7 +297,9 @@ async def running(
     out = surroundings(events.append)
     halted: list[bool] = []
     authenticator = Authenticator(records, bindings, out.now_ms)
-    front = MemoryFront((Native(),), session, authenticator, lambda: halted.append(True))
+    front = MemoryFront(
+        (Native(),), session, authenticator, lambda: halted.append(True), pace=Pace()
+    )
     listener = Listener(
         front,
         limits=limits,

@@ -77,8 +77,8 @@ EDITS: Final = (
     Mutant(
         name="the whole text is not read",
         file="proxy/intercept/interceptor.py",
-        old="            reading = read_beside(reading, edit.after)\n",
-        new="            reading = read_beside(reading, edit.before)\n",
+        old="else read_beside(reading, edit.after)\n",
+        new="else read_beside(reading, edit.before)\n",
         invariant="pieces that are no order do not add up to one",
         tests=(at(_EDITS, "test_pieces_that_are_no_order_do_not_add_up_to_one"),),
     ),

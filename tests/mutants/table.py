@@ -13,6 +13,7 @@ from tests.mutants.labels_table import LABELS
 from tests.mutants.mcp_table import MCP
 from tests.mutants.model_table import MODEL
 from tests.mutants.operate_table import OPERATE
+from tests.mutants.pace_table import PACE
 from tests.mutants.passing_table import PASSING
 from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
@@ -47,5 +48,6 @@ MUTANTS: Final = (
     *VETO,
     *EDITS,
     *ENDORSED,
+    *PACE,
     *WALLS,
 )

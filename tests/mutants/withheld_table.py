@@ -45,7 +45,7 @@ WITHHELD: Final = (
     Mutant(
         name="tag characters spell nothing",
         file="policy/text/skeleton.py",
-        old='    decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_TAGS))\n',
+        old='    decomposed = unicodedata.normalize("NFKD", unpiled(text).translate(_BEFORE))\n',
         new='    decomposed = unicodedata.normalize("NFKD", unpiled(text))\n',
         invariant="letters that only a model sees are read as what they say",
         tests=(
@@ -180,8 +180,8 @@ WITHHELD: Final = (
     Mutant(
         name="a candidate is not written down before it is judged",
         file="proxy/withhold/withholding.py",
-        old="                await self._log.append(map(encode, records))\n                noted",
-        new="                noted",
+        old="                await self._log.append(map(encode, records))\n            noted",
+        new="                pass\n            noted",
         invariant="a crash between interception and verdict loses no refusal",
         tests=(
             at(

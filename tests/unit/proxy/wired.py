@@ -14,6 +14,7 @@ from proxy.intercept.interceptor import Writing
 from proxy.intercept.promotion import TokenVerifier
 from proxy.intercept.shadow import Shadow
 from proxy.seams.ledger import NoSessions
+from proxy.seams.pace import Pace
 from proxy.seams.surroundings import Surroundings
 from proxy.seams.withholding import Unwatched
 from storage.embedded import EmbeddedStore, open_embedded
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from proxy.seams.embedder import Embedder
     from proxy.seams.ledger import Sees
     from proxy.seams.withholding import Watches
+    from storage.interfaces import MemoryReader
 
 NOW_MS = 1_750_000_000_000
 TRACE = TraceContext(trace_id="0a" * 16, span_id="0b" * 8)
@@ -51,8 +53,11 @@ def wired(
     embedder: str = "static",
     sessions: Sees | None = None,
     watches: Callable[[EmbeddedStore], Watches] | None = None,
+    *,
+    pace: Pace | None = None,
+    reader: Callable[[MemoryReader], MemoryReader] | None = None,
 ) -> Generator[Wired]:
-    """An interceptor in front of an open store."""
+    """An interceptor in front of an open store; `reader` stands before the store's own."""
     bench = Bench(root)
     model = resolve_embedder(embedder)
     store = open_embedded(
@@ -70,12 +75,13 @@ def wired(
         clock_ns=lambda: NOW_MS * 1_000_000,
         random_hex=lambda count: f"{next(numbers):0{2 * count}x}",
         record=events.append,
+        pace=pace or Pace(),
     )
     budgets = Budgets(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000)
     public = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
     writing = Writing(
         writer=store.writer,
-        reader=store.reader,
+        reader=store.reader if reader is None else reader(store.reader),
         embedder=model,
         shadow=Shadow(store.reader, model),
         budgets=budgets,
@@ -86,4 +92,5 @@ def wired(
         surroundings=surroundings,
     )
     yield Wired(store, model, surroundings, writing, events, budgets)
+    surroundings.pace.close()
     store.close()

@@ -9,11 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.text import skeleton as skeletons
 from policy.text.sentences import exact
 from policy.text.skeleton import illegal_code_point, skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# What is put together with what stands before it, what shows as nothing, and letters.
+_LEANING = (
+    "\u00e9\u0627\u0628\ufdfa\ufdfb\u4e00\uac00\u1100\u1101\u1161\u11ab\u3131"
+    "\u314f\u3164\uffa0\uffa7\uffd2\u200d\u2800\u0301\u0323\u0345\u0915\u094d"
+    "\u09c7\u09be\u17bc\u1dfa\ufb03\u03b1\u0410"
+)
 
 
 @pytest.mark.parametrize(
@@ -116,3 +124,18 @@ def test_a_pile_of_marks_takes_no_longer_than_as_many_letters(
     read("tea" + marks * (200_000 // len(marks)))
     # Two tenths of a second, where it does not take the square of its height: then half a minute.
     assert time.perf_counter() - begun < 5
+
+
+@given(st.text(alphabet=_LEANING, min_size=4, max_size=40), st.integers(1, 8))
+def test_a_long_run_is_folded_in_pieces_as_it_is_in_one(run: str, length: int) -> None:
+    fold = skeletons.__dict__["_fold_run"]
+    pieces: list[str] = [*skeletons.__dict__["_pieces"](run, length)]
+    assert "".join(pieces) == run
+    assert "".join(map(fold, pieces)) == fold(run)
+
+
+def test_no_sign_unfolds_into_a_sentence() -> None:
+    longest = max((len(skeleton(chr(code))), code) for code in range(0x80, 0x30000))
+    assert longest[0] <= 7, hex(longest[1])
+    assert skeleton("\ufdfa") == skeleton("\u0635\u0644\u0639\u0645")
+    assert len(skeleton("\ufdfa" * 20_000)) <= 80_000

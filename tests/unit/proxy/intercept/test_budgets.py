@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from policy.model import PrincipalId
-from proxy.intercept.budgets import PRINCIPALS_MAX, Budgets, Topics
+from proxy.intercept.budgets import (
+    BYTES_PER_WRITE,
+    PRINCIPALS_MAX,
+    Budgets,
+    Topics,
+    weight_of,
+)
 from proxy.seams.faults import RateLimited
 from tests.unit.storage.opening import AGENT, DIMENSION, candidate_of, vector_of
 
@@ -61,11 +67,34 @@ def test_a_request_that_does_not_fit_is_stopped_and_counts_for_nothing() -> None
     for _ in range(3):
         counted.measure(candidate_of("tea"), b"", NOW)
     counted.require_room(ME, 1, 4, NOW)  # control: to the limit it fits
+    counted.give_back(ME, 1)
     with pytest.raises(RateLimited) as caught:
         counted.require_room(ME, 2, 4, NOW)
     assert caught.value.retry_after_s == WINDOW_MS // 1_000
     counted.require_room(ME, 1, 4, NOW)
+    counted.give_back(ME, 1)
     counted.require_room(ME, 4, 4, NOW + WINDOW_MS)
+
+
+def test_requests_that_are_read_side_by_side_do_not_both_find_the_room_that_is_left() -> None:
+    counted = budgets()
+    counted.require_room(ME, 3, 4, NOW)
+    with pytest.raises(RateLimited):
+        counted.require_room(ME, 2, 4, NOW)
+    for _ in range(3):
+        counted.measure(candidate_of("tea"), b"", NOW)
+    counted.require_room(ME, 1, 4, NOW)  # what was kept is what was measured
+
+
+def test_bytes_count_in_the_window() -> None:
+    assert weight_of("tea", None) == 1
+    assert weight_of("t" * (BYTES_PER_WRITE - 1), None) == 1  # control: it is no second write
+    assert weight_of("t" * BYTES_PER_WRITE, None) == 2
+    assert weight_of("\ufdfa" * BYTES_PER_WRITE, "{}") == 4
+    assert weight_of("tea", ids_count=64) == 3
+    counted = budgets()
+    counted.measure(candidate_of("tea"), b"", NOW, 63)
+    assert counted.measure(candidate_of("tea"), b"", NOW).writes_in_window_count == 63
 
 
 def test_principals_that_are_not_seen_again_do_not_fill_the_memory() -> None:
