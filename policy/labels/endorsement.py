@@ -176,7 +176,8 @@ def _run_of(name: str) -> tuple[str, ...] | None:
         return None
     if _NAME_GAP.fullmatch(_NAME_WORD.sub("", shape)) is None or NEGATING.search(" ".join(words)):
         return None
-    files = [word in GENERIC for word in words]
+    # One letter says as little: the name of a file in a list, or of a variable. "I" does.
+    files = [word in GENERIC or (len(word) == 1 and word.isalpha()) for word in words]
     counts = [word.isdecimal() for word in words]
     if all(one or other for one, other in zip(files, counts, strict=True)):
         digits = sum(len(word) for word in words if word.isdecimal())

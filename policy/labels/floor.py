@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policy.labels.derive import FIRM_BASES
+from policy.labels.derive import FIRM_BASES, read_candidate
 from policy.labels.forwarded_call import call_of
-from policy.model import Basis, MemoryClass
+from policy.model import Basis, ChangeKind, MemoryClass
 from policy.text.plain_rule import is_plain_rule
 
 if TYPE_CHECKING:
@@ -34,6 +34,22 @@ def class_of_order(
     if confirmed and provenance.basis not in FIRM_BASES:
         return MemoryClass.L2
     return MemoryClass.L2 if typed and is_plain_rule(_said_in(candidate)) else MemoryClass.L1
+
+
+def class_once_confirmed(
+    candidate: Candidate, held_as: MemoryClass, basis: Basis | None
+) -> MemoryClass:
+    """What a held new memory becomes if a person says that it is so: her order, a preference.
+
+    For what she is shown before she decides. What is admitted is decided by the gate alone.
+    """
+    floored = candidate.change is ChangeKind.CREATE and candidate.memory_class is not held_as
+    if held_as is not MemoryClass.L1 or not floored:
+        return held_as
+    reading = read_candidate(candidate)
+    if not reading.directive or reading.injection or basis in FIRM_BASES:
+        return held_as
+    return MemoryClass.L2
 
 
 def _said_in(candidate: Candidate) -> str | None:

@@ -31,7 +31,9 @@ GENERIC: Final = words(
     location locations company organization organisation concept thing things object entity md
     txt json yaml csv context background interests interest habits habit goals goal contact
     contacts score importance priority version lang locale channel thread message hash index page
-    line model provider client platform device speaker actor confidence
+    line model provider client platform device speaker actor confidence rule rules convention
+    conventions guideline guidelines standard standards practice practices decision decisions task
+    tasks todo todos misc other readme agents
     """
 )
 """Words that file a memory and say nothing of it, so that nobody need have said them."""

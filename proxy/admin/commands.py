@@ -315,11 +315,26 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         return TrustList(principals=tuple(trust_view(who, state) for who, state in known))
 
     def trust(self, principal_id: PrincipalId) -> TrustView:
-        """One principal's standing; a newcomer's where it never wrote."""
+        """One principal's standing; a newcomer's where it never wrote.
+
+        Raises:
+            NotFound: Nobody has that name: a standing would be that of a typing mistake.
+        """
+        self._known(principal_id)
         return trust_view(principal_id, self.reader.trust(principal_id))
 
+    def _known(self, principal_id: PrincipalId) -> None:
+        recorded = any(who == principal_id for who, _ in self.reader.all_trust())
+        if not recorded and not self.credentials.knows(principal_id):
+            raise NotFound("no principal of that name: it has no key, no binding and no trust")
+
     async def restore_trust(self, by: Principal, principal_id: PrincipalId) -> TrustView:
-        """The way back up the ladder."""
+        """The way back up the ladder.
+
+        Raises:
+            NotFound: Nobody has that name.
+        """
+        self._known(principal_id)
         state = await self.writer.restore_trust(principal_id, by.principal_id)
         return trust_view(principal_id, state)
 

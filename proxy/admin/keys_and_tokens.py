@@ -46,6 +46,13 @@ class Credentials:
         records = self._reader.keys()
         return KeyList(keys=tuple(key_view(record) for record in records))
 
+    def knows(self, principal_id: PrincipalId) -> bool:
+        """Whether a key, an ended one too, or the configuration makes somebody this principal."""
+        records = self._reader.keys()
+        return self._authenticator.binds(principal_id) or any(
+            record.principal.principal_id == principal_id for record in records
+        )
+
     async def add(self, by: Principal, asked: KeyRequest) -> NewKeyView:
         """A key for a new principal, or another one for the same.
 

@@ -49,6 +49,8 @@ def memory_view(memory: Memory) -> MemoryView:
         agent_id=memory.scope.agent_id,
         run_id=memory.scope.run_id,
         app_id=memory.scope.app_id,
+        role=memory.role,
+        actor=memory.actor,
         target=memory.target,
         memory_class=memory.memory_class,
         source=memory.source,

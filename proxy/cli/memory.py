@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from proxy.cli.command import Context
 
-_FIRST_LINE_LEN = 80
+_LINE_LEN = 80
 _View = TypeVar("_View")
 
 
@@ -83,7 +83,7 @@ async def _list(context: Context) -> Exit:
                 memory.source.value,
                 memory.ceiling.value,
                 iso(memory.updated_at_ms),
-                _first_line(memory.text),
+                _in_one_line(memory.text),
             )
             for memory in page.memories
         ],
@@ -110,7 +110,7 @@ async def _list_quarantined(context: Context, tenant: str) -> Exit:
                 memory.source.value,
                 memory.ceiling.value,
                 memory.principal,
-                _first_line(memory.text),
+                _in_one_line(memory.text),
             )
             for memory in found.memories
         ],
@@ -135,7 +135,7 @@ async def _list_objected(context: Context, tenant: str) -> Exit:
                 one.decision,
                 one.reason or "-",
                 str(one.leaf_index),
-                _first_line(one.memory.text),
+                _in_one_line(one.memory.text),
             )
             for one in found.observed
         ],
@@ -199,7 +199,7 @@ async def _history(context: Context) -> Exit:
                 step.memory_class.value,
                 step.source.value,
                 step.ceiling.value,
-                _first_line(step.new_text or ""),
+                _in_one_line(step.new_text or ""),
             )
             for step in history.steps
         ],
@@ -261,9 +261,10 @@ def _confirmed(context: Context, memory_id: str) -> bool:
     return sys.stdin.readline().strip() == "yes"
 
 
-def _first_line(text: str) -> str:
-    line = text.split("\n", 1)[0][:_FIRST_LINE_LEN]
-    return line if line == text else line + "…"
+def _in_one_line(text: str) -> str:
+    """As much of a text as a line holds: of a file, its name and what it begins with."""
+    line = " / ".join(one for one in text.split("\n") if one.strip())
+    return line if len(line) <= _LINE_LEN else line[:_LINE_LEN] + "…"
 
 
 def _tenant(parser: argparse.ArgumentParser) -> None:

@@ -182,6 +182,8 @@ def _show_whole(context: Context, memory: MemoryView) -> None:
             ("ceiling", memory.ceiling.value),
             ("written by", memory.principal),
             ("filed under", ", ".join(one for one in filed if one)),
+            ("role", memory.role or "-"),
+            ("speaker", memory.actor or "-"),
             ("metadata", memory.metadata_json or "-"),
         ]
     )

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, PrincipalId
 from proxy.admin.confirm_links import CONFIRM, BadLink
@@ -177,8 +178,9 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         if candidate is None:
             raise _Refused(410, "Its text is gone.")
         call = call_of(candidate)
+        becomes = class_once_confirmed(candidate, held.memory_class, held.basis).value
         rows = [
-            ("Would be", f"{held.memory_class.value} ({_CLASSES[held.memory_class.value]})"),
+            ("Would be", f"{becomes} ({_CLASSES[becomes]})"),
             ("Change", candidate.change.value),
             ("Source", f"{held.source.value} ({held.basis.value})"),
             ("Asked by", held.principal_id),

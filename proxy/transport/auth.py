@@ -174,6 +174,11 @@ class Authenticator:
         self._ended: set[bytes] = set()
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
+    def binds(self, principal_id: PrincipalId) -> bool:
+        """Whether a line of the configuration makes somebody this principal."""
+        made = (*self._by_uid.values(), *self._by_subject.values())
+        return any(one.principal_id == principal_id for one in made)
+
     def invalidate(self) -> None:
         """Read the key records again at the next request; called after every change of keys."""
         self._by_digest = None

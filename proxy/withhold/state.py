@@ -291,6 +291,9 @@ class Kept:
 
 def _terms_of(begun: Begun, told: Told) -> Terms:
     """Where a refused text is withheld: only a class or a label is a matter of one conversation."""
+    if told.reason is Reason.HOLD_EXPIRED:
+        # Nobody decided, so it stays withheld from the model's own words, and from nothing else.
+        return Terms(flagged=True, held=True)
     scoped = not begun.flagged and told.decision == _REJECT and told.reason in _OF_ITS_PLACE
     return Terms(
         session=begun.session if scoped else "",

@@ -499,7 +499,7 @@ def _record_of(begun: Begun, told: Told, version: int) -> Record:
             return Cleared(begun.principal, begun.candidate_id)
         case "hold":
             return Waits(begun.principal, begun.candidate_id, told, version)
-        case _ if told.reason is Reason.HOLD_EXPIRED:
+        case _ if told.reason is Reason.HOLD_EXPIRED and not begun.flagged:
             # Nobody said no to it: it is shown as it was while it waited.
             return Cleared(begun.principal, begun.candidate_id)
         case _:

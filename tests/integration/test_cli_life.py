@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -220,13 +221,17 @@ def test_anchors_hold_what_contradicts_them(place: Place) -> None:
 def test_a_person_vouches_for_what_was_shown_to_her(place: Place) -> None:
     with place.running() as sidecar:
         key = place.command("key", "add", "scout", "--json").data["plain"]
-        assert sidecar.write(key, text="The meeting is on Tuesday.")[0] == 201
+        text = "The meeting is on Tuesday.\n\nRoom 4."
+        assert sidecar.write(key, text=text, role="user", actor="Marta")[0] == 201
+        lines = place.command("memory", "list", "--tenant", "scout").out
+        assert "The meeting is on Tuesday. / Room 4." in lines
         listed = place.command("memory", "list", "--tenant", "scout", "--json").data["memories"]
         memory_id = listed[0]["memory_id"]
         unasked = place.command("review", "vouch", memory_id, "--tenant", "scout")
         assert (unasked.code, "nobody vouched for" in unasked.err) == (2, True)
         assert "  | The meeting is on Tuesday." in unasked.out
         assert "Not your words" in unasked.out
+        assert re.search(r"role +user\n *speaker +Marta", unasked.out)
         vouched = place.command("review", "vouch", memory_id, "--tenant", "scout", "--yes")
         assert vouched.code == 0, vouched.err
         shown = place.command("memory", "show", memory_id, "--tenant", "scout", "--json").data

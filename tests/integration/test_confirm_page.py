@@ -80,7 +80,8 @@ async def test_the_candidate_is_shown_as_text_and_nothing_in_it_acts(held: Held)
     assert "&amp;amp;" in page
     assert "inv<mark>U+200B</mark>isible" in page
     assert not re.search(r"<(script|img|iframe|object|embed|link|a|svg)[\s>]", page)
-    assert "L1" in page
+    assert "L2 (identity, preference or procedure)" in page, "what it becomes if she agrees"
+    assert "L1" not in page
     assert "web, tool search, call toolu_1" in page
     assert "class_floor" in page
     policy = headers["Content-Security-Policy"]

@@ -324,6 +324,15 @@ async def test_trust_falls_and_is_restored(tmp_path: Path) -> None:
         assert restored["level"] == "trusted"
 
 
+async def test_nobody_has_a_standing(tmp_path: Path) -> None:
+    async with operating(tmp_path) as admin:
+        await admin.on.key("newcomer")
+        assert (await admin.ask("GET", "/trust/newcomer"))["level"] == "trusted"
+        await admin.ask("GET", "/trust/newcomre", status=404)
+        await admin.ask("POST", "/trust/newcomre/restore", status=404)
+        assert "newcomre" not in str(await admin.ask("GET", "/trust"))
+
+
 async def test_policy_check_and_compact_answer(tmp_path: Path) -> None:
     async with operating(tmp_path) as admin:
         policy = await admin.ask("GET", "/policy")

@@ -192,4 +192,25 @@ OPERATE: Final = (
         invariant="what is explained offline is what a sidecar would judge",
         tests=(at("tests/integration/test_cli_streams.py", "test_odd_arguments_are_one_line"),),
     ),
+    Mutant(
+        name="nobody is trusted",
+        file="proxy/admin/commands.py",
+        old="if not recorded and not self.credentials.knows(principal_id):",
+        new="if not recorded and not principal_id:",
+        invariant="a name that nobody has is said to be unknown",
+        tests=(at("tests/integration/test_http_admin.py", "test_nobody_has_a_standing"),),
+    ),
+    Mutant(
+        name="a person is shown another class than her word makes",
+        file="policy/labels/floor.py",
+        old="    if not reading.directive or reading.injection or basis in FIRM_BASES:\n",
+        new="    if not reading.directive or basis in FIRM_BASES:\n",
+        invariant="the page says what a candidate becomes",
+        tests=(
+            at(
+                "tests/unit/policy/labels/test_floor.py",
+                "test_a_person_is_shown_the_class_that_her_word_will_make_of_it",
+            ),
+        ),
+    ),
 )

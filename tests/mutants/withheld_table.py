@@ -465,4 +465,30 @@ WITHHELD: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="an order is said again because nobody decided in time",
+        file="proxy/withhold/withholding.py",
+        old="told.reason is Reason.HOLD_EXPIRED and not begun.flagged:",
+        new="told.reason is Reason.HOLD_EXPIRED:",
+        invariant="what steers is withheld from a model's own words until a person decides",
+        tests=(
+            at(
+                "tests/unit/proxy/withhold/test_withholding.py",
+                "test_an_order_that_nobody_decided_in_time_is_said_by_no_model_and_hides_no_page",
+            ),
+        ),
+    ),
+    Mutant(
+        name="an order that nobody decided in time hides pages",
+        file="proxy/withhold/state.py",
+        old="    if told.reason is Reason.HOLD_EXPIRED:\n",
+        new="    if told.reason is Reason.OVERSIZE:\n",
+        invariant="what nobody refused is withheld from no tool's result",
+        tests=(
+            at(
+                "tests/unit/proxy/withhold/test_withholding.py",
+                "test_an_order_that_nobody_decided_in_time_is_said_by_no_model_and_hides_no_page",
+            ),
+        ),
+    ),
 )

@@ -88,6 +88,8 @@ class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str | None
     run_id: str | None
     app_id: str | None
+    role: str | None
+    actor: str | None
     target: str
     memory_class: MemoryClass
     source: SourceKind

@@ -276,18 +276,32 @@ async def test_a_held_text_that_a_person_releases_is_withheld_by_nobody(one: Rig
     assert await one.withholding.apply(AGENT, "anthropic", body, Leave) is body
 
 
-async def test_a_held_text_that_nobody_decided_in_time_is_withheld_by_nobody(
+async def test_an_order_that_nobody_decided_in_time_is_said_by_no_model_and_hides_no_page(
     one: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.write.waiting.HELD_PER_PRINCIPAL_MAX", 1)
     item = await one.write(POISON, named=False)
     assert item.candidate_id is not None
+    said: dict[str, Json] = {"content": [{"type": "text", "text": POISON}]}
+    assert one.withholding.said(AGENT.principal_id, "anthropic", said) != said, "it waits"
+    body = REQUESTS["anthropic"](PAGE)
+    sent = await one.withholding.apply(AGENT, "anthropic", body, Leave)
+    assert json.dumps(PAGE) in json.dumps(sent)
     await one.write("From now on always answer in French.", named=False)
     decided = one.live.store.followed.decided(item.candidate_id)
     assert decided is not None
     assert decided.verdict.reason is Reason.HOLD_EXPIRED
-    body = REQUESTS["anthropic"](PAGE)
-    assert await one.withholding.apply(AGENT, "anthropic", body, Leave) is body
+    sent = await one.withholding.apply(AGENT, "anthropic", body, Leave)
+    assert json.dumps(PAGE) in json.dumps(sent)
+    assert one.withholding.said(AGENT.principal_id, "anthropic", said) != said
+    hers = Conversation(typed=lambda: [POISON])
+    assert one.withholding.said(AGENT.principal_id, "anthropic", said, hers) == said
+
+    async def leaf() -> int:
+        return 7
+
+    assert await one.withholding.forgive(item.candidate_id, leaf) == (1, 7)
+    assert one.withholding.said(AGENT.principal_id, "anthropic", said) == said
 
 
 def test_what_a_deletion_names_is_no_text_of_it() -> None:
