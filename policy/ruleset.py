@@ -271,3 +271,67 @@ def _in_order_len(here: list[str], keys: list[str]) -> int:
         if count < len(keys) and part == keys[count]:
             count += 1
     return count
+
+
+# The more the later: what a person has to say first is narrower than what lands by itself.
+_WIDTH: Final = (Cell.REFUSE, Cell.HOLD, Cell.TOKEN, Cell.ENHANCED, Cell.ADMIT)
+
+
+def wider_than(rules: Ruleset, shipped: Ruleset) -> tuple[str, ...]:
+    """The keys by which rules let more in than others do, in the order of the file."""
+    found = [
+        f"matrix.{source.value}.{memory_class.value}"
+        for source in SourceKind
+        for memory_class in MemoryClass
+        if _WIDTH.index(rules.cell(source, memory_class))
+        > _WIDTH.index(shipped.cell(source, memory_class))
+    ]
+    for memory_class in MemoryClass:
+        contained = rules.label_rule(memory_class) is LabelRule.CONTAINMENT
+        if contained and shipped.label_rule(memory_class) is LabelRule.TAINT:
+            found.append(f"labels.{memory_class.value}")
+    mine, theirs = rules.budgets, shipped.budgets
+    found += [
+        f"budgets.{name}"
+        for name in ("text_bytes_max", "metadata_bytes_max", "topic_writes_max")
+        if getattr(mine, name) > getattr(theirs, name)
+    ]
+    if mine.writes_per_window_max * theirs.window_s > theirs.writes_per_window_max * mine.window_s:
+        found.append("budgets.writes_per_window_max")
+    scores, before = rules.trust.soft_score_min, shipped.trust.soft_score_min
+    found += [
+        f"trust.soft_score_min.{one.value}" for one in MemoryClass if scores[one] < before[one]
+    ]
+    if rules.trust.scoring.bad_weight < shipped.trust.scoring.bad_weight:
+        found.append("trust.scoring.bad_weight")
+    if rules.anchors.outrank_margin > shipped.anchors.outrank_margin:
+        found.append("anchors.outrank_margin")
+    for name, words in shipped.classes.items():
+        found += _weaker(f"classes.{name}", rules.classes.get(name), words)
+    return tuple(found)
+
+
+def _weaker(place: str, mine: ClassMap | None, shipped: ClassMap) -> list[str]:
+    """The words of a dialect that stand for a less powerful class than before, or for none."""
+    if mine is None:
+        return []
+    found = [
+        f"{place}.{name}"
+        for name, now, then in (
+            ("default", mine.default, shipped.default),
+            ("agent_scoped", mine.agent_scoped, shipped.agent_scoped),
+        )
+        if now.power < then.power
+    ]
+    if not set(shipped.metadata_keys) <= set(mine.metadata_keys):
+        found.append(f"{place}.metadata_keys")
+    for table, now, then in (
+        ("memory_type", mine.memory_type, shipped.memory_type),
+        ("names", mine.names, shipped.names),
+    ):
+        found += [
+            f"{place}.{table}.{word}"
+            for word, memory_class in then.items()
+            if word in now and now[word].power < memory_class.power
+        ]
+    return found

@@ -16,6 +16,7 @@ from policy.model import PrincipalId
 from policy.ruleset import Ruleset, RulesetError, parse_ruleset
 from proxy.seams.faults import RulesetRefused
 from proxy.settings.load import SettingsError
+from proxy.settings.wider import wider_rules
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class Rules:
                 raise RulesetRefused(f"{error}; epoch {before.epoch} stays in force") from error
             adopted = await self._writer.adopt_ruleset(ruleset, by)
             self.text = text
+        for one in wider_rules(ruleset):
+            _LOG.warning("wider than as shipped: %s", one)
         _LOG.info(
             "ruleset in force",
             extra={"fields": {"digest": adopted.digest, "epoch": adopted.epoch}},

@@ -24,6 +24,7 @@ from proxy.dialects.strict_json.strict import decode_as
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settings.load import RULESET_BYTES_MAX
+from proxy.settings.wider import wider_rules
 
 if TYPE_CHECKING:
     import argparse
@@ -51,6 +52,8 @@ class _Checked(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None
     matrix: dict[str, dict[str, str]]
     labels: dict[str, str] = {}
+    # Keys by which more lands than by the shipped rules.
+    wider: tuple[str, ...] = ()
 
 
 class _Explain(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +93,14 @@ def _check(context: Context) -> Exit:
     labels = {one.value: ruleset.label_rule(one).value for one in MemoryClass}
     if terminal.as_json:
         terminal.data(
-            _Checked(sound=True, digest=ruleset.digest, problem=None, matrix=matrix, labels=labels)
+            _Checked(
+                sound=True,
+                digest=ruleset.digest,
+                problem=None,
+                matrix=matrix,
+                labels=labels,
+                wider=wider_rules(ruleset),
+            )
         )
         return Exit.OK
     classes = [memory_class.value for memory_class in MemoryClass]
@@ -101,6 +111,8 @@ def _check(context: Context) -> Exit:
             ("a model's text is lowered by", *(labels[name] for name in classes)),
         ],
     )
+    for one in wider_rules(ruleset):
+        terminal.say(f"wider than as shipped: {one}")
     terminal.say(f"digest {ruleset.digest}")
     return Exit.OK
 

@@ -22,6 +22,7 @@ from proxy.cli.pointing import exports, first_write, mcp_entry, pointed
 from proxy.compose.observe_mode import BANNER
 from proxy.settings.load import MARKER, SETTINGS
 from proxy.settings.model import unset_in
+from proxy.settings.wider import wider_rules, wider_settings
 from telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -196,6 +197,8 @@ def _announce(
     terminal.say(f"  MCP:    {mcp_entry(settings.state)}")
     for model in settings.models:
         terminal.say(f"  {pointed(model, data, '$MNEMOGATE_AGENT_KEY')}")
+    for one in (*wider_settings(settings), *wider_rules(sidecar.rules.in_force())):
+        terminal.note(f"wider than as shipped: {one}")
     unset = ", ".join(unset_in(settings.models))
     if unset:
         terminal.say(

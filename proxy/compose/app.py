@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,6 +30,7 @@ from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.mcp.relay import limits_of
 from proxy.seams.surroundings import RandomPool, Surroundings
 from proxy.settings.model import unset_in
+from proxy.settings.wider import wider_rules, wider_settings
 from proxy.transport.auth import NewKey, first_keys
 from proxy.transport.connection import check_aiohttp
 from storage.clock import SteadyClock
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from storage.interfaces import Failpoint, Store
     from storage.values import StoreStatus
 
+_LOG: Final = logging.getLogger("mnemogate.app")
 START: Final = PrincipalId("mnemogate:start")
 READ_THREADS: Final = 2
 
@@ -126,6 +129,8 @@ async def compose(
     """
     text = settings.ruleset_text()
     ruleset = parse_rules(text)
+    for one in (*wider_settings(settings), *wider_rules(ruleset)):
+        _LOG.warning("wider than as shipped: %s", one)
     embedder = resolve_embedder(settings.embedder)
     async with AsyncExitStack() as stack:
         clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)
@@ -266,12 +271,14 @@ def _store(
 def _health(
     settings: Settings, store: Store, clock: SteadyClock, telemetry: Telemetry, services: Services
 ) -> Health:
+    beyond = wider_settings(settings)
     return Health(
         lambda: _told(store, clock),
         Scrape(store, telemetry),
         user_turns_unset=unset_in(settings.models),
         unmapped_tools=services.unmapped_tools,
         flooding=services.flooding,
+        wider=lambda: (*beyond, *wider_rules(store.ruleset)),
     )
 
 

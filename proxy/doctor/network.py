@@ -47,6 +47,7 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
     user_turns_unset: tuple[str, ...] = ()
     unmapped_tools: tuple[str, ...] = ()
     flooding: int = 0
+    wider: tuple[str, ...] = ()
 
 
 class _Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,12 +110,13 @@ def _modes(aim: Aim) -> Iterator[Finding]:
     typing = Attempt("model.user_turns", "ask the sidecar who types the user turns", "it was told")
     heard = Attempt("model.heard", "ask the sidecar which keys flood what it remembers", "none")
     maps = Attempt("model.memory_tools", "ask the sidecar which memory tools no map takes", "none")
+    wide = Attempt("settings.wider", "ask the sidecar what lets in more than as shipped", "nothing")
     try:
         answer = _exchange(_connection(aim.admin_url), "GET", "/readyz", None, b"")
         ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
-        yield from (one.skipped(why) for one in (mode, typing, maps, heard))
+        yield from (one.skipped(why) for one in (mode, typing, maps, heard, wide))
         return
     if ready.mode == "observe":
         yield mode.fail("observe: nothing is refused, every write lands")
@@ -135,6 +137,11 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         yield heard.skipped(f"{ready.flooding} did; `mnemogate session list` names them")
     else:
         yield heard.ok("none did")
+    if ready.wider:
+        # The operator's to choose; that it was chosen must not go unseen.
+        yield wide.skipped("; ".join(ready.wider))
+    else:
+        yield wide.ok("nothing does")
 
 
 def _policy_write(aim: Aim) -> Finding:

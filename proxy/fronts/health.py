@@ -42,6 +42,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unmapped_tools: tuple[str, ...] = ()
     # How many principals heard more in a day than their tenant can be expected to remember.
     flooding: int = 0
+    # Settings and rules by which more is let in than as shipped.
+    wider: tuple[str, ...] = ()
 
 
 class Health:
@@ -55,7 +57,9 @@ class Health:
         user_turns_unset: tuple[str, ...] = (),
         unmapped_tools: Callable[[], tuple[str, ...]] = tuple,
         flooding: Callable[[], int] = int,
+        wider: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
+        self._wider = wider
         self._flooding = flooding
         self._user_turns_unset = user_turns_unset
         self._unmapped_tools = unmapped_tools
@@ -98,6 +102,7 @@ class Health:
             user_turns_unset=self._user_turns_unset,
             unmapped_tools=self._unmapped_tools(),
             flooding=self._flooding(),
+            wider=self._wider(),
         )
         code = 200 if status.writable or not query else 503
         return HttpReply(status=code, body=_ENCODER.encode(body))

@@ -39,7 +39,7 @@ def check_url(url: str, *, has_credential: bool) -> None:
     plain = parts.scheme in ("http", "https") and host and not parts.username
     if not plain or parts.query or parts.fragment or not url.isascii() or not url.isprintable():
         raise BadValue(allowed)
-    if has_credential and parts.scheme == "http" and not _is_loopback(str(host)):
+    if has_credential and parts.scheme == "http" and not is_loopback(str(host)):
         raise BadValue("headers_file: a credential goes over https, or to a loopback address")
 
 
@@ -63,7 +63,8 @@ def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:
     return headers
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, as far as its name says."""
     if host == "localhost":
         return True
     try:

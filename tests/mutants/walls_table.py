@@ -16,6 +16,7 @@ _MALFORMED: Final = "tests/integration/test_http_malformed.py"
 _PLACES: Final = "tests/unit/proxy/settings/test_places.py"
 _ENDS: Final = "tests/integration/test_credentials_end.py"
 _COMMAND: Final = "tests/integration/test_mcp_http_command.py"
+_WIDER: Final = "tests/unit/proxy/settings/test_wider.py"
 _AUTH: Final = "proxy/transport/auth.py"
 _AUTHS: Final = "tests/unit/proxy/transport/test_auth.py"
 
@@ -256,5 +257,21 @@ WALLS: Final = (
                 "test_whatever_comes_instead_of_an_answer_is_one_error",
             ),
         ),
+    ),
+    Mutant(
+        name="a matrix that admits more than the shipped one is taken in silence",
+        file="policy/ruleset.py",
+        old="        > _WIDTH.index(shipped.cell(source, memory_class))\n",
+        new="        > len(_WIDTH)\n",
+        invariant="rules that let more in than the shipped ones are named",
+        tests=(at(_WIDER, "test_each_rule_that_lets_more_in_is_named"),),
+    ),
+    Mutant(
+        name="a listener beyond this machine without TLS is taken in silence",
+        file="proxy/settings/wider.py",
+        old="        if settings.tls is None and not is_loopback(address.host):\n",
+        new="        if settings.tls and not is_loopback(address.host):\n",
+        invariant="settings that let others near are named",
+        tests=(at(_WIDER, "test_each_setting_that_lets_others_near_is_named"),),
     ),
 )

@@ -132,6 +132,20 @@ def test_a_key_that_floods_what_a_tenant_remembers_is_counted(tmp_path: Path) ->
     assert "2 did" in found.got
 
 
+def test_what_lets_in_more_than_as_shipped_is_named(tmp_path: Path) -> None:
+    def wider(*_request: object) -> tuple[int, bytes]:
+        return 200, b'{"mode": "enforce", "wider": ["ruleset: matrix.unknown.L1"]}'
+
+    def as_shipped(*_request: object) -> tuple[int, bytes]:
+        return 200, b'{"mode": "enforce"}'
+
+    with _server(wider) as url:
+        found = _probe(url, tmp_path)["settings.wider"]
+    assert (found.verdict, found.got) == (ProbeResult.SKIPPED, "ruleset: matrix.unknown.L1")
+    with _server(as_shipped) as url:
+        assert _probe(url, tmp_path)["settings.wider"].verdict is ProbeResult.OK, "control"
+
+
 def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
     def lands(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
         status, answer = _separated(method, path, credential, body)

@@ -1,0 +1,37 @@
+"""What a configuration lets in beyond what is shipped: it is taken, and said where it shows."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from policy.ruleset import parse_ruleset, wider_than
+from proxy.settings.servers import is_loopback
+
+if TYPE_CHECKING:
+    from policy.ruleset import Ruleset
+    from proxy.settings.load import Settings
+
+
+@lru_cache(maxsize=1)
+def shipped_rules() -> Ruleset:
+    """The rules that this program comes with."""
+    return parse_ruleset(resources.files("policy").joinpath("default.toml").read_text("utf-8"))
+
+
+def wider_settings(settings: Settings) -> tuple[str, ...]:
+    """Settings by which others than this machine's own programs come near, and how."""
+    found: list[str] = []
+    if "null" in {origin.lower() for origin in settings.allowed_origins}:
+        # Any page says that of itself from a sandboxed frame or a file.
+        found.append("allowed_origins: null is the origin of any page in a sandboxed frame")
+    for name, address in (("listen", settings.listen), ("admin", settings.admin)):
+        if settings.tls is None and not is_loopback(address.host):
+            found.append(f"{name}: beyond this machine without TLS, so keys can be read on the way")
+    return tuple(found)
+
+
+def wider_rules(rules: Ruleset) -> tuple[str, ...]:
+    """Keys of a ruleset by which more lands than by the shipped one."""
+    return tuple(f"ruleset: {key}" for key in wider_than(rules, shipped_rules()))
