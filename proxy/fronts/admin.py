@@ -100,6 +100,7 @@ class AdminFront:
             return await self._confirm.answer(incoming)
         by = operator_of(self._principal(head, incoming))
         who[0] = by.principal_id
+        incoming.enter(by)
         if head.path == OPENAPI and head.method in READING:
             return HttpReply(status=200, body=document(API, ROUTES))
         if route is None:

@@ -123,7 +123,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             return self._shown(self._held(candidate_id), codes[0])
         if int(head.headers.get("content-length", "0") or "0") > FORM_BYTES_MAX:
             raise MalformedRequest("body: larger than the form", status=413)
-        form = _form(await incoming.complete())
+        form = _form(await incoming.complete(FORM_BYTES_MAX))
         return await self._decide(candidate_id, form, incoming)
 
     def _held(self, candidate_id: CandidateId) -> HeldCandidate:

@@ -113,6 +113,7 @@ class GuardFront:
     async def _serve(
         self, incoming: Incoming, name: str, principal: Principal, *, known: bool
     ) -> HttpReply:
+        incoming.enter(principal)
         if not known:
             raise NotFound
         if incoming.head.method != "POST":
@@ -221,8 +222,8 @@ class GuardFront:
     async def _presence(self, incoming: Incoming, route: str, principal: Principal) -> Answered:
         """An answer that never ends: when its connection does, the relay is gone."""
         relay = incoming.head.headers.get(wire.RELAY_HEADER.lower(), "")
-        if _RELAY.fullmatch(relay) is None:
-            done = await attempt(_malformed("header: a relay names itself"), self._halt)
+        done = await attempt(_named(incoming, principal, relay), self._halt)
+        if isinstance(done, Failure):
             refused = problem(done.refusal, incoming.answering)
             return Answered(reply=refused, route=route, error_type=done.error_type)
         self._present[relay] += 1
@@ -255,8 +256,10 @@ def _is_ours(proposal: Proposal) -> bool:
     return purges or edits or proposal.guarded_key is not None or bool(proposal.culprits)
 
 
-async def _malformed(detail: str) -> Failure:
-    raise MalformedRequest(detail)
+async def _named(incoming: Incoming, principal: Principal, relay: str) -> None:
+    incoming.enter(principal)
+    if _RELAY.fullmatch(relay) is None:
+        raise MalformedRequest("header: a relay names itself")
 
 
 class _Presence:

@@ -100,6 +100,7 @@ class McpFront:
     ) -> tuple[HttpReply, Exchange | None]:
         principal, headers = self._who(incoming.head, incoming)
         progress.principal = principal.principal_id
+        incoming.enter(principal)
         sent_on = (text for pair in headers.items() for text in pair)
         self._authenticator.check_sent_on("header", sent_on)
         found = _PATH.fullmatch(incoming.head.path)

@@ -104,6 +104,7 @@ class MemoryFront:
     ) -> HttpReply:
         principal = self._authenticator.require(dialect.credential(incoming.head), incoming)
         progress.principal = principal.principal_id
+        incoming.enter(principal)
         request = await incoming.complete()
         progress.request = request
         owner, size = principal.principal_id, len(request.body)

@@ -141,6 +141,7 @@ class ModelFront:
         admitted = admit(incoming.head, incoming, self._authenticator, settings.headers)
         principal = admitted.principal
         progress.principal = principal.principal_id
+        incoming.enter(principal)
         if settings.principals is not None and principal.principal_id not in settings.principals:
             raise NotFound
         rest = incoming.head.path[len(settings.name) + 1 :]

@@ -46,6 +46,10 @@ class RateLimited(Exception):
         self.retry_after_s = retry_after_s
 
 
+class Busy(Exception):
+    """Too much is under way, of this principal or of all; nothing of the request was begun."""
+
+
 class NotFound(Exception):
     """Nothing of that name; `detail` is one of our own fixed texts."""
 

@@ -261,7 +261,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="idle_seconds",
         default=60.0,
-        meaning="Seconds an idle connection is kept.",
+        meaning="Seconds an idle connection is kept; one without a credential is not.",
         parse=number(0.1, 3600),
     ),
     Setting(
@@ -273,7 +273,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="connections_max",
         default=512,
-        meaning="Connections per listener; more are closed with 503.",
+        meaning="Connections with a credential per listener, and an eighth more for who has shown "
+        "none yet; those make room first.",
         parse=whole(1, 65_536),
     ),
     Setting(
@@ -286,7 +287,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         name="requests_max",
         default=256,
-        meaning="Requests in flight per listener; more are answered 503.",
+        meaning="Requests in flight per listener, from when their body is there; one principal "
+        "leaves a fifth free. More are answered 503.",
         parse=whole(1, 65_536),
     ),
 )

@@ -1,54 +1,78 @@
 """What a peer may take of a listener before it has said who it is: time, memory, connections.
 
-aiohttp keeps a connection whose headers never end open for as long as its keep-alive time, answers
-a broken request line by quoting it, and waits without end for a peer that does not read. The
-subclass here puts a deadline or a fixed text around each, and answers the requests of a connection
-one after the other with as little around each as can be.
+aiohttp's server parses and answers; a protocol of ours stands before it and gives it one request at
+a time, out of bytes that it counts. So a head, what waits behind a request, and the framing of a
+body are bounded, each wait for the peer has a deadline, and what aiohttp would say by itself (its
+errors quote the request) is said in fixed words. Nothing here reads a header: a head ends
+with an empty line, a body by the length that aiohttp read, and chunks where both readings of them
+agree.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import re
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
+import msgspec
 from aiohttp import web
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.http_writer import StreamWriter
-from aiohttp.web_protocol import RequestHandler
 
-from policy.verdict import InvariantBroken
-from proxy.settings.load import SettingsError
+from proxy.settings.load import Limits, SettingsError
+from proxy.transport.auth import Peer
+from proxy.transport.chunks import Chunks, Unframed
 from proxy.transport.exchange import Departure
+from proxy.transport.fixed_answers import FULL, INTERNAL, LATE, MALFORMED
+from proxy.transport.peers import peer_of
 from proxy.transport.request import Received
-from proxy.transport.responses import PROBLEM_TYPE
+from proxy.transport.spoken import Spoken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aiohttp.streams import StreamReader
-    from aiohttp.web_request import BaseRequest
+    from proxy.transport.crowd import Crowd
 
-    from proxy.settings.load import Limits
-    from proxy.transport.auth import Peer
-
-    # Answers one request: the bytes to send, b"" where they were sent already, and whether the
-    # connection is kept behind it. None: it failed.
-    Answers = Callable[[Received], Awaitable[tuple[bytes, bool] | None]]
+    # Answers one request; None: it failed, and nothing was sent.
+    Answers = Callable[[Received], Awaitable[web.StreamResponse | None]]
 
 AIOHTTP_FROM: Final = "3.14.4"
 AIOHTTP_BELOW: Final = "3.15"
+HEAD_BYTES_MAX: Final = 32 * 1024
+"""Of a request line and its headers, as they came."""
+HELD_BYTES_MAX: Final = 16 * 1024
+"""Of what came and nobody has asked for; also what is read at once."""
+FRAMING_BYTES_MAX: Final = 64 * 1024
+FRAMING_PER_BYTE: Final = 8
+"""A body of chunks may be this much longer than what is in it: sizes, extensions, trailers."""
 HEADER_LINE_BYTES_MAX: Final = 8_190
 HEADERS_MAX: Final = 64
 LINGER_S: Final = 1.0
+_EMPTY_LINE: Final = b"\r\n\r\n"
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n"  # RFC 9113, 3.4
+_METHODS: Final = (
+    *(b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"),
+    *(b"CONNECT", b"TRACE"),
+)
+_REQUEST_LINE: Final = re.compile(rb"[A-Z]+ [!-\xff]+ HTTP/1\.[01]")
+
+
+def _nowhere() -> logging.Logger:
+    # aiohttp logs each request that it cannot parse, with the bytes that it stumbled over. This one
+    # is in no hierarchy: no configuration can give it a handler.
+    silent = logging.Logger("aiohttp", logging.CRITICAL + 1)  # noqa: LOG001 - as said
+    silent.disabled = True
+    return silent
+
+
+_SILENT: Final = _nowhere()
 
 
 def check_aiohttp(installed: str = aiohttp.__version__) -> None:
-    """Refuse an aiohttp whose connections `GuardedConnection` does not know from inside.
+    """Refuse an aiohttp that these options were not tried with.
 
-    With an older one every connection ends without an answer, while the start says ready.
+    A server that does not know one of them drops all, the bounds and the silent logger with it.
 
     Raises:
         SettingsError: Another version than the project's metadata ask for is installed.
@@ -64,198 +88,331 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def _fixed(status: str, body: bytes) -> bytes:
-    """A whole answer that ends the connection.
+def may_begin(data: bytes) -> bool:
+    """Whether a request may begin with these bytes, as far as they came."""
+    line, ended, _ = data.lstrip(b"\r\n").partition(b"\r\n")
+    if ended:
+        return _REQUEST_LINE.fullmatch(line) is not None
+    method, space, _ = line.partition(b" ")
+    return method in _METHODS if space else any(one.startswith(method) for one in _METHODS)
 
-    aiohttp's own would quote the request, and name every version to whoever sends a broken line.
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What all connections of a listener have in common."""
+
+    answers: Answers
+    limits: Limits
+    crowd: Crowd
+    # Read into by one connection after the other, and emptied at once.
+    window: memoryview
+
+
+class _At(Enum):
+    """Where a connection is in its requests."""
+
+    HEAD = "a head is awaited, or its beginning is there"
+    PARSED = "a head is with aiohttp, which will hand the request over"
+    HELD = "a request is answered, and nobody has asked for its body"
+    BODY = "the body goes on as it comes"
+    FED = "all of the request is with aiohttp"
+    PAST = "what comes belongs to nothing and is dropped"
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection. Event loop only.
+
+    It knows its `peer` from the beginning and its `principal` once a front found the credential
+    good; `departure` tells that it ended, and `end` ends it.
     """
-    head = (
-        f"HTTP/1.0 {status}\r\nContent-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(body)}\r\n"
-        "Server: mnemogate\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
 
-
-_MALFORMED: Final = _fixed(
-    "400 Bad Request",
-    b'{"type":"urn:mnemogate:problem:bad_request","title":"Bad Request","status":400,'
-    b'"detail":"not a well-formed HTTP/1.1 request"}',
-)
-_INTERNAL: Final = _fixed(
-    "500 Internal Server Error",
-    b'{"type":"urn:mnemogate:problem:internal_server_error","title":"Internal Server Error",'
-    b'"status":500,"detail":"cannot_decide: an internal failure; nothing was admitted"}',
-)
-_LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-_FULL: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
-    b"Connection: close\r\n\r\n"
-)
-
-
-class GuardedConnection(RequestHandler):
-    """One connection with a deadline on its headers and on its reading of answers."""
-
-    def __init__(
-        self,
-        server: GuardedServer,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        limits: Limits,
-        welcome: Callable[[asyncio.BaseTransport], bool],
-    ) -> None:
-        super().__init__(
-            server,
-            loop=loop,
-            access_log=None,  # type: ignore[arg-type]  # None turns it off; aiohttp types it not
-            auto_decompress=False,
-            keepalive_timeout=limits.idle_seconds,
-            max_line_size=HEADER_LINE_BYTES_MAX,
-            max_field_size=HEADER_LINE_BYTES_MAX,
-            max_headers=HEADERS_MAX,
-            lingering_time=LINGER_S,
-        )
-        # What the listener found out about the other end; it stays the same for the connection.
-        self.peer: Peer | None = None
+    def __init__(self, terms: Terms, welcome: Callable[[Peer], bool]) -> None:
+        """`welcome` says whether the peer is heard at all."""
+        self.peer = Peer(address="")
+        self.principal: str | None = None
         self.departure = Departure()
-        self._server = server
-        self._limits = limits
+        # Happens where a body is no longer one: badly framed, or larger than it may be around what
+        # is in it.
+        self.breakage = Departure()
+        self.broken = False
+        self._terms = terms
+        self._limits = terms.limits
         self._welcome = welcome
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._server: web.Server | None = None
+        self._inner: asyncio.Protocol | None = None
+        self._inner_paused = False
+        self._at = _At.HEAD
+        self._request: Received | None = None
+        self._speaking = False
+        self._held = bytearray()
+        self._last = b""  # of what was fed of this head, to find its empty line across reads
+        self._raw = 0  # bytes fed of this head, or of this body
+        self._chunks = Chunks()
         self._deadline: asyncio.TimerHandle | None = None
         # Runs while an answer waits for its peer to read; no answer that is read costs a timer.
         self._unread: asyncio.TimerHandle | None = None
-        self._newest: StreamReader | None = None
-        # The body of the request that is being answered, where it did not come with its head.
-        self._arriving: StreamReader | None = None
+
+    # From the socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the clock, or turn the peer away."""
-        super().connection_made(transport)
-        if not self._welcome(transport):
-            self.force_close()
-        elif len(self._server.connections) > self._limits.connections_max:
-            self._say(_FULL)
-            self.force_close()
+        if not isinstance(transport, asyncio.Transport):
+            transport.close()
+            return
+        self._transport = transport
+        self.peer = peer_of(transport)
+        if not self._welcome(self.peer):
+            self.end()
+        elif not self._terms.crowd.enter(self):
+            self.say(FULL)
+            self.end()
         else:
+            self._server = _server(self._handle, self._limits)
+            self._inner = self._server()
+            self._inner.connection_made(Spoken(transport, self))
             self._start_clock()
 
-    def connection_lost(self, exc: BaseException | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         """Stop both clocks, and tell who waits for this."""
+        self._transport = None
         self._stop_clock()
         self._heed()
+        self._terms.crowd.leave(self)
         self.departure.happen()
-        if self._arriving is not None:
-            self._arriving.set_exception(ConnectionResetError("the peer went"))
-        super().connection_lost(exc)
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
-        """Feed the parser, and keep the clock running while headers are incomplete."""
-        in_body = self._newest is not None and not self._newest.is_eof()
-        before = self._request_count
-        super().data_received(data)
-        if self._request_count != before:
-            self._stop_clock()
-            self._newest = self._messages[-1][1] if self._messages else None
-        elif data and not in_body:
-            # Bytes that completed no request and belong to no body: the start of a next one.
-            self._start_clock()
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go; as many as may be held of them."""
+        del sizehint
+        return self._terms.window[: max(1, HELD_BYTES_MAX - len(self._held))]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came: hold them, and hand on what is wanted."""
+        self._held += self._terms.window[:nbytes]
+        self._pump()
+
+    def eof_received(self) -> bool | None:
+        """The peer says no more; as aiohttp does, the connection ends."""
+        return None if self._inner is None else self._inner.eof_received()
 
     def pause_writing(self) -> None:
         """The peer does not read its answer: it has so long to do so, or loses the connection."""
-        super().pause_writing()
-        self._unread = self._loop.call_later(self._limits.body_seconds, self._abort)
+        if self._inner is not None:
+            self._inner.pause_writing()
+        self._unread = self._loop.call_later(self._limits.body_seconds, self.abort)
 
     def resume_writing(self) -> None:
         """It reads again."""
         self._heed()
-        super().resume_writing()
+        if self._inner is not None:
+            self._inner.resume_writing()
 
-    async def start(self) -> None:
-        """Answer the requests of this connection, in their order, until it ends.
+    # From aiohttp.
 
-        In the place of aiohttp's own, and under its rules: one task for the connection, which
-        `shutdown` waits for and then cancels.
+    def pause(self) -> None:
+        """The body that is being read has enough."""
+        self._inner_paused = True
+        self._regulate()
+
+    def resume(self) -> None:
+        """It wants more."""
+        self._inner_paused = False
+        self._pump()
+
+    @property
+    def speaking(self) -> bool:
+        """Whether what aiohttp writes now is an answer of ours."""
+        return self._speaking
+
+    def refuse_malformed(self) -> None:
+        """Say that this is no request, in words that quote nothing, and end."""
+        self.say(MALFORMED)
+        self.end()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request. What is returned was sent, or is of a connection that ends."""
+        self._stop_clock()
+        received = Received(request, self)
+        self._request = received
+        self._raw, self._last, self._chunks = 0, b"", Chunks()
+        self._at = _At.FED if received.content.is_eof() else _At.HELD
+        self._speaking = True
+        sent: web.StreamResponse | None = None
+        try:
+            sent = await self._terms.answers(received)
+        finally:
+            self._speaking = False
+            self._settle(sent)
+        if sent is None:
+            self.say(INTERNAL)
+            self.end()
+            # Nothing of it is written: the connection is closing.
+            return web.Response(status=500)
+        return sent
+
+    def _settle(self, sent: web.StreamResponse | None) -> None:
+        """Behind an answer: on to the next request, or past the rest of a body nobody wants."""
+        request = self._request
+        whole = self._at is _At.FED and request is not None and request.content.is_eof()
+        if sent is not None and sent.keep_alive and whole:
+            self._request = None
+            self._raw, self._last = 0, b""
+            self._at = _At.HEAD
+        elif self._at is _At.HELD and request is not None:
+            # aiohttp reads on for a moment: closed at once, the answer before it may be lost.
+            request.body_bytes_max = self._limits.body_bytes_max
+            self._at = _At.BODY
+        self._pump()
+
+    # For who answers.
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is the peer's turn: nothing is being answered."""
+        return self._at in {_At.HEAD, _At.BODY} or self._unread is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether the peer has begun nothing."""
+        return self._at is _At.HEAD and not self._raw
+
+    @property
+    def garbled(self) -> bool:
+        """Whether behind a whole request came what can be none, or what nobody will answer.
+
+        What was sent in one breath is read as one: a request is not run where the bytes behind it
+        show that its sender cuts them in another place than this reader.
         """
-        try:
-            while not self._force_close and await self._next():
-                pass
-        finally:
-            if not self._force_close:
-                self._task_handler = None
-                if self.transport is not None:
-                    self.transport.close()
-
-    async def _next(self) -> bool:
-        """Answer the next request; False where the connection ends behind it."""
-        if not self._messages:
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        message, content = self._messages.popleft()
-        if self._parser is not None:
-            self._parser.message_consumed()
-        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
-            self._resume_reading_if_drained()
-        if not isinstance(message, RawRequestMessage):
-            self._say(_MALFORMED)
+        behind = bytes(self._held).lstrip(b"\r\n")
+        if self._at is not _At.FED or self._request is None or not behind:
             return False
-        self._request_in_progress = True
-        try:
-            stays = await self._converse(Received(message, content, self))
-        finally:
-            self._arriving = None
-            self._request_in_progress = False
-            if self._handler_waiter is not None:
-                self._handler_waiter.set_result(None)
-        if not stays or self._close:
-            return False
-        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        if self._keepalive_handle is None:
-            self._keepalive_handle = self._loop.call_at(
-                self._next_keepalive_close_time, self._process_keepalive
-            )
-        return True
+        return not self._request.keep_alive or not may_begin(behind)
 
-    async def _converse(self, received: Received) -> bool:
-        content = received.content
-        if not content.is_eof():
-            self._arriving = content
-        answer = await self._server.answers(received)
-        if answer is None:
-            self._say(_INTERNAL)
-            return False
-        data, stays = answer
-        if data:
-            self._say(data)
-        if self._paused:
-            try:
-                await self._drain_helper()
-            except ConnectionError:
-                return False
-        if not content.is_eof():
-            await self._let_it_end(content)
-            return False
-        return stays
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of answers that wait for the peer to read them."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
-    async def _let_it_end(self, content: StreamReader) -> None:
-        """Read past a body that nobody wants: closed at once, the answer before it may be lost."""
-        with contextlib.suppress(TimeoutError, web.RequestPayloadError, ConnectionError):
-            async with asyncio.timeout(LINGER_S):
-                while not content.is_eof():
-                    await content.readany()
-
-    def request_of(self, message: RawRequestMessage, content: StreamReader) -> BaseRequest:
-        """A request as aiohttp makes it, for an answer that comes in pieces.
+    def enter(self, principal: str) -> None:
+        """It has shown a credential of this principal.
 
         Raises:
-            ConnectionError: The peer is gone.
+            Busy: Too many connections have.
         """
-        factory, task = self._request_factory, self._task_handler
-        if factory is None or task is None:
-            raise ConnectionResetError("the peer went")
-        return factory(message, content, self, StreamWriter(self, self._loop), task)
+        self._terms.crowd.recognise(self, principal)
+        self.principal = principal
+
+    def open_body(self) -> None:
+        """Let the body of the request that is being answered in."""
+        if self._at is _At.HELD:
+            self._at = _At.BODY
+            self._pump()
+
+    def say(self, raw: bytes) -> None:
+        """Write these bytes, between the answers."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(raw)
+
+    def end(self) -> None:
+        """Close, behind what is written already."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what is not sent yet is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def shutdown(self, drain_s: float) -> None:
+        """Let the request that is being answered finish within this time, and end."""
+        if self._at in {_At.HEAD, _At.PARSED}:
+            self.end()
+        if self._server is not None:
+            await self._server.shutdown(drain_s)
+        self.end()
+
+    # Between the two.
+
+    def _pump(self) -> None:
+        """Hand on what is wanted of the held bytes, and hold the rest."""
+        while self._held and not self._inner_paused:
+            if self._at is _At.HEAD:
+                self._feed_head()
+            elif self._at is _At.BODY and self._request is not None:
+                self._feed_body(self._request)
+            elif self._at is _At.PAST:
+                self._held.clear()
+            else:
+                break
+        self._regulate()
+
+    def _feed_head(self) -> None:
+        self._start_clock()
+        if not self._raw:
+            while self._held.startswith(b"\r\n"):
+                del self._held[:2]
+        if self._held.startswith(_PREFACE) and not self._raw:
+            # aiohttp's parser waits for the rest of it, and tells nobody.
+            self._at = _At.PAST
+            self.refuse_malformed()
+            return
+        end = (self._last + self._held).find(_EMPTY_LINE)
+        ended = end >= 0
+        part = self._take(end + len(_EMPTY_LINE) - len(self._last) if ended else len(self._held))
+        self._last = (self._last + part)[-len(_EMPTY_LINE) + 1 :]
+        self._raw += len(part)
+        if self._raw > HEAD_BYTES_MAX:
+            self._at = _At.PAST
+            self.refuse_malformed()
+            return
+        if ended:
+            self._at = _At.PARSED
+        self._feed(part)
+
+    def _feed_body(self, request: Received) -> None:
+        try:
+            if request.length is None:
+                part = self._take(self._chunks.through(bytes(self._held)))
+            else:
+                part = self._take(request.length - self._raw)
+        except Unframed:
+            self._break()
+            return
+        self._raw += len(part)
+        if self._raw > FRAMING_BYTES_MAX + FRAMING_PER_BYTE * request.body_bytes_max:
+            self._break()
+            return
+        if self._chunks.ended or self._raw == request.length:
+            self._at = _At.FED
+        self._feed(part)
+        if self._at is _At.BODY and request.content.is_eof():
+            # Two readings of one body: neither is taken.
+            self._break()
+
+    def _break(self) -> None:
+        self._at = _At.PAST
+        self.broken = True
+        self.breakage.happen()
+
+    def _take(self, count: int) -> bytes:
+        part = bytes(self._held[:count])
+        del self._held[:count]
+        return part
+
+    def _feed(self, part: bytes) -> None:
+        if self._inner is not None:
+            self._inner.data_received(part)
+
+    def _regulate(self) -> None:
+        """Stop the peer where it is ahead of what is wanted."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._inner_paused or len(self._held) >= HELD_BYTES_MAX:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def _start_clock(self) -> None:
         if self._deadline is None:
@@ -266,49 +423,28 @@ class GuardedConnection(RequestHandler):
             self._deadline.cancel()
             self._deadline = None
 
+    def _late(self) -> None:
+        self._deadline = None
+        self.say(LATE)
+        self.end()
+
     def _heed(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
-    def _abort(self) -> None:
-        self._unread = None
-        if self.transport is not None:
-            self.transport.abort()
 
-    def _late(self) -> None:
-        self._deadline = None
-        if self._request_in_progress or self._messages:
-            # An answer is under way: it may not be torn, so close behind it.
-            self.close()
-            return
-        self._say(_LATE)
-        self.force_close()
-
-    def _say(self, raw: bytes) -> None:
-        if self.transport is not None:
-            self.transport.write(raw)
-
-
-class GuardedServer(web.Server):
-    """Makes a `GuardedConnection` for each peer."""
-
-    def __init__(
-        self,
-        answers: Answers,
-        *,
-        limits: Limits,
-        welcome: Callable[[asyncio.BaseTransport], bool],
-    ) -> None:
-        super().__init__(_never)
-        self.answers = answers
-        self._guard = limits
-        self._may_enter = welcome
-
-    def __call__(self) -> RequestHandler:
-        """The protocol of one new connection."""
-        return GuardedConnection(self, loop=self._loop, limits=self._guard, welcome=self._may_enter)
-
-
-async def _never(request: BaseRequest) -> web.StreamResponse:
-    raise InvariantBroken(f"aiohttp handled a {type(request).__name__} by itself")
+def _server(
+    handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], limits: Limits
+) -> web.Server:
+    return web.Server(
+        handle,
+        logger=_SILENT,
+        access_log=None,
+        auto_decompress=False,
+        keepalive_timeout=limits.idle_seconds,
+        max_line_size=HEADER_LINE_BYTES_MAX,
+        max_field_size=HEADER_LINE_BYTES_MAX,
+        max_headers=HEADERS_MAX,
+        lingering_time=LINGER_S,
+    )

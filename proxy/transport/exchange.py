@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
+    from policy.model import Principal
     from proxy.seams.access import Access
     from proxy.seams.operation import Answering, HttpReply, HttpRequest
     from proxy.transport.auth import Peer
@@ -113,6 +114,9 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     read_up_to: Callable[[int], Awaitable[bytes]]
     body_bytes_max: int
     welcome: Welcome
+    # Said by a front as soon as the credential is found good, before the body: whose request and
+    # connection this is. It raises `Busy` where that principal has too many under way.
+    enter: Callable[[Principal], None]
 
     @property
     def gone(self) -> Departure:
@@ -123,14 +127,15 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
         """It came in on this credential; only the authenticator says so."""
         self.welcome.stands_on(access)
 
-    async def complete(self) -> HttpRequest:
-        """The request with its body.
+    async def complete(self, bytes_max: int | None = None) -> HttpRequest:
+        """The request with its body, of so many bytes at most or of as many as its listener takes.
 
         Raises:
             MalformedRequest: The body is too large or too slow.
             Unauthenticated: Its credential ended before the body was whole.
         """
-        return msgspec.structs.replace(self.head, body=await self.read_up_to(self.body_bytes_max))
+        most = self.body_bytes_max if bytes_max is None else bytes_max
+        return msgspec.structs.replace(self.head, body=await self.read_up_to(most))
 
 
 class Pieces(Protocol):

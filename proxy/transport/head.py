@@ -6,18 +6,17 @@ a body in an encoding) is refused here, so that there is nothing left to disagre
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from proxy.dialects.strict_json.strict import check_text
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
+from proxy.transport.stop import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,32 +127,50 @@ async def body_of(
         raise MalformedRequest("body: too large", status=413)
     if head.headers.get("expect"):
         continue_()
-    if request.content.is_eof():
-        # It came with its head, as a small body does: nothing to wait for, so no clock.
-        return _whole(request, limits)
+    connection = request.connection
+    request.body_bytes_max = limits.body_bytes_max
+    connection.open_body()
     received = bytearray()
+    stop = Stop(limits.body_seconds)
     try:
-        async with asyncio.timeout(limits.body_seconds):
+        if request.content.is_eof():
+            # It came with its head, as a small body does: nothing to wait for, so no clock.
+            return _checked(request, request.content.read_nowait(), limits)
+        connection.breakage.tell(stop)
+        async with stop:
             while chunk := await request.content.readany():
                 if len(received) + len(chunk) > limits.body_bytes_max:
                     raise MalformedRequest("body: too large", status=413)
                 received += chunk
     except TimeoutError:
+        if connection.broken:
+            raise MalformedRequest(
+                "body: framed badly, or at too great length", status=400
+            ) from None
         raise MalformedRequest("body: took too long to arrive", status=408) from None
-    except (web.RequestPayloadError, HttpProcessingError, ConnectionError):
+    except (web.RequestPayloadError, ConnectionError):
         # Broken off or broken: the peer's doing, so no fault of ours in log and metrics.
         raise MalformedRequest("body: did not arrive whole", status=400) from None
-    return bytes(received)
+    finally:
+        connection.breakage.forget(stop)
+    return _checked(request, bytes(received), limits)
 
 
-def _whole(request: Received, limits: Limits) -> bytes:
-    try:
-        received = request.content.read_nowait()
-    except (web.RequestPayloadError, HttpProcessingError, ConnectionError):
-        raise MalformedRequest("body: did not arrive whole", status=400) from None
+def _checked(request: Received, received: bytes, limits: Limits) -> bytes:
     if len(received) > limits.body_bytes_max:
         raise MalformedRequest("body: too large", status=413)
+    check_behind(request)
     return received
+
+
+def check_behind(request: Received) -> None:
+    """Refuse a request behind which came, in one breath, what can be none.
+
+    Raises:
+        MalformedRequest: The connection closes behind the answer.
+    """
+    if request.connection.garbled:
+        raise MalformedRequest("framing: what came behind it is no request", status=400)
 
 
 def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:

@@ -8,19 +8,19 @@ import os
 import re
 import socket
 import ssl
-import struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from aiohttp import web
 
 from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import Answering, HttpReply, HttpRequest
 from proxy.settings.load import Address, Tls
-from proxy.transport.auth import Peer
-from proxy.transport.connection import GuardedServer
+from proxy.transport.connection import HELD_BYTES_MAX, Connection, Terms
+from proxy.transport.crowd import Crowd, RequestTurn, Turns
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Welcome
-from proxy.transport.head import HostRules, body_of, head_of
+from proxy.transport.fixed_answers import CONTINUE
+from proxy.transport.head import HostRules, body_of, check_behind, head_of
+from proxy.transport.request import Received, response_of, stream_of
 from proxy.transport.responses import Failure, attempt, problem, refusal_for, refuse
 from proxy.transport.stop import Stop
 from proxy.transport.streaming import Streams
@@ -31,18 +31,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from aiohttp import web
+
+    from policy.model import Principal
     from proxy.seams.surroundings import Surroundings
     from proxy.settings.load import Limits
-    from proxy.transport.exchange import Departure
-    from proxy.transport.request import Received
 
 HANDSHAKE_S: Final = 5.0
 BACKLOG: Final = 128
 _SMALL_BYTES: Final = 64 * 1024
 _WRITES: Final = (".write", ".delete_where")
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REQUEST_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
-_UCRED: Final = struct.Struct("3i")
 _UNIX_PATH_BYTES_MAX: Final = 107  # of `sun_path`, unix(7)
 _PUBLIC_MODE: Final = 0o666
 _PRIVATE_MODE: Final = 0o600
@@ -61,43 +60,6 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
         context.load_verify_locations(tls.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
-
-
-def peer_of(transport: asyncio.BaseTransport | None) -> Peer:
-    """What the kernel and the TLS layer attest about the other end."""
-    if transport is None:
-        return Peer(address="")
-    uid = peer_uid(transport)
-    if uid is not None:
-        return Peer(address=f"uid:{uid}", uid=uid)
-    name = cast("tuple[object, ...] | None", transport.get_extra_info("peername"))
-    address = str(name[0]) if name else ""
-    certificate = transport.get_extra_info("peercert")
-    return Peer(address=address, subjects=_subjects(certificate) if certificate else ())
-
-
-def peer_uid(transport: asyncio.BaseTransport) -> int | None:
-    """Uid of the process that connected to a Unix socket (SO_PEERCRED); None on TCP."""
-    connection = transport.get_extra_info("socket")
-    if connection is None or connection.family != socket.AF_UNIX:
-        return None
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    return int(_UCRED.unpack(raw)[1])
-
-
-def _subjects(certificate: dict[str, tuple[tuple[object, ...], ...]]) -> tuple[str, ...]:
-    """`CN:`, `DNS:` and `URI:` names of a certificate that the TLS layer has verified."""
-    names: list[str] = []
-    for kind, value in certificate.get("subjectAltName", ()):
-        if kind in {"DNS", "URI"}:
-            names.append(f"{kind}:{value}")
-    for relative in certificate.get("subject", ()):
-        names.extend(
-            f"CN:{pair[1]}"
-            for pair in relative
-            if isinstance(pair, tuple) and pair[0] == "commonName"
-        )
-    return tuple(names)
 
 
 class Listener:
@@ -126,8 +88,16 @@ class Listener:
         self._in_flight = 0
         self._streams = Streams(halt)
         self._sockets: list[asyncio.Server] = []
-        self._guards: list[GuardedServer] = []
         self._unix_paths: list[Path] = []
+        self._closing = False
+        self._turns = Turns(limits.requests_max)
+        self._crowd = Crowd(limits.connections_max)
+        self._terms = Terms(
+            answers=self._answers,
+            limits=limits,
+            crowd=self._crowd,
+            window=memoryview(bytearray(HELD_BYTES_MAX)),
+        )
 
     async def open_tcp(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
         """Listen; the answer holds the port that was chosen.
@@ -135,10 +105,9 @@ class Listener:
         Raises:
             OSError: The address cannot be bound.
         """
-        guard = self._guarded(lambda _transport: True)
         loop = asyncio.get_running_loop()
         opened = await loop.create_server(
-            guard,
+            lambda: Connection(self._terms, lambda _peer: True),
             address.host,
             address.port,
             ssl=tls,
@@ -154,10 +123,11 @@ class Listener:
         Raises:
             OSError: The socket cannot be made, or another process serves it.
         """
-        guard = self._guarded(lambda transport: peer_uid(transport) in uids)
         listening = _bind_unix(path, _PRIVATE_MODE if private else _PUBLIC_MODE)
         opened = await asyncio.get_running_loop().create_unix_server(
-            guard, sock=listening, backlog=BACKLOG
+            lambda: Connection(self._terms, lambda peer: peer.uid in uids),
+            sock=listening,
+            backlog=BACKLOG,
         )
         self._sockets.append(opened)
         self._unix_paths.append(path)
@@ -168,14 +138,12 @@ class Listener:
             opened.close()
         for path in self._unix_paths:
             path.unlink(missing_ok=True)
+        self._closing = True
         self._streams.end()
-        for guard in self._guards:
-            guard.pre_shutdown()
         async with asyncio.TaskGroup() as group:
-            for guard in self._guards:
-                group.create_task(guard.shutdown(self._limits.drain_seconds))
+            for guest in self._crowd:
+                group.create_task(guest.shutdown(self._limits.drain_seconds))
         self._sockets.clear()
-        self._guards.clear()
         self._unix_paths.clear()
 
     @property
@@ -183,28 +151,28 @@ class Listener:
         """Requests that are being answered now."""
         return self._in_flight
 
-    def _guarded(self, welcome: Callable[[asyncio.BaseTransport], bool]) -> GuardedServer:
-        guard = GuardedServer(self._answers, limits=self._limits, welcome=welcome)
-        self._guards.append(guard)
-        return guard
-
-    async def _answers(self, request: Received) -> tuple[bytes, bool] | None:
-        done = await attempt(self._counted(request), self._halt)
-        return None if isinstance(done, Failure) else done
-
-    async def _counted(self, request: Received) -> tuple[bytes, bool]:
-        """Answer one request; it is in flight until the last byte of its answer is written."""
+    async def _answers(self, request: Received) -> web.StreamResponse | None:
+        turn = RequestTurn(self._turns)
         self._in_flight += 1
         try:
-            return await self._served(request)
+            done = await attempt(self._served(request, turn), self._halt)
         finally:
+            turn.end()
             self._in_flight -= 1
+        if isinstance(done, Failure):
+            return None
+        if not done.prepared:
+            await request.send(done)
+        return done
 
-    async def _served(self, request: Received) -> tuple[bytes, bool]:
+    async def _served(self, request: Received, turn: RequestTurn) -> web.StreamResponse:
+        """The answer: in pieces it is sent by then, and whole it is yet to be."""
         with Welcome(request.connection.departure) as welcome:
-            return await self._welcomed(request, welcome)
+            return await self._welcomed(request, turn, welcome)
 
-    async def _welcomed(self, request: Received, welcome: Welcome) -> tuple[bytes, bool]:
+    async def _welcomed(
+        self, request: Received, turn: RequestTurn, welcome: Welcome
+    ) -> web.StreamResponse:
         started_ns = self._out.clock_ns()
         trace = self._trace(request)
         answering = Answering(
@@ -212,14 +180,10 @@ class Listener:
             now_ms=started_ns // 1_000_000,
             request_id=self._request_id(request),
         )
-        if self._in_flight > self._limits.requests_max:
-            busy = refuse(503, "busy: too many requests at once", retry_after_s=1)
-            answered = Answered(reply=problem(busy, answering), route=REFUSED_ROUTE)
-        else:
-            answered = await self._answer(request, trace, answering, welcome)
-            if self._unread_are_too_many(answered):
-                busy = refuse(503, "busy: too many answers wait to be read", retry_after_s=1)
-                answered = Answered(reply=problem(busy, answering), route=answered.route)
+        answered = await self._answer(request, trace, answering, turn, welcome=welcome)
+        if self._unread_are_too_many(answered):
+            busy = refuse(503, "busy: too many answers wait to be read", retry_after_s=1)
+            answered = Answered(reply=problem(busy, answering), route=answered.route)
         self._out.record(
             RequestServed(
                 context=trace,
@@ -235,13 +199,16 @@ class Listener:
         )
         headers = _headers(answered.reply, trace, answering, self._headers)
         # After a request that could not be read in one way only, or whose body was left, what
-        # follows on the connection must not be read as the next one.
+        # follows on the connection must not be read as the next one. And nobody who has shown no
+        # credential keeps one.
         certain = answered.route != REFUSED_ROUTE and request.content.is_eof()
-        stays = certain and request.stays
+        known = bool(answered.principal) and not welcome.over
+        stays = certain and known and request.stays and not self._closing
         if answered.pieces is None:
-            return request.rendered(answered.reply, headers, stays=stays), stays
-        await self._send_pieces(request, answered, headers, welcome.gone, stays=stays)
-        return b"", stays
+            return response_of(answered.reply, headers, stays=stays)
+        response = stream_of(answered.reply, headers, stays=stays)
+        await self._streams.send(request, response, answered.pieces, welcome.gone)
+        return response
 
     def _unread_are_too_many(self, answered: Answered) -> bool:
         """Whether a large answer finds too much that peers left unread.
@@ -256,39 +223,18 @@ class Listener:
 
     def unread_bytes(self) -> int:
         """Bytes of answers that wait for their peers to read them."""
-        return sum(
-            connection.transport.get_write_buffer_size()
-            for guard in self._guards
-            for connection in guard.connections
-            if isinstance(connection.transport, asyncio.WriteTransport)
-        )
-
-    async def _send_pieces(
-        self,
-        request: Received,
-        answered: Answered,
-        headers: dict[str, str],
-        gone: Departure,
-        *,
-        stays: bool,
-    ) -> None:
-        reply, pieces = answered.reply, answered.pieces
-        if pieces is None:
-            return
-        response = web.StreamResponse(status=reply.status, reason=reply.phrase, headers=headers)
-        if not stays:
-            response.force_close()
-        try:
-            known = request.in_pieces()
-        except ConnectionError:
-            await attempt(pieces.aclose(), self._halt)
-            return
-        await self._streams.send(known, response, pieces, gone)
+        return sum(guest.unread_bytes for guest in self._crowd)
 
     async def _answer(
-        self, request: Received, trace: TraceContext, answering: Answering, welcome: Welcome
+        self,
+        request: Received,
+        trace: TraceContext,
+        answering: Answering,
+        turn: RequestTurn,
+        *,
+        welcome: Welcome,
     ) -> Answered:
-        head = await attempt(self._checked(request), self._halt)
+        head = await attempt(self._checked(request, turn), self._halt)
         if isinstance(head, Failure):
             return Answered(
                 reply=problem(head.refusal, answering),
@@ -301,17 +247,25 @@ class Listener:
             within = msgspec.structs.replace(limits, body_bytes_max=bytes_max)
             # It came with its head, as a small body does: there is nothing to wait for.
             stop = None if request.content.is_eof() else Stop()
-            work = body_of(request, head, within, lambda: _say_continue(request))
-            return await _while_welcome(welcome, work, stop)
+            work = body_of(request, head, within, lambda: request.connection.say(CONTINUE))
+            body = await _while_welcome(welcome, work, stop)
+            turn.whole()
+            return body
+
+        def enter(principal: Principal) -> None:
+            name = f"{principal.tenant}/{principal.principal_id}"
+            request.connection.enter(name)
+            turn.enter(name)
 
         incoming = Incoming(
             head=head,
-            peer=_peer(request),
+            peer=request.connection.peer,
             trace=trace,
             answering=answering,
             read_up_to=read,
             body_bytes_max=limits.body_bytes_max,
             welcome=welcome,
+            enter=enter,
         )
         answered = await self._front.answer(incoming)
         if not welcome.over or answered.done:
@@ -323,9 +277,12 @@ class Listener:
             reply=problem(ended, answering), route=answered.route, principal=answered.principal
         )
 
-    async def _checked(self, request: Received) -> HttpRequest:
+    async def _checked(self, request: Received, turn: RequestTurn) -> HttpRequest:
         head = head_of(request)
         self._rules.check(head.headers)
+        if request.content.is_eof():
+            check_behind(request)
+            turn.whole()
         return head
 
     def _trace(self, request: Received) -> TraceContext:
@@ -366,14 +323,6 @@ async def _while_welcome(welcome: Welcome, work: Awaitable[bytes], stop: Stop | 
     return body
 
 
-def _peer(request: Received) -> Peer:
-    """The other end of the request's connection, asked for once per connection."""
-    connection = request.connection
-    if connection.peer is None and request.transport is not None:
-        connection.peer = peer_of(request.transport)
-    return connection.peer or peer_of(None)
-
-
 def _headers(
     reply: HttpReply,
     trace: TraceContext,
@@ -394,12 +343,6 @@ def _headers(
     if "x-request-id" not in headers:
         headers["X-Request-ID"] = answering.request_id
     return headers
-
-
-def _say_continue(request: Received) -> None:
-    if request.transport is None:
-        raise MalformedRequest("body: the connection is gone", status=400)
-    request.transport.write(_CONTINUE)
 
 
 def _bind_unix(path: Path, mode: int) -> socket.socket:

@@ -1,68 +1,87 @@
-"""One request as the parser accepted it, and the bytes of its answer.
-
-aiohttp parses, and stops a peer that sends faster than it is read. Its own request, response and
-writer objects around that took a third of what a small write costs; an answer that is whole needs
-none of them.
-"""
+"""One request as the parser accepted it, and how it is answered."""
 
 from __future__ import annotations
 
-from http import HTTPStatus
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
-from aiohttp.helpers import rfc822_formatted_time
+from aiohttp import web
 
 from policy.verdict import InvariantBroken
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from aiohttp.http_parser import RawRequestMessage
-    from aiohttp.streams import StreamReader
-    from aiohttp.web_request import BaseRequest
+    from aiohttp import StreamReader
     from multidict import CIMultiDictProxy
 
     from proxy.seams.operation import HttpReply
     from proxy.transport.auth import Peer
     from proxy.transport.exchange import Departure
 
-_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
-# RFC 9110, section 15: these never have a body.
-_BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value})
 _HTTP_11: Final = (1, 1)
 _SPOKEN: Final = frozenset({(1, 0), _HTTP_11})
+# RFC 9110, section 15: these never have a body.
+_BODILESS: Final = frozenset({204, 304})
+_BREAKS: Final = "\r\n\0"
 
 
 class Connects(Protocol):
-    """The connection that a request came over."""
+    """The connection that a request came over, as those who answer it see it."""
 
     departure: Departure
-    peer: Peer | None
+    # Happens where the body is no longer one; `broken` is set by then.
+    breakage: Departure
+    broken: bool
+    peer: Peer
+    principal: str | None
 
     @property
-    def transport(self) -> asyncio.Transport | None:
-        """None once the peer is gone."""
+    def garbled(self) -> bool:
+        """Whether behind a whole request came what can be none."""
         ...
 
-    def request_of(self, message: RawRequestMessage, content: StreamReader) -> BaseRequest:
-        """A request as aiohttp makes it."""
+    def enter(self, principal: str) -> None:
+        """It has shown a credential of this principal."""
+        ...
+
+    def open_body(self) -> None:
+        """Let the body in."""
+        ...
+
+    def say(self, raw: bytes) -> None:
+        """Write these bytes."""
+        ...
+
+    def refuse_malformed(self) -> None:
+        """Say that this is no request, and end."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
         ...
 
 
 class Received:
-    """A request whose head is parsed; its body may still be on its way. Event loop only."""
+    """A request whose head is parsed; its body comes when it is asked for. Event loop only."""
 
-    __slots__ = ("_message", "connection", "content", "headers", "method", "raw_path")
+    __slots__ = (
+        "_request",
+        "body_bytes_max",
+        "connection",
+        "content",
+        "headers",
+        "method",
+        "raw_path",
+    )
 
-    def __init__(
-        self, message: RawRequestMessage, content: StreamReader, connection: Connects
-    ) -> None:
-        self._message = message
-        self.content = content
+    def __init__(self, request: web.BaseRequest, connection: Connects) -> None:
+        self._request = request
         self.connection = connection
-        self.method: str = message.method
-        self.raw_path: str = message.path
-        self.headers: CIMultiDictProxy[str] = message.headers
+        self.content: StreamReader = request.content
+        self.method: str = request.method
+        self.raw_path: str = request.raw_path
+        self.headers: CIMultiDictProxy[str] = request.headers
+        # Of the body, whose framing is bounded by it; whoever reads the body says how much.
+        self.body_bytes_max = 0
 
     @property
     def framed(self) -> bool:
@@ -70,50 +89,79 @@ class Received:
 
         RFC 9112, 6.1: a coding on HTTP/1.0 is treated as faulty framing, and the connection ends.
         """
-        version = tuple(self._message.version)
+        version = tuple(self._request.version)
         codings = self.headers.getall("Transfer-Encoding", [])
         if version not in _SPOKEN:
             return False
         return not codings or (version == _HTTP_11 and [*map(str.lower, codings)] == ["chunked"])
 
     @property
-    def transport(self) -> asyncio.Transport | None:
-        """Where the answer goes; None once the peer is gone."""
-        return self.connection.transport
+    def length(self) -> int | None:
+        """Bytes of its body as declared; None of one that comes in chunks."""
+        if "Transfer-Encoding" in self.headers:
+            return None
+        return self._request.content_length or 0
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the peer wants to keep the connection."""
+        return self._request.keep_alive
 
     @property
     def stays(self) -> bool:
-        """Whether the peer wants to keep the connection."""
-        return self.framed and not self._message.should_close
+        """Whether the connection can be kept behind it."""
+        return self.framed and self.keep_alive and not self.connection.garbled
 
-    def in_pieces(self) -> BaseRequest:
-        """The same request as aiohttp's, for an answer that comes in pieces."""
-        return self.connection.request_of(self._message, self.content)
+    async def send(self, response: web.StreamResponse) -> None:
+        """Write a whole answer, once it fits what the peer has read; it may have gone."""
+        if tuple(self._request.version) not in _SPOKEN:
+            # aiohttp would answer in the version that was sent.
+            self.connection.refuse_malformed()
+            return
+        try:
+            await response.prepare(self._request)
+            await response.write_eof()
+        except ConnectionError:
+            self.connection.abort()
 
-    def rendered(self, reply: HttpReply, headers: dict[str, str], *, stays: bool) -> bytes:
-        """The answer's bytes. `stays` says whether the connection is kept behind it.
+    async def begin(self, response: web.StreamResponse) -> None:
+        """Write the head of an answer that comes in pieces.
 
         Raises:
-            InvariantBroken: A header or the phrase holds a line break: it would be another header.
+            ConnectionError: The peer is gone.
         """
-        version = tuple(self._message.version)
-        version = version if version in _SPOKEN else _HTTP_11
-        status = reply.status
-        phrase = reply.phrase if reply.phrase is not None else _PHRASES.get(status, "")
-        lines = [f"HTTP/{version[0]}.{version[1]} {status} {phrase}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        lines.append(f"Date: {rfc822_formatted_time()}")
-        bodiless = status in _BODILESS
-        if not bodiless:
-            lines.append(f"Content-Length: {len(reply.body)}")
-        if not stays:
-            lines.append("Connection: close")
-        elif version < _HTTP_11:
-            lines.append("Connection: keep-alive")
-        head = "\r\n".join(lines)
-        breaks = len(lines) - 1
-        if head.count("\n") != breaks or head.count("\r") != breaks or "\0" in head:
-            raise InvariantBroken("a header of an answer holds a line break")
-        if bodiless or self.method == "HEAD":
-            return f"{head}\r\n\r\n".encode()
-        return b"".join((head.encode(), b"\r\n\r\n", reply.body))
+        await response.prepare(self._request)
+
+
+def response_of(reply: HttpReply, headers: dict[str, str], *, stays: bool) -> web.Response:
+    """A whole answer. `stays` says whether the connection is kept behind it.
+
+    Raises:
+        InvariantBroken: A header or the phrase holds a line break: it would be another header.
+    """
+    _check_lines(reply, headers)
+    body = b"" if reply.status in _BODILESS else reply.body
+    dated = {**headers, "Date": formatdate(usegmt=True)}
+    response = web.Response(body=body, status=reply.status, reason=reply.phrase, headers=dated)
+    if not stays:
+        response.force_close()
+    return response
+
+
+def stream_of(reply: HttpReply, headers: dict[str, str], *, stays: bool) -> web.StreamResponse:
+    """The head of an answer whose body comes in pieces.
+
+    Raises:
+        InvariantBroken: A header or the phrase holds a line break.
+    """
+    _check_lines(reply, headers)
+    response = web.StreamResponse(status=reply.status, reason=reply.phrase, headers=headers)
+    if not stays:
+        response.force_close()
+    return response
+
+
+def _check_lines(reply: HttpReply, headers: dict[str, str]) -> None:
+    text = "".join((reply.phrase or "", *headers, *headers.values()))
+    if any(one in text for one in _BREAKS):
+        raise InvariantBroken("a header of an answer holds a line break")

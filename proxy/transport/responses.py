@@ -14,6 +14,7 @@ import msgspec
 from policy.verdict import InvariantBroken
 from proxy.dialects.problem import PROBLEM_TYPE, problem
 from proxy.seams.faults import (
+    Busy,
     MalformedRequest,
     NotFound,
     NotOperator,
@@ -119,6 +120,8 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
                 "rate_limited: too many writes in a short time; nothing was staged",
                 retry_after_s=error.retry_after_s,
             )
+        case Busy():
+            return refuse(503, "busy: too many requests at once", retry_after_s=RETRY_S)
         case Unauthenticated(throttled=True):
             return refuse(429, "too many failed attempts", retry_after_s=THROTTLE_S)
         case Unauthenticated():

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aiohttp import web
-    from aiohttp.web_request import BaseRequest
 
     from proxy.transport.exchange import Departure, Pieces
+    from proxy.transport.request import Received
 
 
 class Streams:
@@ -36,7 +36,7 @@ class Streams:
             stop()
 
     async def send(
-        self, request: BaseRequest, response: web.StreamResponse, pieces: Pieces, gone: Departure
+        self, request: Received, response: web.StreamResponse, pieces: Pieces, gone: Departure
     ) -> None:
         """Send head and pieces until they end, or until the peer or the listener goes."""
         whole = False
@@ -52,15 +52,15 @@ class Streams:
             gone.forget(stop)
             self._open.discard(stop)
             await attempt(pieces.aclose(), self._halt)
-        if not whole and request.transport is not None:
+        if not whole:
             # Without its last chunk nobody can take the part for the whole.
-            request.transport.abort()
+            request.connection.abort()
 
 
-async def _write(request: BaseRequest, response: web.StreamResponse, pieces: Pieces) -> bool:
+async def _write(request: Received, response: web.StreamResponse, pieces: Pieces) -> bool:
     """Whether all of it was written; the peer may have gone."""
     try:
-        await response.prepare(request)
+        await request.begin(response)
     except ConnectionError:
         return False
     async for piece in pieces:

@@ -1,16 +1,29 @@
-"""The connections of a listener: whom they cut off, and with which aiohttp they are made."""
+"""The connections of a listener: what they take, whom they cut off, and what they say."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from proxy.settings.load import Limits, SettingsError
-from proxy.transport.connection import AIOHTTP_BELOW, AIOHTTP_FROM, GuardedServer, check_aiohttp
+from proxy.transport.connection import (
+    AIOHTTP_BELOW,
+    AIOHTTP_FROM,
+    HEAD_BYTES_MAX,
+    HELD_BYTES_MAX,
+    Connection,
+    Terms,
+    check_aiohttp,
+    may_begin,
+)
+from proxy.transport.crowd import Crowd
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from proxy.transport.request import Received
 
 LIMITS = Limits(
@@ -23,36 +36,90 @@ LIMITS = Limits(
     requests_max=8,
 )
 WAIT_S = 5.0
+CANARY = b"violet-canary-7731"
 
 
 class Transport(asyncio.Transport):
-    """Notes that it was aborted."""
+    """Notes what is written to it, and that it was aborted or paused."""
 
     def __init__(self) -> None:
         super().__init__()
         self.aborted = asyncio.Event()
+        self.closed = asyncio.Event()
+        self.written = b""
+        self.paused = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
 
     def abort(self) -> None:
         self.aborted.set()
 
     def close(self) -> None:
-        """Nothing is open."""
+        self.closed.set()
+
+    def is_closing(self) -> bool:
+        return self.closed.is_set() or self.aborted.is_set()
+
+    def is_reading(self) -> bool:
+        return not self.paused
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited
         del name
         return default
 
 
-async def _nothing(_request: Received) -> tuple[bytes, bool]:
-    return b"", True
+class Listening:
+    """What a listener is to its connections: notes each request, and answers none before `let`."""
+
+    def __init__(self) -> None:
+        self.came: list[Received] = []
+        self.let = asyncio.Event()
+        self.terms = Terms(
+            answers=self.answer,
+            limits=LIMITS,
+            crowd=Crowd(LIMITS.connections_max),
+            window=memoryview(bytearray(HELD_BYTES_MAX)),
+        )
+
+    async def answer(self, request: Received) -> web.StreamResponse | None:
+        self.came.append(request)
+        await self.let.wait()
+        return None
+
+    def connected(self) -> tuple[Connection, Transport]:
+        transport = Transport()
+        connection = Connection(self.terms, lambda _peer: True)
+        connection.connection_made(transport)
+        return connection, transport
+
+    def sent(self, connection: Connection, data: bytes) -> None:
+        """What a socket does with bytes that came."""
+        while data:
+            room = connection.get_buffer(-1)
+            part, data = data[: len(room)], data[len(room) :]
+            room[: len(part)] = part
+            connection.buffer_updated(len(part))
+
+
+async def settle() -> None:
+    for _ in range(8):
+        await asyncio.sleep(0)
 
 
 async def test_a_peer_that_does_not_read_is_cut_off_and_one_that_reads_again_is_not() -> None:
-    server = GuardedServer(_nothing, limits=LIMITS, welcome=lambda _transport: True)
-    reads, hangs = Transport(), Transport()
-    patient, stuck = server(), server()
-    patient.connection_made(reads)
-    stuck.connection_made(hangs)
+    listening = Listening()
+    patient, reads = listening.connected()
+    stuck, hangs = listening.connected()
     patient.pause_writing()
     patient.resume_writing()
     # Paused after the other: when its time is over, the other's would have been, too.
@@ -64,17 +131,97 @@ async def test_a_peer_that_does_not_read_is_cut_off_and_one_that_reads_again_is_
 
 
 async def test_a_connection_that_ends_while_it_is_paused_leaves_no_timer_behind() -> None:
-    server = GuardedServer(_nothing, limits=LIMITS, welcome=lambda _transport: True)
-    gone, hangs = Transport(), Transport()
-    first, second = server(), server()
-    first.connection_made(gone)
-    second.connection_made(hangs)
+    listening = Listening()
+    first, gone = listening.connected()
+    second, hangs = listening.connected()
     first.pause_writing()
     first.connection_lost(None)
     second.pause_writing()
     await asyncio.wait_for(hangs.aborted.wait(), WAIT_S)
     assert not gone.aborted.is_set()
     second.connection_lost(None)
+
+
+async def test_a_head_is_refused_above_its_bound_and_not_at_it() -> None:
+    listening = Listening()
+    start = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+    for size, refused in ((HEAD_BYTES_MAX, False), (HEAD_BYTES_MAX + 1, True)):
+        connection, transport = listening.connected()
+        fill = size - len(start) - 2
+        lines = b"".join(b"X: " + b"a" * 4_091 + b"\r\n" for _ in range(fill // 4_096))
+        rest = fill - len(lines)
+        lines += b"X: " + b"a" * (rest - 5) + b"\r\n"
+        listening.sent(connection, start + lines + b"\r\n")
+        await settle()
+        assert (b" 400 " in transport.written) is refused
+        connection.connection_lost(None)
+    assert len(listening.came) == 1
+
+
+async def test_no_more_is_held_than_may_be_before_anybody_asks_for_a_body() -> None:
+    listening = Listening()
+    connection, transport = listening.connected()
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+    listening.sent(connection, head)
+    await settle()
+    assert transport.is_reading()
+    room = connection.get_buffer(-1)
+    assert len(room) == HELD_BYTES_MAX
+    connection.buffer_updated(len(room))
+    assert not transport.is_reading()
+    assert not listening.came[0].content.is_eof()
+    assert listening.came[0].content.total_raw_bytes == 0
+    connection.connection_lost(None)
+
+
+async def test_one_request_at_a_time_is_with_the_parser() -> None:
+    listening = Listening()
+    connection, _ = listening.connected()
+    listening.sent(connection, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
+    await settle()
+    assert len(listening.came) == 1
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + CANARY + b"\r\n\r\n",
+        b"GET /" + CANARY + b" HTTP/7\r\n\r\n",
+        CANARY + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n" + CANARY + b"\x01: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: " + CANARY + b"a" * 9_000 + b"\r\n\r\n",
+    ],
+)
+async def test_what_the_parser_says_by_itself_is_said_in_fixed_words_and_logged_nowhere(
+    broken: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    listening = Listening()
+    connection, transport = listening.connected()
+    with caplog.at_level(logging.DEBUG):
+        listening.sent(connection, broken)
+        await settle()
+    assert transport.written.startswith(b"HTTP/1.0 400 ")
+    assert transport.closed.is_set()
+    assert CANARY not in transport.written
+    assert CANARY.decode() not in caplog.text
+    assert "aiohttp" not in caplog.text
+    assert listening.came == []
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\r\n", b"G", b"GET", b"GET /", b"TRACE / HTTP/1.0\r\n", b"\r\nPOST /a HTTP/1.1"]
+)
+def test_a_request_may_begin_so(data: bytes) -> None:
+    assert may_begin(data)
+
+
+@pytest.mark.parametrize(
+    "data", [b"X", b"get /", b"GET\t/", b"GARBAGE\r\n", b"GET / HTTP/2.0\r\n", b"0\r\n\r\n", b"\nX"]
+)
+def test_no_request_begins_so(data: bytes) -> None:
+    assert not may_begin(data)
 
 
 @pytest.mark.parametrize("installed", [AIOHTTP_FROM, "3.14.5", "3.14.10", "3.14.99rc1"])

@@ -1,0 +1,228 @@
+"""Who is connected to a listener, who goes first where it is full, and whose turn it is.
+
+Whoever has shown no credential costs nothing to become: such connections may never stand in the way
+of one that has, nor of each other's first request. Whoever has shown one may take what is free, and
+not what the next one needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from proxy.seams.faults import Busy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from proxy.transport.auth import Peer
+
+STRANGERS_SHARE: Final = 8
+"""One place more for each so many: whoever is new always finds one."""
+BURST: Final = 4
+"""How many times what is still free one principal may have in flight."""
+
+
+class Guest(Protocol):
+    """One connection."""
+
+    @property
+    def peer(self) -> Peer:
+        """The other end."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is the peer's turn."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Whether the peer has begun nothing."""
+        ...
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of answers that wait for the peer."""
+        ...
+
+    def end(self) -> None:
+        """Close it behind what is written."""
+        ...
+
+    def abort(self) -> None:
+        """Close it now."""
+        ...
+
+    async def shutdown(self, drain_s: float) -> None:
+        """Let what is being answered finish within this time, and close it."""
+        ...
+
+
+class Crowd:
+    """The connections of one listener. Event loop only.
+
+    `connections_max` of them may have shown a credential; an eighth more may not have. What is new
+    takes the place of the oldest stranger of the peer that has most of them. One that shows a
+    credential where too many have takes the place of one of the principal that has most: an idle
+    one, else one whose body is still arriving.
+    """
+
+    def __init__(self, connections_max: int) -> None:
+        """`connections_max` counts those with a credential."""
+        self._known_max = connections_max
+        self._all_max = connections_max + max(1, connections_max // STRANGERS_SHARE)
+        self._known_count = 0
+        # Oldest first: a stranger's group is its address, another's is its principal.
+        self._strangers: dict[str, dict[Guest, None]] = {}
+        self._known: dict[str, dict[Guest, None]] = {}
+        self._groups: dict[Guest, tuple[bool, str]] = {}
+
+    def __iter__(self) -> Iterator[Guest]:
+        """All of them."""
+        return iter(tuple(self._groups))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._groups)
+
+    def enter(self, guest: Guest) -> bool:
+        """Take a stranger in, if room can be made."""
+        if len(self._groups) >= self._all_max:
+            leaving = _first(self._strangers, lambda one: one.waits)
+            if leaving is None:
+                return False
+            self.leave(leaving)
+            leaving.abort()
+        self._put(guest, known=False, group=guest.peer.address)
+        return True
+
+    def recognise(self, guest: Guest, principal: str) -> None:
+        """It has shown the credential of this principal.
+
+        Raises:
+            Busy: As many have as may, and each is being answered.
+        """
+        group = self._groups.get(guest)
+        if group is None or group == (True, principal):
+            return
+        self.leave(guest)
+        if self._known_count >= self._known_max:
+            leaving = _first(self._known, lambda one: one.idle, lambda one: one.waits)
+            if leaving is None:
+                self._put(guest, known=group[0], group=group[1])
+                raise Busy
+            self.leave(leaving)
+            leaving.end()
+        self._put(guest, known=True, group=principal)
+
+    def leave(self, guest: Guest) -> None:
+        """It is gone."""
+        group = self._groups.pop(guest, None)
+        if group is None:
+            return
+        known, name = group
+        groups = self._known if known else self._strangers
+        self._known_count -= known
+        del groups[name][guest]
+        if not groups[name]:
+            del groups[name]
+
+    def _put(self, guest: Guest, *, known: bool, group: str) -> None:
+        groups = self._known if known else self._strangers
+        groups.setdefault(group, {})[guest] = None
+        self._groups[guest] = (known, group)
+        self._known_count += known
+
+
+def _first(groups: dict[str, dict[Guest, None]], *may_go: Callable[[Guest], bool]) -> Guest | None:
+    """The oldest that may go, by the first of these that fits one, of the largest group."""
+    for group in sorted(groups.values(), key=len, reverse=True):
+        for fits in may_go:
+            for guest in group:
+                if fits(guest):
+                    return guest
+    return None
+
+
+class Turns:
+    """How many requests of whom are being answered. Event loop only.
+
+    One principal may have `BURST` times as many as are still free: alone it gets most, and
+    beside others its next ones wait until they have theirs (dynamic thresholds, Choudhury and
+    Hahne 1998).
+    Requests without a credential have places of their own: a probe waits behind nobody.
+    """
+
+    def __init__(self, requests_max: int) -> None:
+        """`requests_max` counts those of all principals together."""
+        self._most = requests_max
+        self._known = 0
+        self._strangers = 0
+        self._of: dict[str, int] = {}
+
+    def begin(self, principal: str | None) -> None:
+        """One more is being answered.
+
+        Raises:
+            Busy: There is no room for it; it does not count.
+        """
+        if principal is None:
+            if self._strangers >= self._most:
+                raise Busy
+            self._strangers += 1
+            return
+        own = self._of.get(principal, 0)
+        if own >= BURST * (self._most - self._known):
+            raise Busy
+        self._of[principal] = own + 1
+        self._known += 1
+
+    def finish(self, principal: str | None) -> None:
+        """One is answered that had begun so."""
+        if principal is None:
+            self._strangers -= 1
+            return
+        self._known -= 1
+        self._of[principal] -= 1
+        if not self._of[principal]:
+            del self._of[principal]
+
+
+class RequestTurn:
+    """Whether one request counts, and for whom: from when it is whole until it is answered."""
+
+    __slots__ = ("_counts", "_principal", "_turns")
+
+    def __init__(self, turns: Turns) -> None:
+        """It does not count yet."""
+        self._turns = turns
+        self._principal: str | None = None
+        self._counts = False
+
+    def whole(self) -> None:
+        """All of it is there.
+
+        Raises:
+            Busy: There is no room for it.
+        """
+        if not self._counts:
+            self._turns.begin(self._principal)
+            self._counts = True
+
+    def enter(self, principal: str) -> None:
+        """It is this principal's.
+
+        Raises:
+            Busy: There is no room for one more of it.
+        """
+        counted = self._counts
+        self.end()
+        self._principal = principal
+        if counted:
+            self.whole()
+
+    def end(self) -> None:
+        """It is answered."""
+        if self._counts:
+            self._turns.finish(self._principal)
+            self._counts = False

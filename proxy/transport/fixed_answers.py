@@ -1,0 +1,37 @@
+"""Whole answers in fixed words, for whom nothing was read of, or too much.
+
+aiohttp's own would quote the request, and name every version to whoever sends a broken line.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.dialects.problem import PROBLEM_TYPE
+
+
+def _fixed(status: str, body: bytes) -> bytes:
+    """A whole answer that ends the connection."""
+    head = (
+        f"HTTP/1.0 {status}\r\nContent-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(body)}\r\n"
+        "Server: mnemogate\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+MALFORMED: Final = _fixed(
+    "400 Bad Request",
+    b'{"type":"urn:mnemogate:problem:bad_request","title":"Bad Request","status":400,'
+    b'"detail":"not a well-formed HTTP/1.1 request"}',
+)
+INTERNAL: Final = _fixed(
+    "500 Internal Server Error",
+    b'{"type":"urn:mnemogate:problem:internal_server_error","title":"Internal Server Error",'
+    b'"status":500,"detail":"cannot_decide: an internal failure; nothing was admitted"}',
+)
+LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
+    b"Connection: close\r\n\r\n"
+)
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

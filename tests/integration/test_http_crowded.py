@@ -1,0 +1,196 @@
+"""Two thousand connections of one neighbour: everybody else is served, and little is held."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.fronts import confirm_page
+from proxy.transport import crowd, listener
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from proxy.settings.load import Address
+    from proxy.transport.crowd import Guest
+
+NEIGHBOURS = 2_000
+FILES = 3 * NEIGHBOURS
+PATIENCE = {"header_seconds": "60", "body_seconds": "60"}
+STRANGER = b"GET /v1/whoami HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+BEGUN = b"GET /v1/whoami HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+SLOW = (
+    f"POST /v1/memories HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {AGENT_KEY}\r\n"
+    "Content-Length: 1000\r\n\r\n{"
+).encode()
+FORM = (
+    b"POST /confirm/" + b"0" * 32 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\nff000\r\n"
+)
+FORM_BYTES = 0xFF000
+MIB = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def _enough_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= FILES:
+        return
+    if hard != resource.RLIM_INFINITY and hard < FILES:
+        pytest.skip(f"a process may have {hard} files open here, and this needs {FILES}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
+
+
+@contextlib.asynccontextmanager
+async def neighbours(address: Address, count: int, sends: bytes) -> AsyncGenerator[None]:
+    """So many connections, each of which sends as much of this as the kernel takes."""
+    loop = asyncio.get_running_loop()
+    opened: list[socket.socket] = []
+
+    async def one() -> None:
+        end = socket.socket()
+        end.setblocking(False)  # noqa: FBT003 - a positional parameter of the standard library
+        opened.append(end)
+        await loop.sock_connect(end, (address.host, address.port))
+        with contextlib.suppress(OSError):
+            end.send(sends)
+
+    try:
+        for _ in range(0, count, 50):
+            await asyncio.gather(*(one() for _ in range(50)))
+        await asyncio.sleep(0.5)
+        yield
+    finally:
+        for end in opened:
+            end.close()
+
+
+async def status(address: Address, path: str, key: str | None) -> int:
+    """What one new connection is answered, 0 for nothing."""
+    lines = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+    if key is not None:
+        lines += f"Authorization: Bearer {key}\r\n"
+    try:
+        async with asyncio.timeout(10.0):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(f"{lines}\r\n".encode())
+            answer = await reader.read()
+    except (OSError, TimeoutError):
+        return 0
+    writer.close()
+    return int(answer.split(b" ")[1]) if answer else 0
+
+
+async def served(live: Running) -> tuple[int, ...]:
+    """The agent, the operator, and who asks for health."""
+    data, admin = addresses(live)
+    return (
+        await status(data, "/v1/whoami", AGENT_KEY),
+        await status(admin, "/api/v1/status", OPERATOR_KEY),
+        await status(admin, "/healthz", None),
+    )
+
+
+def addresses(live: Running) -> tuple[Address, Address]:
+    data, admin = live.sidecar.data, live.sidecar.admin
+    assert data is not None
+    assert admin is not None
+    return data, admin
+
+
+def resident_bytes() -> int:
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * resource.getpagesize()
+
+
+class NobodyLeaves(crowd.Crowd):
+    """The way it was: as many as may be there, whoever they are."""
+
+    def enter(self, guest: Guest) -> bool:
+        return len(self) < 512 and super().enter(guest)
+
+
+class Counted(crowd.RequestTurn):
+    """The way it was: a request counts from its head on."""
+
+    def enter(self, principal: str) -> None:
+        super().enter(principal)
+        self.whole()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("sends", [b"", BEGUN, STRANGER], ids=["silent", "begun", "answered"])
+async def test_connections_without_a_key_shut_nobody_out(tmp_path: Path, sends: bytes) -> None:
+    async with running(tmp_path, flags=PATIENCE) as live:
+        data, admin = addresses(live)
+        async with neighbours(data, NEIGHBOURS, sends), neighbours(admin, NEIGHBOURS, sends):
+            for _ in range(3):
+                assert await served(live) == (200, 200, 200)
+
+
+@pytest.mark.heavy
+async def test_control_where_nobody_makes_room_all_are_shut_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "Crowd", NobodyLeaves)
+    async with running(tmp_path, flags=PATIENCE) as live:
+        data, admin = addresses(live)
+        async with neighbours(data, NEIGHBOURS, BEGUN), neighbours(admin, NEIGHBOURS, BEGUN):
+            assert await served(live) == (503, 503, 503)
+
+
+@pytest.mark.heavy
+async def test_slow_bodies_of_one_key_shut_no_other_tenant_out(tmp_path: Path) -> None:
+    async with running(tmp_path, flags=PATIENCE) as live:
+        key = await live.key("alice", tenant="another")
+        data, _ = addresses(live)
+        for count in (300, NEIGHBOURS):
+            async with neighbours(data, count, SLOW):
+                assert await status(data, "/v1/whoami", key) == 200
+                written, _ = await live.write(key, {"text": f"The bell rang {count} times."})
+                assert written == 201
+                assert await status(data, "/v1/whoami", AGENT_KEY) == 200
+
+
+@pytest.mark.heavy
+async def test_control_where_a_body_that_arrives_counts_they_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "RequestTurn", Counted)
+    monkeypatch.setattr(crowd, "BURST", 1_000)
+    async with running(tmp_path, flags=PATIENCE) as live:
+        key = await live.key("alice", tenant="another")
+        data, _ = addresses(live)
+        async with neighbours(data, 300, SLOW):
+            assert await status(data, "/v1/whoami", key) == 503
+
+
+async def held_bytes(live: Running, count: int) -> int:
+    _, admin = addresses(live)
+    before = resident_bytes()
+    async with neighbours(admin, count, FORM + b"a" * FORM_BYTES):
+        await asyncio.sleep(2.0)
+        assert await served(live) == (200, 200, 200)
+        return resident_bytes() - before
+
+
+@pytest.mark.heavy
+async def test_who_has_no_key_makes_us_hold_next_to_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, flags=PATIENCE) as live:
+        assert await held_bytes(live, NEIGHBOURS) < 96 * MIB
+
+
+@pytest.mark.heavy
+async def test_control_with_a_form_of_any_size_it_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirm_page, "FORM_BYTES_MAX", MIB)
+    async with running(tmp_path, flags=PATIENCE) as live:
+        assert await held_bytes(live, 300) > 150 * MIB

@@ -1,0 +1,119 @@
+"""What we use of others: what they document, and nothing that they keep to themselves."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGES: Final = ("proxy", "storage", "policy", "telemetry")
+# Of aiohttp, what its documentation describes: the package itself, and `aiohttp.web`.
+DOCUMENTED: Final = frozenset({"aiohttp", "aiohttp.web"})
+# The class of a database's handle has no other name, and lmdb's documentation calls it so.
+DOCUMENTED_NAMES: Final = frozenset({"lmdb._Database"})
+
+
+def sources() -> dict[str, ast.Module]:
+    return {
+        str(path.relative_to(ROOT)): ast.parse(path.read_text())
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+
+
+def undocumented_modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        yield from (
+            name for name in names if name.split(".")[0] == "aiohttp" and name not in DOCUMENTED
+        )
+
+
+def from_aiohttp(tree: ast.Module) -> set[str]:
+    """Names that stand for something of aiohttp's."""
+    return {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if (getattr(node, "module", None) or alias.name).split(".")[0] == "aiohttp"
+    }
+
+
+def heirs(tree: ast.Module) -> Iterator[str]:
+    theirs = from_aiohttp(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for base in node.bases:
+                named = {one.id for one in ast.walk(base) if isinstance(one, ast.Name)}
+                if named & theirs:
+                    yield node.name
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """Underscored attributes that this file itself defines: what it makes is not foreign."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in {"self", "cls"}
+        ):
+            names.add(node.attr)
+    return names
+
+
+def foreign_attributes(tree: ast.Module, inherited: set[str]) -> Iterator[str]:
+    own = own_names(tree) | inherited
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = node.attr
+            private = name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
+            if private and name not in own and ast.unparse(node) not in DOCUMENTED_NAMES:
+                yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+SOURCES: Final = sources()
+OURS: Final = {name for tree in SOURCES.values() for name in own_names(tree)}
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_nothing_that_others_keep_to_themselves_is_used(path: str) -> None:
+    tree = SOURCES[path]
+    assert list(undocumented_modules(tree)) == []
+    assert list(heirs(tree)) == []
+    # A class may use what another class of ours, in another file, leaves to its heirs.
+    bases = any(isinstance(node, ast.ClassDef) and node.bases for node in ast.walk(tree))
+    assert list(foreign_attributes(tree, OURS if bases else set())) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from aiohttp.web_protocol import RequestHandler",
+        "import aiohttp.http_parser",
+        "from aiohttp import web\nclass Ours(web.Server): ...",
+        "import aiohttp\nclass Ours(aiohttp.web.Request): ...",
+        "def f(request):\n    return request._message",
+        "class Ours:\n    def f(self):\n        return self.server._connections",
+    ],
+)
+def test_each_way_of_using_it_is_found(source: str) -> None:
+    tree = ast.parse(source)
+    found = [*undocumented_modules(tree), *heirs(tree), *foreign_attributes(tree, set())]
+    assert len(found) == 1
