@@ -71,6 +71,13 @@ class UserTurns(enum.Enum):
     PROGRAM = "program"  # a program writes them, with other people's words in them
 
 
+class SystemText(enum.Enum):
+    """Who answers for what a program adds to its prompt when the conversation goes on."""
+
+    KNOWN = "known"  # what its prompt said before, and memories by their labels; else nobody
+    TRUSTED = "trusted"  # the program, for all of it
+
+
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What of a candidate somebody must have said: its whole texts, and its names in them.
 

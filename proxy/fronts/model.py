@@ -252,6 +252,7 @@ class ModelFront:
             maps=settings.maps,
             extracts=extracts,
             user_turns=settings.user_turns,
+            system_text=settings.system_text,
             readings=self._recurring,
         )
         started_ns = self._surroundings.clock_ns()

@@ -27,6 +27,7 @@ from proxy.ledger.texts import (
     paragraphs,
     readings,
     sentences_between,
+    standing,
     strings_in,
     strings_of,
 )
@@ -46,6 +47,9 @@ _NAME_LEN_MAX: Final = 128
 _OWN: Final = frozenset({None, SourceKind.AGENT_SELF_EDIT})
 TAIL: Final = 0x7A11
 """Tells the print of a part of a sentence from that of a sentence."""
+STANDING: Final = 0x57A9D
+"""Tells the print of a sentence without its numbers from that of a sentence."""
+_HOSTS: Final = SourceKind.AGENT_SELF_EDIT
 _CHAIN: Final = struct.Struct(">QQ")
 
 
@@ -446,8 +450,13 @@ class Reader:
             source = ground.book.sentences.source(one)
             if source is not None and source.trust < label.trust:
                 label, why = source, "said_before"
+        if ground.settled and said.voice is Voice.SYSTEM:
+            new = self._not_standing(said.text, ground)
+            if new:
+                found.heard(self.elsewhere(*new), SourceKind.UNKNOWN)
+                label, why = SourceKind.UNKNOWN, "system_changed"
         if label is SourceKind.AGENT_SELF_EDIT:
-            found.host += parts
+            found.host += (*parts, *self.standing(sentences_between(said.text), ground.model))
         else:
             found.texts.append(Text(said.text, Origin(kind=label)))
         channel = "system" if said.voice is Voice.SYSTEM else "catalogue"
@@ -455,6 +464,50 @@ class Reader:
             found.answers.append(self.print(said.call_id))
         found.row(Row(channel, label, len(said.text), why))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+    def whole(self, said: Iterable[Said]) -> int:
+        """The fingerprint of a tool's description as it is, which a log of before has of it."""
+        return self.digest([one.text for one in said])
+
+    def described(
+        self, said: Iterable[Said], ground: TurnGround, *, settled: bool
+    ) -> tuple[SourceKind, list[int]]:
+        """The label of a tool's description, and the prints by which it is known again.
+
+        Of a `settled` one everything has to be known.
+        """
+        label, host = _HOSTS, list[int]()
+        for one in said:
+            sentences = sentences_between(one.text)
+            prints = [*map(self.print, sentences)]
+            host += (*prints, *self.standing(sentences, ground.model))
+            for part in (*prints, *self._led_in(one.text, ground.book)):
+                source = ground.book.sentences.source(part)
+                if source is not None and source.trust < label.trust:
+                    label = source
+            if settled and any(self._unknown_of(sentences, ground)):
+                label = SourceKind.UNKNOWN
+        return label, host if label is _HOSTS else []
+
+    def standing(self, sentences: Iterable[str], model: str) -> list[int]:
+        """The fingerprints of what stands of sentences whose numbers change."""
+        return [self.print(standing(one, model)) ^ STANDING for one in sentences]
+
+    def _not_standing(self, text: str, ground: TurnGround) -> list[str]:
+        """The sentences of a later text of its program that nothing explains."""
+        pieces = pieces_of(text, self._rules)
+        own = Inside.AGENT_SELF_EDIT
+        left = (text[one.start : one.end] for one in pieces if one.inside is not own)
+        said = [one for part in left for one in sentences_between(part)]
+        return [*self._unknown_of(said, ground)]
+
+    def _unknown_of(self, sentences: Iterable[str], ground: TurnGround) -> Iterator[str]:
+        """Those that nobody said before, in these words or with other numbers."""
+        source = ground.book.sentences.source
+        for one in sentences:
+            (stands,) = self.standing((one,), ground.model)
+            if source(self.print(one)) is None and source(stands) is not _HOSTS:
+                yield one
 
     def _led_in(self, text: str, book: Book) -> Iterator[int]:
         """What stands in a text behind marks and words that lead in, as a memory in a prompt does.

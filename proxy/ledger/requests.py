@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from policy.labels.endorsement import SystemText, UserTurns
 from policy.model import SourceKind, meet
 from proxy.dialects.model.transcript import Turn, Voice
 from proxy.ledger.core import taint_now
@@ -24,10 +25,10 @@ from proxy.ledger.joining import (
 from proxy.ledger.records import Began, Conversed, Dropped, Entry, Keyed, Merged, Pinned, Row
 from proxy.ledger.sentences import packed
 from proxy.ledger.state import SESSIONS_IN_ALL_MAX, SESSIONS_MAX
+from proxy.ledger.texts import standing
 from proxy.ledger.turn_values import TurnGround, TurnRead
 
 if TYPE_CHECKING:
-    from policy.labels.endorsement import UserTurns
     from policy.model import Principal
     from proxy.dialects.model.transcript import ModelRequest
     from proxy.ledger.core import Core
@@ -59,6 +60,7 @@ class Moment(NamedTuple):
     # Tools nobody takes on trust.
     distrusted_tools: frozenset[str] = frozenset()
     user_turns: UserTurns | None = None
+    system_text: SystemText = SystemText.KNOWN
 
 
 class Entering:
@@ -115,6 +117,8 @@ class Entering:
             inherited=inherited,
             user_turns=moment.user_turns,
             by_model=by_model,
+            settled=bool(place.sessions) and moment.system_text is SystemText.KNOWN,
+            model=request.model,
         )
         system = self._turn(above, ground) if request.system else TurnRead(SourceKind.OPERATOR, ())
         changed = self._catalogue(principal, request, ground, moment.distrusted_tools)
@@ -243,26 +247,36 @@ class Entering:
 
         The names of those that are not.
         """
+        reader, model = self._core.reader, ground.model
         tools = [
-            (name, self._core.reader.digest([one.text for one in said]), said)
+            (name, reader.digest([standing(one.text, model) for one in said]), said)
             for name, said in request.catalogue
         ]
-        whole = self._core.reader.digest([f"{name}\0{digest:x}" for name, digest, _ in tools])
+        whole = reader.digest([f"{name}\0{digest:x}" for name, digest, _ in tools])
         known = whole in ground.session.labels
         rows: list[Row] = []
+        host: list[int] = []
         changed: set[str] = set()
         for name, digest, said in tools:
             length = sum(len(one.text) for one in said)
             pins = self._core.state.pins.get((principal.tenant, name))
             if pins is None and not self._core.state.pins_full and name not in distrusted:
                 self._core.do(Pinned(principal.tenant, name, digest))
-            elif pins is None or digest not in pins:
-                label, tool = SourceKind.UNKNOWN, name[:_NAME_LEN_MAX]
-                self._core.state.change(principal.tenant, name, digest)
-                rows.append(Row("catalogue", label, length, "changed", tool=tool))
-                changed.add(name)
-                continue
-            rows.append(Row("catalogue", SourceKind.AGENT_SELF_EDIT, length))
+            elif pins is None or (digest not in pins and reader.whole(said) not in pins):
+                label, prints = reader.described(said, ground, settled=True)
+                if pins is None or label is not SourceKind.AGENT_SELF_EDIT:
+                    label, tool = label if pins else SourceKind.UNKNOWN, name[:_NAME_LEN_MAX]
+                    self._core.state.change(principal.tenant, name, digest)
+                    rows.append(Row("catalogue", label, length, "changed", tool=tool))
+                    changed.add(name)
+                    continue
+            if not known:
+                label, prints = reader.described(said, ground, settled=False)
+                host += prints
+                why = "" if label is SourceKind.AGENT_SELF_EDIT else "said_before"
+                rows.append(
+                    Row("catalogue", label, length, why, tool=name[:_NAME_LEN_MAX] if why else "")
+                )
         if not tools or known:
             return frozenset(changed)
         good = [row for row in rows if not row.why]
@@ -274,7 +288,8 @@ class Entering:
         for row in shown:
             lowest = meet(lowest, row.label)
         session = ground.session.session
-        self._core.do(Entry(session, whole, ground.now_ms, lowest, ground.root, "", tuple(shown)))
+        entry = Entry(session, whole, ground.now_ms, lowest, ground.root, "", tuple(shown))
+        self._core.do(msgspec.structs.replace(entry, host=packed(host)))
         return frozenset(changed)
 
     def _noted(self, why: str) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from policy.labels.endorsement import SystemText
 from proxy.ledger.core import DISTRUST_MS, Core
 from proxy.ledger.evidence import SeenCall, evidence
 from proxy.ledger.records import (
@@ -237,17 +238,19 @@ class Sessions:
         request: ModelRequest,
         distrusted_tools: frozenset[str] = frozenset(),
         user_turns: UserTurns | None = None,
+        system_text: SystemText = SystemText.KNOWN,
     ) -> Entered:
         """What a request puts into the context; durable when this returns.
 
         A tool is approved by being seen, but no distrusted one.
-        `user_turns` says what a turn of a user endorses when it enters.
+        `user_turns` says what a turn of a user endorses when it enters, `system_text` whether what
+        the agent's program adds later is its own.
 
         Raises:
             StoreUnavailable: It is not durable; the request must not go on.
         """
         now_ms, fresh_id = self.surroundings.now_ms(), self.surroundings.random_hex(16)
-        moment = Moment(now_ms, fresh_id, distrusted_tools, user_turns)
+        moment = Moment(now_ms, fresh_id, distrusted_tools, user_turns, system_text)
         entered = self._entering.entered(principal, request, moment)
         await self._durable()
         return entered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
@@ -22,6 +23,29 @@ _UNSPACED: Final = re.compile(
 _WORDS: Final = re.compile(r"[^\W_]+")
 _JSON: Final = msgspec.json.Decoder()
 _JSON_LEN_MAX: Final = 4_000_000
+
+
+_VARYING: Final = re.compile(
+    r"\d+|\b(?:[ap]m|utc|gmt|mon(?:day|tag)?|tue(?:s(?:day)?)?|dienstag|wed(?:nesday)?|mittwoch"
+    r"|thu(?:rs(?:day)?)?|donnerstag|fri(?:day)?|freitag|sat(?:urday)?|samstag|sun(?:day)?|sonntag"
+    r"|jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|m\u00e4rz|apr(?:il)?"
+    r"|may|mai|june?|juni|july?|juli"
+    r"|aug(?:ust)?|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)\b",
+    re.IGNORECASE,
+)
+_NAME_PARTS_MAX: Final = 8
+
+
+@lru_cache(maxsize=1_024)
+def standing(text: str, model: str = "") -> str:
+    """What of a text stands when only its numbers and dates change, and the model's own name."""
+    numbered = _VARYING.sub("0", text)
+    words: list[str] = re.findall(r"[A-Za-z]{3,}", model)
+    parts = words[:_NAME_PARTS_MAX]
+    if not parts:
+        return numbered
+    name = f"(?:{'|'.join(dict.fromkeys(map(re.escape, parts)))})"
+    return re.sub(rf"\b{name}(?:[\s._/-]+(?:{name}|0))*\b", "0", numbered, flags=re.IGNORECASE)
 
 
 def paragraphs(text: str) -> Iterator[tuple[int, int]]:

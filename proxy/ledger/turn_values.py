@@ -50,6 +50,10 @@ class TurnGround(NamedTuple):
     user_turns: UserTurns | None = None
     # Whether it is a conversation that a model began: no person has a turn in it.
     by_model: bool = False
+    # Whether a text of its program has to be known by now: it is not the first one.
+    settled: bool = False
+    # The name of the model that is asked.
+    model: str = ""
     # Calls that the conversation went on without: nobody waits for their results any more.
     given_up: tuple[int, ...] = ()
 

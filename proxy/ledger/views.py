@@ -42,6 +42,7 @@ WHY: Final = {
     "below": "brought by a conversation that began under its call, and as trusted as that one",
     "relayed": "a relay labelled the server's answer so",
     "changed": "not the description that was approved",
+    "system_changed": "added to the prompt of a conversation that goes on: by nobody knows whom",
     "distrusted": "history was lost shortly before",
     "sealed": "a picture or a file: the model reads it, and nobody here can",
     "searches": "the provider may search by itself, and does not say what it found",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from policy.labels.endorsement import UserTurns  # noqa: TC001 - msgspec reads it
+from policy.labels.endorsement import SystemText, UserTurns
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.dialects.model.reading import AFRESH, Readings
 from proxy.dialects.model.transcript import ModelRequest  # noqa: TC001 - msgspec reads it
@@ -37,6 +37,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     extracts: bool = False
     # Who stands behind its user turns, where the operator says so.
     user_turns: UserTurns | None = None
+    system_text: SystemText = SystemText.KNOWN
     # Where parts of the body that came before have been read already.
     readings: Readings = AFRESH
 

@@ -54,6 +54,7 @@ class Coupled:
             request,
             self._smuggling(principal, request),
             asked.user_turns,
+            asked.system_text,
         )
         # What was begun while the disk was waited for.
         await self._withholding.quiet(principal_id, QUIET_S)

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from policy.labels.endorsement import UserTurns
+from policy.labels.endorsement import SystemText, UserTurns
 from proxy.dialects.mcp.maps import MapError
 from proxy.dialects.model.memory_tools import Maps  # noqa: TC001 - msgspec reads it
 from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
@@ -64,6 +64,7 @@ class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     purpose: ModelPurpose = ModelPurpose.AGENT
     maps: Annotated[tuple[Text, ...], Meta(max_length=64)] | None = None
     user_turns: UserTurns | None = None
+    system_text: SystemText = SystemText.KNOWN
     answer_seconds: Annotated[float, Meta(ge=1, le=3_600)] = 600.0
     total_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 3_600.0
     request_bytes_max: Annotated[int, Meta(ge=1_024, le=128 * 1024**2)] = 32 * 1024**2
@@ -90,6 +91,9 @@ MEANINGS: Final[dict[str, str]] = {
     "user_turns": "`person`: people type the user turns, so one turn of theirs, stored as it is, "
     "is `user_input`. `program`: a program writes them, and nothing is. Unset: only what follows "
     'an explicit "remember that".',
+    "system_text": "`known`: what a program adds to its system prompt, or says between the turns, "
+    "when a conversation goes on is `unknown`; but what its prompt said before (numbers and dates "
+    "aside), and memories by their labels. `trusted`: all of it is the program's own.",
     "answer_seconds": "Seconds to the beginning of an answer, and between two pieces of it.",
     "total_seconds": "Seconds for a whole answer, every second asking of the model included.",
     "request_bytes_max": "Largest request body in bytes.",
@@ -110,6 +114,7 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
     purpose: ModelPurpose
     maps: Maps
     user_turns: UserTurns | None
+    system_text: SystemText
     answer_seconds: float
     total_seconds: float
     request_bytes_max: int
@@ -158,6 +163,7 @@ def _upstream(given: ModelTable) -> ModelUpstream:
         purpose=given.purpose,
         maps=_maps(given),
         user_turns=UserTurns.PROGRAM if extracts else given.user_turns,
+        system_text=given.system_text,
         answer_seconds=given.answer_seconds,
         total_seconds=given.total_seconds,
         request_bytes_max=given.request_bytes_max,

@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant, at
 
 _SESSIONS: Final = "tests/unit/proxy/ledger/test_sessions.py"
 _CONVERSATIONS: Final = "tests/unit/proxy/ledger/test_conversations.py"
+_PROMPTS: Final = "tests/unit/proxy/ledger/test_system_text.py"
 _SPLICES: Final = "tests/unit/proxy/ledger/test_splices.py"
 _NAMES: Final = at(
     "tests/unit/proxy/ledger/test_joining.py",
@@ -257,10 +258,54 @@ SESSIONS: Final = (
     Mutant(
         name="a changed tool is approved by being sent",
         file="proxy/ledger/requests.py",
-        old="elif pins is None or digest not in pins:",
-        new="elif pins is None:",
+        old="            elif pins is None or (digest not in pins and",
+        new="            elif pins is None or (False and",
         invariant="a tool's description that changed is unknown",
         tests=(at(_BOUNDS, "test_tools_beyond_the_pins_are_not_approved_by_being_seen"),),
+    ),
+    Mutant(
+        name="what a program adds to its prompt is its own",
+        file="proxy/ledger/reading.py",
+        old="        if ground.settled and said.voice is Voice.SYSTEM:",
+        new="        if False:",
+        invariant="what nobody said before is unknown in a later prompt",
+        tests=(
+            at(_PROMPTS, "test_what_is_added_to_a_prompt_is_nobodys_unless_the_program_is_trusted"),
+        ),
+    ),
+    Mutant(
+        name="a setting that trusts a program is not heard",
+        file="proxy/ledger/requests.py",
+        old=" and moment.system_text is SystemText.KNOWN,",
+        new=",",
+        invariant="an operator may trust a program with its prompt",
+        tests=(
+            at(_PROMPTS, "test_what_is_added_to_a_prompt_is_nobodys_unless_the_program_is_trusted"),
+        ),
+    ),
+    Mutant(
+        name="another date makes another prompt",
+        file="proxy/ledger/reading.py",
+        old="is None and source(stands) is not _HOSTS:",
+        new="is None:",
+        invariant="lines that differ only in numbers and dates count as unchanged",
+        tests=(at(_PROMPTS, "test_a_prompt_that_says_what_it_said_before_is_the_programs"),),
+    ),
+    Mutant(
+        name="any name in a tool is its model's",
+        file="proxy/ledger/texts.py",
+        old="    parts = words[:_NAME_PARTS_MAX]",
+        new='    parts = ["Opus", "Zebra", *words]',
+        invariant="only the model's own name counts as unchanged",
+        tests=(at(_PROMPTS, "test_a_tool_that_says_another_name_than_its_models_is_another_one"),),
+    ),
+    Mutant(
+        name="a page is heard everywhere but in the description of a tool",
+        file="proxy/ledger/reading.py",
+        old="            for part in (*prints, *self._led_in(one.text, ground.book)):",
+        new="            for part in ():",
+        invariant="what a tool said first is a tool's, wherever it stands",
+        tests=(at(_PROMPTS, "test_a_page_in_the_description_of_a_tool_lowers_to_the_page"),),
     ),
     Mutant(
         name="what is forgotten was never said",

@@ -193,18 +193,18 @@ async def _recalled(drawn: Drawn, stored: Provenance, shape: str, by: Principal)
     ledger = Ledger()
     ledger.recall("m" * 32, drawn.text, stored.source, stored.ceiling)
     shown = SHAPES[shape].format(drawn.text)
-    body: dict[str, Json] = {"system": shown} if shape == "system prompt" else {}
+    prompt = shown if shape == "system prompt" else ""
     messages: list[Json] = [user("Set up my profile.")]
     if shape == "search answer":
         talk = Conversation(ledger, messages)
         call_id = await talk.calls("search_memory", query="profile")
         messages.append(result(call_id, shown))
-    elif not body:
+    elif not prompt:
         messages = [user(shown)]
     if by is GRACE:
         messages = [user(shown)]
-        body = {}
-    entered = await ledger.ask(*messages, by=by, **body)
+        prompt = ""
+    entered = await ledger.ask(*messages, by=by, system=prompt)
     await ledger.answer(entered, reply("", call("w9", text=drawn.text)), by=by)
     seen = ledger.seen(drawn.text, join=Join(tool_use_id="w9"), by=by)
     return Ended(entered.taint, seen, _written(seen, drawn.text, by))

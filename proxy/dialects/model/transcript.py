@@ -65,6 +65,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     # The earlier reply that this request goes on from without repeating it.
     continues: str | None = None
     streams: bool = False
+    # The model that is asked, by the name that the client gives it.
+    model: str = ""
     # The provider may search by itself and say nothing of what it found.
     searches: bool = False
 

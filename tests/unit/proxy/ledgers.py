@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policy.labels.endorsement import Asked, UserTurns
+from policy.labels.endorsement import Asked, SystemText, UserTurns
 from policy.model import (
     Basis,
     CandidateId,
@@ -101,12 +101,15 @@ class Ledger:
         self,
         *messages: Json,
         by: Principal = ADA,
+        system_text: SystemText = SystemText.KNOWN,
         **body: Json,
     ) -> Entered:
         """A request with these messages enters."""
         self.clock.now_s += 1
         request = anthropic.read_request({"messages": list(messages), **body})
-        return await self.sessions.entered(by, request, user_turns=self.user_turns)
+        return await self.sessions.entered(
+            by, request, user_turns=self.user_turns, system_text=system_text
+        )
 
     async def answer(self, entered: Entered, answered: ModelReply, by: Principal = ADA) -> None:
         """The model replies."""

@@ -47,6 +47,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         catalogue=tuple([readings.of(object_of(tool), _tool, at) for at, tool in _tools(body)]),
         continues=text_of(thread.get("previous_message_id")),
         streams=body.get("stream") is True,
+        model=text_of(body.get("model")) or "",
     )
 
 

@@ -58,6 +58,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         turns=tuple(readings.each(list_of(body.get("messages")), read_turn)),
         catalogue=tuple(catalogue),
         streams=body.get("stream") is True,
+        model=text_of(body.get("model")) or "",
         searches=searches(body),
     )
 

@@ -66,6 +66,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         catalogue=tuple(_catalogue(body, readings)),
         continues=continues,
         streams=body.get("stream") is True,
+        model=text_of(body.get("model")) or "",
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from policy.labels.endorsement import UserTurns
+    from policy.labels.endorsement import SystemText, UserTurns
     from policy.model import Principal
     from proxy.dialects.model.api import ModelApi
     from proxy.dialects.model.transcript import ModelRequest
@@ -48,8 +48,9 @@ class _Ledger:
         request: ModelRequest,
         distrusted_tools: frozenset[str],
         user_turns: UserTurns | None,
+        system_text: SystemText,
     ) -> Entered:
-        del principal, distrusted_tools, user_turns
+        del principal, distrusted_tools, user_turns, system_text
         turns: list[TurnRead] = []
         for turn in request.turns:
             spans = tuple((LabelledSpan(0, len(said.text), self.label),) for said in turn.said)
