@@ -9,13 +9,17 @@ import msgspec
 
 
 class TraceContext(msgspec.Struct, frozen=True, kw_only=True):
-    """W3C trace context of one request: hex ids; `parent_span_id` is "" for a new trace."""
+    """W3C trace context of one request: hex ids, all of them ours.
+
+    `parent_span_id` is "" for a new trace. `caller` is a keyed hash of the trace id that the caller
+    brought, 16 hex digits, or "".
+    """
 
     trace_id: str
     span_id: str
     parent_span_id: str = ""
     sampled: bool = True
-    tracestate: str = ""
+    caller: str = ""
 
 
 class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):

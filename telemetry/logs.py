@@ -279,6 +279,7 @@ def _how_and_when(event: Event) -> dict[str, Field]:
         "duration_us": max(0, event.ended_ns - event.started_ns) // 1_000,
         "trace_id": vocabulary.hex_id(event.context.trace_id),
         "span_id": vocabulary.hex_id(event.context.span_id),
+        **({"caller": vocabulary.hex_id(event.context.caller)} if event.context.caller else {}),
     }
 
 

@@ -1,26 +1,27 @@
-"""W3C Trace Context, in and out: headers, and the `_meta` object of MCP (SEP-414).
+"""W3C Trace Context: every trace has an id of our own, and the caller's stands beside it as a hash.
 
-Strict: what does not follow the recommendation to the letter starts a new trace. Nothing here
-carries authority: a trace id correlates and never identifies, and baggage is neither read nor
-forwarded, since a peer could put a claim of trust (or somebody's data) in it.
+An id that a caller chooses is sixteen bytes of its choice, and whoever was refused would write them
+into the log and into the export. So what came is only hashed, with the store's key, and the rest of
+the header but the sampled flag, `tracestate` and baggage are not read.
+
+Strict: what does not follow the recommendation to the letter counts as if nothing had come.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Final
 
 from telemetry.events import TraceContext
 
-RandomBytes = Callable[[int], bytes]
-"""`n -> n` unpredictable bytes; `os.urandom` in the process, a seeded source in a test."""
-
-TRACESTATE_LEN_MAX: Final = 512
-TRACESTATE_MEMBERS_MAX: Final = 32
+RandomHex = Callable[[int], str]
+"""`n -> 2n` hex digits that nobody can predict."""
 
 _TRACE_ID_BYTES: Final = 16
 _SPAN_ID_BYTES: Final = 8
+_MARK_BYTES: Final = 8
 _SAMPLED: Final = 0x01
 _PARENT = re.compile(
     r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-"
@@ -28,131 +29,76 @@ _PARENT = re.compile(
     re.ASCII,
 )
 _PARENT_LEN_MAX: Final = 512
-_KEY_REST: Final = r"[a-z0-9_\-*/]"
-_MEMBER = re.compile(
-    rf"(?P<key>[a-z]{_KEY_REST}{{0,255}}|[a-z0-9]{_KEY_REST}{{0,240}}@[a-z]{_KEY_REST}{{0,13}})"
-    r"=(?P<value>[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e])",
-    re.ASCII,
-)
 
 
-def start(random: RandomBytes) -> TraceContext:
-    """A new trace, sampled, without a parent."""
-    return TraceContext(
-        trace_id=_mint(random, _TRACE_ID_BYTES), span_id=_mint(random, _SPAN_ID_BYTES)
-    )
+class Traces:
+    """Makes the context of each request. Any thread, as far as `random_hex` may be.
 
-
-def start_hex(random_hex: Callable[[int], str]) -> TraceContext:
-    """As `start`, from a source of hex digits (`n -> 2n` digits)."""
-    trace_id, span_id = random_hex(_TRACE_ID_BYTES), random_hex(_SPAN_ID_BYTES)
-    if not trace_id.strip("0") or not span_id.strip("0"):
-        return start_hex(random_hex)
-    return TraceContext(trace_id=trace_id, span_id=span_id)
-
-
-def accept(
-    traceparents: Sequence[str], tracestates: Sequence[str], random: RandomBytes
-) -> TraceContext:
-    """The context of a request: a child of the caller's span, or a new trace.
-
-    Both arguments are every value of the header, in order. More than one `traceparent` is
-    ambiguous, so it starts a new trace (W3C Trace Context 3.2). A `tracestate` that is not valid
-    is left out, without harm to the trace.
+    The second half of an id of ours is a keyed hash of the first: it is known again where it comes
+    back, from a hop of our own or from a client that goes on with a trace of ours, without a list.
     """
-    if len(traceparents) != 1:
-        return start(random)
-    parsed = _parse_traceparent(traceparents[0])
-    if parsed is None:
-        return start(random)
-    trace_id, parent_span_id, sampled = parsed
-    return TraceContext(
-        trace_id=trace_id,
-        span_id=_mint(random, _SPAN_ID_BYTES),
-        parent_span_id=parent_span_id,
-        sampled=sampled,
-        tracestate=parse_tracestate(",".join(tracestates)),
-    )
+
+    def __init__(self, key: bytes, random_hex: RandomHex) -> None:
+        """`key` makes ids and hashes; with the same one they are the same after a restart."""
+        self._key = key
+        self._random_hex = random_hex
+
+    def start(self) -> TraceContext:
+        """A new trace, sampled, without a parent or a caller."""
+        return self._started()
+
+    def accept(self, traceparents: Sequence[str]) -> TraceContext:
+        """The context of a request with these values of `traceparent`, in order.
+
+        An id of ours goes on, below the span that it came from. Any other begins a trace of ours
+        beside it. More than one header is ambiguous (W3C Trace Context 3.2), and counts as none.
+        """
+        parsed = _parse_traceparent(traceparents[0]) if len(traceparents) == 1 else None
+        if parsed is None:
+            return self._started()
+        trace_id, parent_span_id, sampled = parsed
+        if self._is_ours(trace_id):
+            return TraceContext(
+                trace_id=trace_id,
+                span_id=_drawn(self._random_hex, _SPAN_ID_BYTES),
+                parent_span_id=parent_span_id,
+                sampled=sampled,
+            )
+        return self._started(sampled=sampled, caller=self._hashed(b"caller", trace_id))
+
+    def _started(self, *, sampled: bool = True, caller: str = "") -> TraceContext:
+        half = _drawn(self._random_hex, _TRACE_ID_BYTES)[-2 * _MARK_BYTES :]
+        return TraceContext(
+            trace_id=half + self._hashed(b"own", half),
+            span_id=_drawn(self._random_hex, _SPAN_ID_BYTES),
+            sampled=sampled,
+            caller=caller,
+        )
+
+    def _is_ours(self, trace_id: str) -> bool:
+        half = trace_id[: 2 * _MARK_BYTES]
+        return trace_id == half + self._hashed(b"own", half)
+
+    def _hashed(self, purpose: bytes, text: str) -> str:
+        return blake2b(
+            text.encode(), digest_size=_MARK_BYTES, key=self._key, person=purpose
+        ).hexdigest()
 
 
-def child(context: TraceContext, random: RandomBytes) -> TraceContext:
-    """A new span below `context`, in the same trace."""
-    return TraceContext(
-        trace_id=context.trace_id,
-        span_id=_mint(random, _SPAN_ID_BYTES),
-        parent_span_id=context.span_id,
-        sampled=context.sampled,
-        tracestate=context.tracestate,
-    )
+def recorded_id(context: TraceContext) -> str:
+    """What the log keeps of a trace: its id, and behind a hyphen the caller's hash, if any."""
+    return f"{context.trace_id}-{context.caller}" if context.caller else context.trace_id
 
 
-def sibling(context: TraceContext, random: RandomBytes) -> TraceContext:
-    """A new span beside `context`: same trace, same parent. For each further item of a batch."""
-    return TraceContext(
-        trace_id=context.trace_id,
-        span_id=_mint(random, _SPAN_ID_BYTES),
-        parent_span_id=context.parent_span_id,
-        sampled=context.sampled,
-        tracestate=context.tracestate,
-    )
+def recorded_parts(recorded: str) -> tuple[str, str]:
+    """Our trace id and the caller's hash, or "", of what the log kept."""
+    trace_id, _, caller = recorded.partition("-")
+    return trace_id, caller
 
 
 def format_traceparent(context: TraceContext) -> str:
     """The `traceparent` value that makes `context` the parent of whoever receives it."""
     return f"00-{context.trace_id}-{context.span_id}-{_SAMPLED if context.sampled else 0:02x}"
-
-
-def to_headers(context: TraceContext) -> dict[str, str]:
-    """Headers for a request that we send: `traceparent`, and `tracestate` where there is one."""
-    headers = {"traceparent": format_traceparent(context)}
-    if context.tracestate:
-        headers["tracestate"] = context.tracestate
-    return headers
-
-
-def accept_meta(meta: Mapping[str, object], random: RandomBytes) -> TraceContext:
-    """As `accept`, from the `_meta` object of an MCP request; other keys are not looked at."""
-    traceparent = meta.get("traceparent")
-    tracestate = meta.get("tracestate")
-    return accept(
-        (traceparent,) if isinstance(traceparent, str) else (),
-        (tracestate,) if isinstance(tracestate, str) else (),
-        random,
-    )
-
-
-def to_meta(meta: Mapping[str, object], context: TraceContext) -> dict[str, object]:
-    """`meta` with our context in place of the caller's, and without its baggage."""
-    kept = {
-        key: value
-        for key, value in meta.items()
-        if key not in {"traceparent", "tracestate", "baggage"}
-    }
-    return {**kept, **to_headers(context)}
-
-
-def parse_tracestate(value: str) -> str:
-    """The same list, normalised, or "" if it breaks a rule.
-
-    Members that do not fit in 512 characters are cut from the end: the newest stand first.
-    """
-    members: dict[str, str] = {}
-    for part in value.split(",", TRACESTATE_MEMBERS_MAX * 2):
-        member = part.strip(" \t")
-        if not member:
-            continue
-        match = _MEMBER.fullmatch(member)
-        if match is None or match["key"] in members or len(members) == TRACESTATE_MEMBERS_MAX:
-            return ""
-        members[match["key"]] = member
-    kept: list[str] = []
-    length = -1
-    for member in members.values():
-        length += 1 + len(member)
-        if length > TRACESTATE_LEN_MAX:
-            break
-        kept.append(member)
-    return ",".join(kept)
 
 
 def _parse_traceparent(value: str) -> tuple[str, str, bool] | None:
@@ -169,9 +115,9 @@ def _parse_traceparent(value: str) -> tuple[str, str, bool] | None:
     return match["trace"], match["span"], bool(int(match["flags"], 16) & _SAMPLED)
 
 
-def _mint(random: RandomBytes, length_bytes: int) -> str:
-    """A random id in hex. An id of zeros is the one that W3C forbids: draw again."""
+def _drawn(random_hex: RandomHex, length_bytes: int) -> str:
+    """A random id. One of zeros is the one that W3C forbids: draw again."""
     while True:
-        minted = random(length_bytes)
-        if any(minted):
-            return minted.hex()
+        drawn = random_hex(length_bytes)
+        if drawn.strip("0"):
+            return drawn

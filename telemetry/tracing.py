@@ -180,6 +180,7 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
         "gen_ai.memory.record.count": 1,
         "openinference.span.kind": "GUARDRAIL",
         "output.mime_type": "text/plain",
+        **_caller(event.context),
     }
     if event.memory_id:
         attributes["gen_ai.memory.record.id"] = vocabulary.hex_id(event.memory_id)
@@ -245,6 +246,7 @@ def _read_span(event: ReadServed, resource: Resource) -> ReadableSpan:
         "mnemogate.principal": vocabulary.printable(event.principal),
         "mnemogate.tenant": tenant,
         "mnemogate.dialect": vocabulary.name(event.dialect),
+        **_caller(event.context),
     }
     if event.error_type:
         attributes["error.type"] = vocabulary.name(event.error_type)
@@ -279,6 +281,7 @@ def _model_span(event: ModelServed, resource: Resource) -> ReadableSpan:
         "mnemogate.calls": event.calls,
         "mnemogate.calls.refused": event.refused,
         "mnemogate.withheld": event.withheld,
+        **_caller(event.context),
     }
     for name, at_ns in (("sent_us", event.sent_ns), ("first_byte_us", event.first_ns)):
         if at_ns:
@@ -378,8 +381,8 @@ def _operation(operation: str) -> str:
 def _span_context(context: TraceContext, span_id: str) -> SpanContext:
     if len(context.trace_id) != _TRACE_ID_LEN or len(span_id) != _SPAN_ID_LEN:
         raise ValueError("trace or span id has the wrong length")
-    # The caller's tracestate goes on to whom we call, and into no span of ours: it is half a
-    # kilobyte of whatever the agent likes, a refused text included.
+    # A caller's tracestate is not read: it is half a kilobyte of whatever the agent likes, a
+    # refused text included.
     return SpanContext(
         trace_id=int(context.trace_id, 16),
         span_id=int(span_id, 16),
@@ -387,6 +390,11 @@ def _span_context(context: TraceContext, span_id: str) -> SpanContext:
         trace_flags=_SAMPLED,
         trace_state=_NO_STATE,
     )
+
+
+def _caller(context: TraceContext) -> dict[str, Attribute]:
+    """By what to find the spans of one trace of a caller's: a keyed hash of its id."""
+    return {"mnemogate.caller": vocabulary.hex_id(context.caller)} if context.caller else {}
 
 
 def _parent(context: TraceContext) -> SpanContext | None:

@@ -13,6 +13,7 @@ from policy.labels.ceiling import ceiling_of
 from policy.model import Forwarded
 from storage.audit import InterceptedLeaf, OperatorLeaf, ResultLeaf, VerdictLeaf, class_lowered
 from storage.values import Decision
+from telemetry.propagation import recorded_parts
 
 if TYPE_CHECKING:
     from storage.audit import Leaf
@@ -100,13 +101,16 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
 
 def _asked(leaf: VerdictLeaf, intercepted: InterceptedLeaf) -> Record:
     """What its client wanted, beside what it got."""
+    trace_id, caller = recorded_parts(intercepted.trace_id)
     record: Record = {
         "event.action": f"memory-{intercepted.change.value}",
         "user.id": intercepted.principal_id,
         "organization.id": intercepted.tenant,
-        "trace.id": intercepted.trace_id,
+        "trace.id": trace_id,
         "mnemogate.class_named": intercepted.class_named,
     }
+    if caller:
+        record["mnemogate.caller"] = caller
     if class_lowered(intercepted, leaf):
         record["mnemogate.class_lowered"] = True
     if intercepted.claimed_source is not None:

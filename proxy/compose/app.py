@@ -7,6 +7,7 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -141,7 +142,7 @@ async def compose(
         dialects = unhidden(dialects_of(lambda: store.ruleset), settings.models)
         telemetry = Telemetry(settings.telemetry, _routes(dialects))
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
-        surroundings = _surroundings(composition, clock, telemetry)
+        surroundings = _surroundings(composition, clock, telemetry, store)
         stack.push_async_callback(asyncio.to_thread, surroundings.pace.close)
         executor = stack.enter_context(
             ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
@@ -214,10 +215,14 @@ async def _foundation(
 
 
 def _surroundings(
-    composition: Composition, clock: SteadyClock, telemetry: Telemetry
+    composition: Composition, clock: SteadyClock, telemetry: Telemetry, store: Store
 ) -> Surroundings:
     return Surroundings(
-        clock_ns=clock, random_hex=RandomPool(), record=telemetry.record, wait=composition.wait
+        clock_ns=clock,
+        random_hex=RandomPool(),
+        record=telemetry.record,
+        wait=composition.wait,
+        trace_key=blake2b(b"traces", key=store.prints_key, digest_size=32).digest(),
     )
 
 

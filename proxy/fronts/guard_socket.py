@@ -28,7 +28,6 @@ from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.settle.forwarding import admitted_of
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.transport.responses import Failure, attempt
-from telemetry import propagation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -212,10 +211,7 @@ class GuardFront:
     def _trace(self, asked: wire.Performance, incoming: Incoming) -> TraceContext:
         if asked.traceparent is None:
             return incoming.trace
-        random_hex = self._surroundings.random_hex
-        return propagation.accept(
-            [asked.traceparent], [], lambda count: bytes.fromhex(random_hex(count))
-        )
+        return self._surroundings.traces.accept([asked.traceparent])
 
     # ---- which relays are there ----------------------------------------------------------------
 

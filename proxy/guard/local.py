@@ -32,7 +32,6 @@ from proxy.seams.operation import Proposal
 from storage.audit import class_lowered
 from storage.errors import StorageError, UnknownCandidate
 from storage.values import Behind, Decision
-from telemetry import propagation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,12 +242,8 @@ class Guarding:
         )
 
     def _trace(self, call: GuardedCall) -> TraceContext:
-        random_hex = self._surroundings.random_hex
-        if call.traceparent is None:
-            return propagation.start_hex(random_hex)
-        return propagation.accept(
-            [call.traceparent], [], lambda count: bytes.fromhex(random_hex(count))
-        )
+        given = call.traceparent
+        return self._surroundings.traces.accept([] if given is None else [given])
 
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]

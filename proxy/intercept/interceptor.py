@@ -39,6 +39,7 @@ from proxy.seams.operation import Proposal, WrittenItem
 from proxy.transport.responses import observation_for
 from storage.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.values import Decision, Outcome, Submission
+from telemetry.propagation import recorded_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -309,7 +310,7 @@ class Writing:
             budget=self._measured(prepared, candidate, stored, now_ms),
             vector=vector,
             embedder_id=self._embedder.embedder_id,
-            trace_id=trace.trace_id,
+            trace_id=recorded_id(trace),
             guarded_key=proposal.guarded_key,
             welcome=access_of(principal).stands,
         )

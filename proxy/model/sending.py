@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OURS: Final = frozenset(
     {
         *("cache-control", "content-type", "date", "server", "traceparent"),
-        *("x-content-type-options", "mnemogate-trace-id"),
+        *("x-content-type-options", "mnemogate-trace-id", "mnemogate-caller"),
     }
 )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from proxy.seams.pace import Pace
+from telemetry.propagation import Traces
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,6 +35,13 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     record: Callable[[Event], None]
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
     pace: Pace = msgspec.field(default_factory=Pace)
+    # What ids of traces are made with: the store's, where there is one.
+    trace_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
+
+    @property
+    def traces(self) -> Traces:
+        """Makes the trace context of a request."""
+        return Traces(self.trace_key, self.random_hex)
 
     def now_ms(self) -> int:
         """Unix milliseconds."""

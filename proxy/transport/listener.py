@@ -286,13 +286,7 @@ class Listener:
         return head
 
     def _trace(self, request: Received) -> TraceContext:
-        if "traceparent" not in request.headers:
-            return propagation.start_hex(self._out.random_hex)
-        return propagation.accept(
-            request.headers.getall("traceparent", []),
-            request.headers.getall("tracestate", []),
-            lambda count: bytes.fromhex(self._out.random_hex(count)),
-        )
+        return self._out.traces.accept(request.headers.getall("traceparent", []))
 
     def _request_id(self, request: Received) -> str:
         """The peer's id where it can spell nothing but hex digits, else one of ours."""
@@ -339,6 +333,8 @@ def _headers(
         "Mnemogate-Trace-Id": trace.trace_id,
         "Server": "mnemogate",
     }
+    if trace.caller:
+        headers["Mnemogate-Caller"] = trace.caller
     # A server behind numbers its own answers, and its support asks for that number.
     if "x-request-id" not in headers:
         headers["X-Request-ID"] = answering.request_id

@@ -20,6 +20,7 @@ _WIDER: Final = "tests/unit/proxy/settings/test_wider.py"
 _AUTH: Final = "proxy/transport/auth.py"
 _AUTHS: Final = "tests/unit/proxy/transport/test_auth.py"
 
+_TRACES: Final = "tests/unit/telemetry/test_propagation.py"
 WALLS: Final = (
     Mutant(
         name="a file below another user's directory is taken",
@@ -273,5 +274,24 @@ WALLS: Final = (
         new="        if settings.tls and not is_loopback(address.host):\n",
         invariant="settings that let others near are named",
         tests=(at(_WIDER, "test_each_setting_that_lets_others_near_is_named"),),
+    ),
+    Mutant(
+        name="a caller's trace id is taken over",
+        file="telemetry/propagation.py",
+        old="        if self._is_ours(trace_id):\n",
+        new="        if trace_id:\n",
+        invariant="no byte of a caller's ids is kept or exported",
+        tests=(
+            at(_TRACES, "test_nothing_of_a_callers_ids_is_taken_over"),
+            "tests/conformance/test_trace_ids.py",
+        ),
+    ),
+    Mutant(
+        name="anybody can tell whose hash stands beside a trace",
+        file="telemetry/propagation.py",
+        old="digest_size=_MARK_BYTES, key=self._key, person=purpose",
+        new="digest_size=_MARK_BYTES, person=purpose",
+        invariant="what stands for a caller's trace is made with the store's key",
+        tests=(at(_TRACES, "test_one_trace_of_a_caller_has_one_hash_and_another_key_another"),),
     ),
 )

@@ -35,7 +35,7 @@ def spans_for(events: list[Event]) -> list[ReadableSpan]:
 
 
 def test_every_event_is_encoded_as_the_sdk_would() -> None:
-    new_trace = msgspec.structs.replace(sample.CONTEXT, parent_span_id="", tracestate="a=1,b=x y")
+    new_trace = msgspec.structs.replace(sample.CONTEXT, parent_span_id="", caller="0a" * 8)
     spans = spans_for([*sample.EVENTS, msgspec.structs.replace(sample.HOLD, context=new_trace)])
     assert len(spans) > 20
     assert read_back(spans) == encode_spans(spans)
