@@ -144,9 +144,7 @@ async def compose(
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = _surroundings(composition, clock, telemetry, store)
         stack.push_async_callback(asyncio.to_thread, surroundings.pace.close)
-        executor = stack.enter_context(
-            ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
-        )
+        executor = stack.enter_context(_readers())
         rules = Rules(
             text, read=settings.ruleset_text, writer=store.writer, in_force=lambda: store.ruleset
         )
@@ -212,6 +210,10 @@ async def _foundation(
         surroundings=surroundings,
         memory=memory,
     )
+
+
+def _readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=READ_THREADS, thread_name_prefix="mnemogate-read")
 
 
 def _surroundings(
