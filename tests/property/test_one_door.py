@@ -7,6 +7,8 @@ written down there. `MNEMOGATE_DOORS` sets how many examples are drawn, and othe
 each run with `MNEMOGATE_HEAVY=1`:
 
     MNEMOGATE_DOORS=20000 .venv/bin/pytest -n0 --timeout 0 tests/property/test_one_door.py
+
+The last 20,000 of each of the three, on a busy machine in 52 minutes, found nothing.
 """
 
 from __future__ import annotations
