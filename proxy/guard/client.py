@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 ANSWER_S: Final = 15.0
 """A little more than the writer makes anybody wait."""
 RETURN_S: Final = 0.5
+KEPT_S: Final = 5.0
+"""An idle connection; shorter than the gate keeps one, so that it does not end under a question."""
 _ORIGIN: Final = "http://localhost"
 _OK: Final = 200
 _NOT_FOUND: Final = 404
@@ -74,7 +76,8 @@ class GuardClient:
     async def __aenter__(self) -> Self:
         """Open the connections' pool, and be present at the gate until the end."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(path=str(self._socket), force_close=True),
+            # Where the gate is another one by now, the connections to the old one have ended.
+            connector=aiohttp.UnixConnector(path=str(self._socket), keepalive_timeout=KEPT_S),
             headers={wire.RELAY_HEADER: self._relay},
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,

@@ -147,6 +147,37 @@ async def test_an_answer_that_does_not_come_is_an_unknown_outcome(tmp_path: Path
             await client.judge(AGENT, call(item(GOOD)))
 
 
+async def test_questions_of_a_relay_share_a_connection_and_find_the_next_gate(
+    tmp_path: Path,
+) -> None:
+    between = tmp_path / "between.sock"
+    made: list[asyncio.StreamWriter] = []
+
+    async def piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, to_gate = await asyncio.open_unix_connection(tmp_path / "state" / SOCKET)
+        except OSError:
+            writer.close()
+            return
+        made.append(writer)
+
+        async def copied(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65_536):
+                target.write(data)
+            target.close()
+
+        await asyncio.gather(copied(reader, to_gate), copied(there, writer))
+
+    async with await asyncio.start_unix_server(piped, between), GuardClient(between) as client:
+        async with running(tmp_path):
+            for _ in range(20):
+                assert await client.sift(AGENT, SERVER, (GOOD,)) == (False,)
+            assert len(made) <= 2, "one to be present on, one for questions"
+        async with running(tmp_path):
+            (judged,) = await client.judge(AGENT, call(item(GOOD)))
+            assert judged.decision == "admit", "the one to the gate that ended is not used"
+
+
 async def test_nobody_but_the_guard_says_what_is_known_of_a_text(gate: Gate) -> None:
     known = Edit(
         before="tea",

@@ -197,4 +197,17 @@ GUARD: Final = (
         invariant="nothing of a candidate acts on the page where a person reads it",
         tests=(at(_CONFIRM, "test_the_candidate_is_shown_as_text_and_nothing_in_it_acts"),),
     ),
+    Mutant(
+        name="each question of a relay opens a connection",
+        file="proxy/guard/client.py",
+        old="keepalive_timeout=KEPT_S),\n",
+        new="force_close=True),\n",
+        invariant="questions of a relay share a connection",
+        tests=(
+            at(
+                "tests/integration/test_guard_socket.py",
+                "test_questions_of_a_relay_share_a_connection_and_find_the_next_gate",
+            ),
+        ),
+    ),
 )
