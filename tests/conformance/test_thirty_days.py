@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from policy.gate import GATE
-from policy.model import ChangeKind, MemoryClass
+from policy.model import ChangeKind, MemoryClass, SourceKind
 from proxy.dialects.mcp.calls import read_call
 from proxy.seams.guard import Join
 from proxy.seams.operation import Proposal
@@ -136,6 +136,7 @@ async def test_an_agent_with_a_memory_server_is_refused_nothing_and_held_less_th
     pages = cycle(harmless(corpora))
     sessions = new_sessions()
     told: Counter[str] = Counter()
+    rows = above = 0
     with wired(tmp_path, GATE, sessions=sessions) as live:
         agent = Agent(sessions, live)
         for number, day in enumerate(days_of(corpora)):
@@ -145,9 +146,15 @@ async def test_an_agent_with_a_memory_server_is_refused_nothing_and_held_less_th
             session = await agent.session(entering)
             for item in await entities(session, [note for _, note in day]):
                 told[f"{item.decision} {item.memory_class.value}"] += 1
+                if item.decision == "admit" and item.ceiling is not None:
+                    rows += 1
+                    above += item.ceiling.trust > SourceKind.TOOL_RESULT.trust
     assert sum(told.values()) == round(DAYS * NOTES_A_DAY)
     assert not any(one.startswith(("reject", "error", "missing")) for one in told), told
     held = sum(count for one, count in told.items() if one.startswith("hold"))
     assert held <= DAYS, told
     assert told[f"admit {MemoryClass.L2.value}"] + held > 0, "control: some are preferences"
-    print(f"thirty days: {held / DAYS:.2f} holds a day, {dict(told)}")  # noqa: T201
+    # Of a day on which a page was read, no note is better than the page: one day in four.
+    assert 0.5 * rows <= above < rows, (above, rows)
+    share = f"{100 * above / rows:.0f} % of {rows} with a ceiling above a tool's result"
+    print(f"thirty days: {held / DAYS:.2f} holds a day, {share}, {dict(told)}")  # noqa: T201
