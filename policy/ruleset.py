@@ -183,7 +183,6 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
         return self.labels.get(memory_class, LabelRule.TAINT)
 
 
-_SECTIONS: Final = ("matrix", "budgets", "trust", "anchors", "classes")
 _AT = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
 _UNKNOWN_FIELD = re.compile(r"unknown field `([^`]+)`")
 _BAD_WORD = re.compile(r"Invalid enum value '([^']+)'")

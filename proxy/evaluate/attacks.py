@@ -147,13 +147,6 @@ ATTACKS: Final[dict[str, Callable[[int, Random], Trial]]] = {
     "A4": replay,
     "A5": tamper,
 }
-MEANING: Final = {
-    "A1": "source-class",
-    "A2": "laundering",
-    "A3": "promotion",
-    "A4": "replay",
-    "A5": "tamper",
-}
 
 # The steps without which the same request lands: the smallest sets that show each wall stands.
 WALLS: Final = {

@@ -31,7 +31,6 @@ _HTTP: Final = ("A1", "A2", "A3", "A4")
 _SLOW_S: Final = 0.03
 _COPIES: Final = 5
 _FAILED: Final = 503
-_HONEST_STATUS: Final = 201
 
 
 class Disk:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from storage.interfaces import Failpoint, Store
 
 EVALUATOR: Final = PrincipalId("evaluate")
-SERVED: Final = 200
 ADMITTED: Final = frozenset({200, 201})
 _PREFIX: Final = "mnemogate-evaluate-"
 
