@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from types import SimpleNamespace
@@ -201,3 +202,20 @@ async def test_the_link_is_in_nothing_that_the_model_is_shown(held: Held) -> Non
     assert "http" not in held.judged.observation
     status, _, _ = await held.get(f"{held.live.admin_url}/confirm/{'0' * 32}?code={held.code}")
     assert status == 410
+
+
+async def test_a_form_in_chunks_is_cut_off_where_a_declared_one_is(held: Held) -> None:
+    admin = held.live.sidecar.admin
+    assert admin is not None
+    path = held.url.partition("?")[0].removeprefix(held.live.admin_url)
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    form = f"decision=show&key={OPERATOR_KEY}&filler=".encode().ljust(1_000, b"x")
+    whole = b"%x\r\n%s\r\n0\r\n\r\n" % (len(form), form)
+    for body, status in ((b"8000\r\n" + b"x" * 20_000, b"413"), (whole, b"200")):
+        reader, writer = await asyncio.open_connection(admin.host, admin.port)
+        writer.write(head.encode() + body)
+        # The rest never comes: what has come is refused before its time is over.
+        answer = await asyncio.wait_for(reader.read(64), 10.0)
+        writer.close()
+        assert answer.split(b" ")[1] == status
+    assert held.waiting == 1

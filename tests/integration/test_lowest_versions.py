@@ -182,19 +182,6 @@ def test_an_older_aiohttp_is_refused_at_the_start_in_one_line(
     assert not place.state.exists()
 
 
-@pytest.mark.parametrize("version", TOO_OLD)
-def test_an_older_aiohttp_that_nobody_refuses_says_ready_and_answers_nobody(
-    installed: Installed, tmp_path: Path, version: str
-) -> None:
-    older = overlay(installed.python, f"aiohttp=={version}")
-    program = (str(installed.python), "-P", "-c", UNCHECKED)
-    place = Place(root=tmp_path, program=program, path=installed.path(older))
-    with place.running() as sidecar:
-        assert sidecar.ready["event"] == "ready"
-        with pytest.raises(OSError, match="closed connection without response"):
-            sidecar.write(sidecar.key("agent"), text=TEXT)
-
-
 def test_control_without_the_check_the_lowest_aiohttp_answers(
     installed: Installed, tmp_path: Path
 ) -> None:

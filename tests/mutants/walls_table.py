@@ -13,6 +13,14 @@ _KEY: Final = "tests/unit/storage/test_store_key.py"
 _PROCESSES: Final = "tests/unit/proxy/doctor/test_processes.py"
 _RULES: Final = "tests/unit/proxy/dialects/mcp/test_class_rules.py"
 _MALFORMED: Final = "tests/integration/test_http_malformed.py"
+_CONNECTION: Final = "proxy/transport/connection.py"
+_CROWD: Final = "proxy/transport/crowd.py"
+_CONNECTIONS: Final = "tests/unit/proxy/transport/test_connection.py"
+_CROWDS: Final = "tests/unit/proxy/transport/test_crowd.py"
+_CHUNKS: Final = "tests/unit/proxy/transport/test_chunks.py"
+_SMUGGLED: Final = "tests/integration/test_http_smuggling.py"
+_REFUSED: Final = "test_what_could_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_run"
+_FIXED: Final = "test_what_the_parser_says_by_itself_is_said_in_fixed_words_and_logged_nowhere"
 _PLACES: Final = "tests/unit/proxy/settings/test_places.py"
 _ENDS: Final = "tests/integration/test_credentials_end.py"
 _COMMAND: Final = "tests/integration/test_mcp_http_command.py"
@@ -293,5 +301,95 @@ WALLS: Final = (
         new="digest_size=_MARK_BYTES, person=purpose",
         invariant="what stands for a caller's trace is made with the store's key",
         tests=(at(_TRACES, "test_one_trace_of_a_caller_has_one_hash_and_another_key_another"),),
+    ),
+    Mutant(
+        name="a head has no bound",
+        file=_CONNECTION,
+        old="        if self._raw > HEAD_BYTES_MAX:\n",
+        new="        if self._raw < 0:\n",
+        invariant="nobody without a credential makes us hold much",
+        tests=(at(_CONNECTIONS, "test_a_head_is_refused_above_its_bound_and_not_at_it"),),
+    ),
+    Mutant(
+        name="what nobody asked for is held without end",
+        file=_CONNECTION,
+        old="        if self._inner_paused or len(self._held) >= HELD_BYTES_MAX:\n",
+        new="        if self._inner_paused:\n",
+        invariant="nobody without a credential makes us hold much",
+        tests=(
+            at(_CONNECTIONS, "test_no_more_is_held_than_may_be_before_anybody_asks_for_a_body"),
+        ),
+    ),
+    Mutant(
+        name="the server speaks for itself",
+        file="proxy/transport/spoken.py",
+        old="        if self._connection.speaking:\n",
+        new="        if self._real is not None:\n",
+        invariant="a malformed request is quoted in no answer",
+        tests=(at(_CONNECTIONS, _FIXED),),
+    ),
+    Mutant(
+        name="the server logs what it cannot parse",
+        file=_CONNECTION,
+        old="        logger=_SILENT,\n",
+        new="",
+        invariant="a malformed request is quoted in no log",
+        tests=(at(_CONNECTIONS, _FIXED),),
+    ),
+    Mutant(
+        name="a request is run with garbage behind it",
+        file=_CONNECTION,
+        old="        return not self._request.keep_alive or not may_begin(behind)\n",
+        new="        return False\n",
+        invariant="no reader finds another end of a request than ours",
+        tests=(at(_SMUGGLED, _REFUSED),),
+    ),
+    Mutant(
+        name="a trailer may frame",
+        file="proxy/transport/chunks.py",
+        old="found is None or found[1].lower() in _FRAMING or",
+        new="found is None or",
+        invariant="no reader finds another end of a request than ours",
+        tests=(at(_CHUNKS, "test_what_another_reader_could_cut_elsewhere_is_refused"),),
+    ),
+    Mutant(
+        name="who has shown no credential keeps the connection",
+        file="proxy/transport/listener.py",
+        old="        known = bool(answered.principal) and not welcome.over\n",
+        new="        known = not welcome.over\n",
+        invariant="a connection without a credential stands in nobody's way",
+        tests=(at(_SMUGGLED, _REFUSED),),
+    ),
+    Mutant(
+        name="nobody makes room",
+        file=_CROWD,
+        old="            leaving = _first(self._strangers, lambda one: one.waits)\n",
+        new="            leaving = None\n",
+        invariant="a connection without a credential stands in nobody's way",
+        tests=(
+            at(_CROWDS, "test_the_oldest_stranger_of_the_peer_with_most_of_them_goes_first"),
+            at(_CROWDS, "test_strangers_never_take_the_place_of_who_has_shown_a_credential"),
+        ),
+    ),
+    Mutant(
+        name="one principal may take every turn",
+        file=_CROWD,
+        old="        if own >= BURST * (self._most - self._known):\n",
+        new="        if self._known - own + own >= self._most:\n",
+        invariant="one key's requests leave room for the next one's",
+        tests=(at(_CROWDS, "test_one_principal_gets_most_and_leaves_some_for_each_next_one"),),
+    ),
+    Mutant(
+        name="a form without a key may have any size",
+        file="proxy/fronts/confirm_page.py",
+        old="await incoming.complete(FORM_BYTES_MAX)",
+        new="await incoming.complete()",
+        invariant="nobody without a credential makes us hold much",
+        tests=(
+            at(
+                "tests/integration/test_confirm_page.py",
+                "test_a_form_in_chunks_is_cut_off_where_a_declared_one_is",
+            ),
+        ),
     ),
 )
