@@ -50,11 +50,13 @@ if TYPE_CHECKING:
     from storage.values import (
         BackupSummary,
         Behind,
+        Contents,
         Moved,
         Objection,
         Pending,
         Pinned,
         Row,
+        Sealed,
         Settled,
         Standing,
         TenantUsage,
@@ -426,12 +428,16 @@ class Staged(Protocol):
         """Candidates that nobody decided yet."""
         ...
 
-    def read(self, candidate_ids: Sequence[CandidateId]) -> list[bytes | None]:
-        """Their canonical bytes."""
+    def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
+        """What is staged of them; None for what does not open."""
         ...
 
-    def put(self, items: Iterable[tuple[CandidateId, bytes]]) -> None:
-        """Stage canonical bytes, in the place of what is there."""
+    def sealed(self, candidate_id: CandidateId, contents: Contents) -> Sealed:
+        """A candidate, ready to be put."""
+        ...
+
+    def put(self, sealed: Sequence[Sealed]) -> None:
+        """Stage candidates, in the place of what is there."""
 
 
 class Store(Protocol):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from policy.trust.ladder import TrustState
     from storage.deadline import Due
 
+STAGED_IN_MEMORY: Final = "memfd"
 THE_STORE: Final = PrincipalId("mnemogate")
 """Signs leaves about what the store did by itself."""
 MODE_OBSERVE: Final = "mode.observe"
@@ -86,6 +87,21 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     due: Due | None = None  # whether somebody still waits for the verdict
     # Whether the credential that it came in on is still good; None: nothing that could end.
     welcome: Callable[[], bool] | None = None
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What staging holds of one candidate: its canonical bytes, and what else was gathered."""
+
+    canonical: bytes
+    evidence: bytes
+
+
+class Sealed(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate on its way into staging: a ciphertext, and the only key that opens it."""
+
+    candidate_id: CandidateId
+    key: bytes
+    data: bytes
 
 
 class Decision(enum.Enum):
@@ -203,6 +219,8 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None  # why not writable; or what a person should know or do
     retrying: bool = False  # whether what the disk refused is tried again, without a new start
     observing: bool = False  # whether the gate admits what it objects to (observe mode)
+    # Where candidates are before their verdict: "memfd", "unlinked file", or "" for nowhere yet.
+    staged_in: str = STAGED_IN_MEMORY
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):

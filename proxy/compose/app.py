@@ -20,6 +20,7 @@ from proxy.compose.dialects import dialects_of, unhidden
 from proxy.compose.listening import ADMIN_SOCKET, Fronts, Listening
 from proxy.compose.mcp import McpServing
 from proxy.compose.observe_mode import warned
+from proxy.compose.process import no_core_dumps
 from proxy.compose.services import Foundation, Scrape, Services
 from proxy.embed.embedding import resolve_embedder
 from proxy.fronts.admin import admin_routes
@@ -258,6 +259,7 @@ def _store(
     embedder: Embedder,
 ) -> Store:
     """The open store, under a clock that cannot be turned back. Blocks."""
+    no_core_dumps()
     # Before anything is on disk: first keys are shown once, by a start that serves.
     check_aiohttp()
     return open_store(

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from proxy.doctor.finding import Attempt, Finding, forbidden
+from storage.values import STAGED_IN_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +49,7 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
     unmapped_tools: tuple[str, ...] = ()
     flooding: int = 0
     wider: tuple[str, ...] = ()
+    staging: str = STAGED_IN_MEMORY
 
 
 class _Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,19 +107,30 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
     return attempt.fail(f"{answer.status}: the request was let through")
 
 
+def _staged(attempt: Attempt, place: str) -> Finding:
+    if place == STAGED_IN_MEMORY:
+        return attempt.ok(f"in memory ({place})")
+    # No hole for the agent: what is on the disk then is under keys that are in no file.
+    return attempt.skipped(f"not in memory: {place or 'nowhere, no file can be had'}")
+
+
 def _modes(aim: Aim) -> Iterator[Finding]:
     mode = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
     typing = Attempt("model.user_turns", "ask the sidecar who types the user turns", "it was told")
     heard = Attempt("model.heard", "ask the sidecar which keys flood what it remembers", "none")
     maps = Attempt("model.memory_tools", "ask the sidecar which memory tools no map takes", "none")
     wide = Attempt("settings.wider", "ask the sidecar what lets in more than as shipped", "nothing")
+    staging = Attempt(
+        "staging.undecided", "ask the sidecar where candidates are before a verdict", "in memory"
+    )
     try:
         answer = _exchange(_connection(aim.admin_url), "GET", "/readyz", None, b"")
         ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
-        yield from (one.skipped(why) for one in (mode, typing, maps, heard, wide))
+        yield from (one.skipped(why) for one in (mode, typing, maps, heard, wide, staging))
         return
+    yield _staged(staging, ready.staging)
     if ready.mode == "observe":
         yield mode.fail("observe: nothing is refused, every write lands")
     else:

@@ -174,8 +174,11 @@ class Tamperer:
         for candidate_id in staging.staged_ids():
             staged = staging.read([CandidateId(candidate_id)])[0]
             if staged is not None:
-                altered = _with_text(decode_canonical(staged), statement(0, canary))
-                staging.put([(CandidateId(candidate_id), altered)])
+                candidate = decode_canonical(staged.canonical)
+                altered = msgspec.structs.replace(
+                    staged, canonical=_with_text(candidate, statement(0, canary))
+                )
+                staging.put([staging.sealed(CandidateId(candidate_id), altered)])
 
 
 def _with_text(candidate: Candidate, text: str) -> bytes:

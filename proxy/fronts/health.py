@@ -14,6 +14,7 @@ from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.transport.head import HostRules
 from proxy.transport.responses import Failure, attempt
+from storage.values import STAGED_IN_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     flooding: int = 0
     # Settings and rules by which more is let in than as shipped.
     wider: tuple[str, ...] = ()
+    # Where undecided candidates are staged.
+    staging: str = STAGED_IN_MEMORY
 
 
 class Health:
@@ -103,6 +106,7 @@ class Health:
             unmapped_tools=self._unmapped_tools(),
             flooding=self._flooding(),
             wider=self._wider(),
+            staging=status.staged_in,
         )
         code = 200 if status.writable or not query else 503
         return HttpReply(status=code, body=_ENCODER.encode(body))

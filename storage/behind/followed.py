@@ -132,13 +132,11 @@ class EmbeddedFollowed:
         payload = None if key is None else view.get(HELD, key)
         if payload is None:
             return  # decided since; a later leaf says how
-        staging = self._engine.parts.staging
-        (canonical,) = staging.read([candidate_id])
-        evidence = staging.read_evidence(candidate_id)
-        if canonical is None or evidence is None:
+        contents = self._engine.parts.staging.read_held(candidate_id)
+        if contents is None:
             return
-        candidate = decode_canonical(canonical)
-        guarded = decode_evidence(evidence).guarded_key is not None
+        candidate = decode_canonical(contents.canonical)
+        guarded = decode_evidence(contents.evidence).guarded_key is not None
         # What a held deletion names is what stands.
         if guarded and candidate.change is not ChangeKind.DELETE:
             yield Moved(

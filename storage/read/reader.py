@@ -321,8 +321,8 @@ class EmbeddedReader:
             payload = view.get(HELD, key)
         if payload is None:
             return None
-        (canonical,) = self._engine.parts.staging.read([candidate_id])
-        candidate = None if canonical is None else decode_canonical(canonical)
+        contents = self._engine.parts.staging.read_held(candidate_id)
+        candidate = None if contents is None else decode_canonical(contents.canonical)
         return msgspec.structs.replace(
             _held_candidate(key, decode_held(payload)), candidate=candidate
         )
@@ -396,6 +396,7 @@ class EmbeddedReader:
             writable=writable(engine),
             retrying=engine.broken is None and engine.refused is not None,
             observing=engine.observing,
+            staged_in=engine.parts.staging.place,
             reason=notice(engine),
         )
 

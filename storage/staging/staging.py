@@ -1,12 +1,12 @@
-"""Candidates before a verdict, in memory; held ones, in an environment of their own. All encrypted.
+"""Candidates before a verdict, and held ones; each in an environment of its own, all encrypted.
 
 LMDB leaves deleted bytes in free pages, so deletion alone erases nothing. Each candidate has a key
-of its own; what makes a rejected candidate unreadable is that its key is gone. The key of one that
-awaits its verdict lives in memory only, the key of a held one in a file beside.
+of its own; what makes a rejected candidate unreadable is that its key is gone.
 
-Those that await their verdict are in no file at all: nothing of them outlives the process, and a
-file that is never synced holds nothing for anybody but who steals the disk (decision 012). Held
-ones are written to an environment that is synced, before their hold commits.
+Those that await their verdict go through an environment that has no name and is in memory
+(`storage.staging.undecided`), under keys that are in no file ever. A candidate that is held is
+sealed once more, under another key, into an environment that is synced, before its hold commits;
+that key is a file beside it. So whoever finds a key file opens nothing else (decision 028).
 """
 
 from __future__ import annotations
@@ -15,46 +15,45 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from policy.model import CandidateId
 from policy.verdict import InvariantBroken
 from storage.errors import StoreLocked, StoreUnavailable
-from storage.ground.randomness import random_bytes
 from storage.staging.held_file import StagingFile
+from storage.staging.sealing import KEY_LEN, new_key, packed, seal, unseal
+from storage.staging.undecided import Undecided, name_of
 from storage.state_directory import fsync_directory, write_durably
+from storage.values import Contents, Sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     import lmdb
 
-_KEY_LEN: Final = 32
-_NONCE_LEN: Final = 12
 _CANONICAL: Final = b"c"
 _EVIDENCE: Final = b"e"
+_ROW: Final = b"s"
 _MAP_PER_QUOTA: Final = 2
 # Of versions that staged undecided candidates in a file.
 _LEFT: Final = ("data.mdb", "lock.mdb")
 
 
 class Staging:
-    """What waits. Writer thread only, except `read` and `read_evidence`."""
+    """What waits. Writer thread only, except `sealed` and what reads or names held ones."""
 
     def __init__(self, directory: Path, key_directory: Path, quota_bytes: int) -> None:
         self._key_directory = key_directory
         self._quota_bytes = quota_bytes
         self._pid = os.getpid()
+        # Of held ones; and those drawn for candidates that a transaction is about to hold.
         self._keys: dict[CandidateId, bytes] = {}
         self._held: set[CandidateId] = set()
-        self._undecided: dict[CandidateId, bytes] = {}
-        self._undecided_bytes = 0
+        self._drawn: dict[CandidateId, bytes] = {}
         # Ciphertexts of held ones whose key is gone already; removed together with the next.
         self._held_litter: list[CandidateId] = []
         for name in _LEFT:
             (directory / name).unlink(missing_ok=True)
+        self._undecided = Undecided(directory, quota_bytes * _MAP_PER_QUOTA)
         self._kept = StagingFile(directory / "held", quota_bytes * _MAP_PER_QUOTA)
         self._kept_bytes = self._kept.bytes_used()
         for path in self._key_directory.glob(".*.unfinished"):
@@ -64,116 +63,126 @@ class Staging:
             self._keys[candidate_id] = path.read_bytes()
             self._held.add(candidate_id)
 
-    def put(self, items: Iterable[tuple[CandidateId, bytes]]) -> None:
-        """Stage canonical bytes, each under a fresh key.
+    # ---- before the verdict --------------------------------------------------------------------
+
+    @staticmethod
+    def sealed(candidate_id: CandidateId, contents: Contents) -> Sealed:
+        """A candidate under a fresh key, ready to be put. Any thread."""
+        key = new_key()
+        data = seal(key, name_of(candidate_id), packed(contents))
+        return Sealed(candidate_id=candidate_id, key=key, data=data)
+
+    def put(self, sealed: Sequence[Sealed]) -> None:
+        """Stage candidates, in one transaction.
 
         Raises:
-            StoreUnavailable: There is no room for them; none of them is staged.
+            StoreUnavailable: There is no room for them, or no environment; none of them is staged.
         """
         if os.getpid() != self._pid:
             raise StoreLocked("staging was opened by another process")
-        staged: dict[CandidateId, bytes] = {}
-        keys: dict[CandidateId, bytes] = {}
-        size = 0
-        for candidate_id, canonical in items:
-            key = keys[candidate_id] = random_bytes(_KEY_LEN)
-            sealed = _seal(key, _key(candidate_id, _CANONICAL), canonical)
-            staged[candidate_id] = sealed
-            size += len(sealed)
-        if size > self.bytes_free():
+        if sum(len(one.data) for one in sealed) > self.bytes_free():
             raise StoreUnavailable("staging is full")
-        for candidate_id in staged:
-            self._drop(candidate_id)
-        self._keys.update(keys)
-        self._undecided.update(staged)
-        self._undecided_bytes += size
+        self._undecided.put(sealed)
 
-    def _drop(self, candidate_id: CandidateId) -> None:
-        sealed = self._undecided.pop(candidate_id, None)
-        if sealed is not None:
-            self._undecided_bytes -= len(sealed)
-
-    def read(self, candidate_ids: Sequence[CandidateId]) -> list[bytes | None]:
-        """Canonical bytes as staging has them now; None where they cannot be decrypted.
+    def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
+        """Undecided candidates as the environment has them now; None for what does not open.
 
         Raises:
             StoreUnavailable: Staging cannot be read.
         """
-        if self._held.isdisjoint(candidate_ids):
-            return [
-                self._decrypted(item, _CANONICAL, self._undecided.get(item))
-                for item in candidate_ids
-            ]
-        with self._kept.reading() as txn:
-            return [
-                self._decrypted(item, _CANONICAL, txn.get(_key(item, _CANONICAL)))
-                if item in self._held
-                else self._decrypted(item, _CANONICAL, self._undecided.get(item))
-                for item in candidate_ids
-            ]
+        return self._undecided.read(candidate_ids)
 
-    def read_evidence(self, candidate_id: CandidateId) -> bytes | None:
-        """What `hold` was given; None where it cannot be decrypted.
+    def forget(self, candidate_ids: Iterable[CandidateId]) -> None:
+        """The candidates are decided: their keys are gone when this returns."""
+        self._drawn.clear()
+        self._undecided.forget(candidate_ids)
+
+    def renew(self) -> None:
+        """Give back the pages of undecided ones, where nobody waits."""
+        self._undecided.renew()
+
+    @property
+    def place(self) -> str:
+        """Where undecided candidates are: "memfd", "unlinked file", or "" for nowhere."""
+        return self._undecided.place
+
+    # ---- held for a person ---------------------------------------------------------------------
+
+    def read_held(self, candidate_id: CandidateId) -> Contents | None:
+        """A held candidate; None where any of it does not open. Any thread.
 
         Raises:
             StoreUnavailable: Staging cannot be read.
         """
-        with self._kept.reading() as txn:
-            sealed = txn.get(_key(candidate_id, _EVIDENCE))
-            return self._decrypted(candidate_id, _EVIDENCE, sealed)
-
-    def _decrypted(
-        self, candidate_id: CandidateId, part: bytes, sealed: bytes | memoryview | None
-    ) -> bytes | None:
         key = self._keys.get(candidate_id)
-        if key is None or sealed is None:
+        if key is None:
             return None
-        return _unseal(key, _key(candidate_id, part), bytes(sealed))
+        with self._kept.reading() as txn:
+            parts = [
+                None if value is None else unseal(key, name, bytes(value))
+                for name in (_key(candidate_id, _CANONICAL), _key(candidate_id, _EVIDENCE))
+                for value in (txn.get(name),)
+            ]
+        canonical, evidence = parts
+        if canonical is None or evidence is None:
+            return None
+        return Contents(canonical=canonical, evidence=evidence)
 
     def seal(self, candidate_id: CandidateId, data: bytes) -> bytes:
-        """Encrypt something kept elsewhere under the candidate's key, to perish with it."""
-        return _seal(self._keys[candidate_id], _key(candidate_id, b"s"), data)
+        """Encrypt what the row of a candidate keeps, under the key that it will be held under.
+
+        That key is drawn here: the one that it was staged under is destroyed with the verdict, and
+        must not come back as a file.
+        """
+        key = self._drawn[candidate_id] = new_key()
+        return seal(key, _key(candidate_id, _ROW), data)
 
     def unseal(self, candidate_id: CandidateId, sealed: bytes) -> bytes | None:
         """What `seal` encrypted; None where the key is gone or the bytes were changed."""
         key = self._keys.get(candidate_id)
-        return None if key is None else _unseal(key, _key(candidate_id, b"s"), sealed)
+        return None if key is None else unseal(key, _key(candidate_id, _ROW), sealed)
 
-    def hold(self, evidence: dict[CandidateId, bytes]) -> None:
-        """Make staged candidates durable with their evidence and key, before the hold commits.
+    def hold(self, kept: Mapping[CandidateId, Contents]) -> None:
+        """Make candidates durable with their evidence and key, before the hold commits.
 
         Raises:
             StoreUnavailable: The disk refused; the caller must not commit the hold.
         """
+        if not kept.keys() <= self._drawn.keys():
+            raise InvariantBroken("a candidate was held whose row is not sealed")
         try:
             with self._kept.writing() as txn:
                 self._remove_litter(txn)
-                for candidate_id, data in evidence.items():
-                    sealed = self._undecided.get(candidate_id)
-                    if sealed is None:
-                        raise InvariantBroken("a candidate was held that is not staged")
-                    txn.put(_key(candidate_id, _CANONICAL), sealed)
-                    name = _key(candidate_id, _EVIDENCE)
-                    txn.put(name, _seal(self._keys[candidate_id], name, data))
+                for candidate_id, contents in kept.items():
+                    key = self._drawn[candidate_id]
+                    for part, data in (
+                        (_CANONICAL, contents.canonical),
+                        (_EVIDENCE, contents.evidence),
+                    ):
+                        name = _key(candidate_id, part)
+                        txn.put(name, seal(key, name, data))
             self._held_litter.clear()
-            for candidate_id in evidence:
-                write_durably(self._key_path(candidate_id), self._keys[candidate_id])
+            for candidate_id in kept:
+                key = self._drawn.pop(candidate_id)
+                if candidate_id in self._held:
+                    # Of a transaction that is done again: what it sealed is litter by now.
+                    self._shred(self._key_path(candidate_id))
+                write_durably(self._key_path(candidate_id), key)
+                self._keys[candidate_id] = key
                 self._held.add(candidate_id)
-                self._drop(candidate_id)
             self._kept_bytes = self._kept.bytes_used()
         except OSError as error:
             raise StoreUnavailable(f"a held candidate cannot be kept: {error}") from error
 
     def destroy(self, candidate_ids: Iterable[CandidateId]) -> None:
-        """Forget keys, so that what is staged under them can never be read again.
+        """Forget keys of held ones, so that what is there under them can never be read again.
 
         Raises:
-            OSError: A held key's file could not be removed; its key in memory is gone.
+            OSError: A key's file could not be removed; its key in memory is gone.
         """
         touched = False
         for candidate_id in candidate_ids:
             self._keys.pop(candidate_id, None)
-            self._drop(candidate_id)
             if candidate_id in self._held:
                 self._held.discard(candidate_id)
                 self._held_litter.append(candidate_id)
@@ -214,7 +223,7 @@ class Staging:
 
     def staged_ids(self) -> frozenset[CandidateId]:
         """Candidates that have a ciphertext."""
-        return frozenset(self._undecided) | self._kept_ids()
+        return self._undecided.ids() | self._kept_ids()
 
     def _kept_ids(self) -> frozenset[CandidateId]:
         with self._kept.reading() as txn, txn.cursor() as cursor:
@@ -223,14 +232,14 @@ class Staging:
 
     def bytes_free(self) -> int:
         """Bytes left before `put` would be refused, freed pages included."""
-        return self._quota_bytes - self._undecided_bytes - self._kept_bytes
+        return self._quota_bytes - self._undecided.bytes_used - self._kept_bytes
 
     def close(self) -> None:
-        """Close the environment and drop every key from memory."""
+        """Close the environments and drop every key from memory."""
         self._keys.clear()
-        self._undecided.clear()
-        self._undecided_bytes = 0
+        self._drawn.clear()
         if os.getpid() == self._pid:
+            self._undecided.close()
             self._kept.close()
 
     def _key_path(self, candidate_id: CandidateId) -> Path:
@@ -244,7 +253,7 @@ class Staging:
             return
         try:
             # Overwritten in place first: an unlinked file's blocks keep their bytes.
-            os.write(handle, bytes(_KEY_LEN))
+            os.write(handle, bytes(KEY_LEN))
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -253,15 +262,3 @@ class Staging:
 
 def _key(candidate_id: CandidateId, part: bytes) -> bytes:
     return bytes.fromhex(candidate_id) + part
-
-
-def _seal(key: bytes, name: bytes, data: bytes) -> bytes:
-    nonce = random_bytes(_NONCE_LEN)
-    return nonce + AESGCM(key).encrypt(nonce, data, name)
-
-
-def _unseal(key: bytes, name: bytes, sealed: bytes) -> bytes | None:
-    try:
-        return AESGCM(key).decrypt(sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], name)
-    except (InvalidTag, ValueError):
-        return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.audit import Leaf
     from storage.tables.codec import HeldRow, StoreHeader
     from storage.tables.lmdb_store import Draft, View
-    from storage.values import Row
+    from storage.values import Contents, Row
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,16 +99,14 @@ class Change:
         self.superseded: list[tuple[int, Row]] = []
         self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []
-        # Staged candidates that are done with, and evidence of those to be kept for a person.
-        self.finished: list[CandidateId] = []
-        self.kept: dict[CandidateId, bytes] = {}
+        # Staged candidates that are judged in it, and what is to be kept of some for a person.
+        self.judged: tuple[CandidateId, ...] = ()
+        self.kept: dict[CandidateId, Contents] = {}
         # Bytes that each tenant takes more, or less.
         self.charges: Counter[Tenant] = Counter()
-        # Held candidates that come, and those that go.
+        # Held candidates that come, and those that go: with the commit their keys are destroyed.
         self.held_came: dict[CandidateId, HeldRow] = {}
         self.held_gone: set[CandidateId] = set()
-        # Of those that go, the ones that nobody decided: no answer waits for them.
-        self.expired: list[CandidateId] = []
         self._tree = generation.tree.copy()
         self._nodes = _DraftNodes(draft)
 

@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 
 from policy.facts import AnchorProbe, BudgetState, TokenState
+from policy.labels.derive import Reading
+from policy.labels.editing import Edit
 from policy.model import (
     Basis,
     CandidateId,
@@ -211,6 +213,15 @@ class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
     guarded_key: str | None = None
 
 
+class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
+    """What else is known of a candidate that awaits its verdict; in staging, never on disk."""
+
+    held: HeldEvidence
+    reading: Reading
+    tainted: Provenance | None
+    edit: Edit | None
+
+
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
     """An admitted change that the server behind does not have for sure.
 
@@ -239,6 +250,7 @@ decode_trust = msgspec.msgpack.Decoder(TrustRecord).decode
 decode_held = msgspec.msgpack.Decoder(HeldRow).decode
 decode_intercept = msgspec.msgpack.Decoder(SealedIntercept).decode
 decode_evidence = msgspec.msgpack.Decoder(HeldEvidence).decode
+decode_staged = msgspec.msgpack.Decoder(StagedEvidence).decode
 decode_key = msgspec.msgpack.Decoder(KeyRecord).decode
 decode_anchor = msgspec.msgpack.Decoder(Anchor).decode
 decode_forward = msgspec.msgpack.Decoder(ForwardRecord).decode

@@ -6,19 +6,30 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.canonical import decode_canonical
+from policy.canonical import decode_canonical, digest_of
 from policy.labels.ceiling import ceiling_of
+from policy.labels.derive import read_candidate
 from policy.verdict import Reason, Reject
-from storage.tables.codec import HeldEvidence
-from storage.values import Outcome
+from storage.tables.codec import (
+    HeldEvidence,
+    StagedEvidence,
+    decode_evidence,
+    decode_staged,
+    encode,
+)
+from storage.values import Contents, Outcome, Submission
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from policy.facts import Approval, InterceptRecord
-    from policy.model import Candidate, Memory, Provenance
+    from policy.labels.derive import Reading
+    from policy.model import CandidateId, Digest, Memory, Provenance
     from policy.trust.ladder import TrustState
     from policy.verdict import Hold
+    from storage.deadline import Due
     from storage.tables.codec import FirstOutcome, HeldRow
-    from storage.values import Submission
+    from storage.tables.keys import KeyedNames
 
 _BUDGETS: Final = 9
 
@@ -31,30 +42,114 @@ class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
     approval: Approval
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate before the gate: the evidence, and what staging holds of it now.
+class Arrived(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate that waits for its verdict, without a word of it: that is in staging alone.
 
-    `intercept` is the interceptor's own record, kept apart from staging.
+    `nonce_key` and `binding` are keyed names of what was intercepted. Made of what is staged, they
+    would let whoever alters it spend another's nonce.
+    """
+
+    candidate_id: CandidateId
+    nonce_key: bytes
+    binding: bytes
+    due: Due | None = None
+    welcome: Callable[[], bool] | None = None
+
+    @classmethod
+    def of(cls, submission: Submission, names: KeyedNames) -> Arrived:
+        """What is kept of a submission beside staging."""
+        candidate = submission.candidate
+        return cls(
+            candidate_id=submission.candidate_id,
+            nonce_key=names.nonce(candidate.principal_id, candidate.nonce),
+            binding=names.binding(candidate, submission.digest),
+            due=submission.due,
+            welcome=submission.welcome,
+        )
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate before the gate: all that is known of it, as staging gave it back.
+
+    `intercept` is the interceptor's own record, and `arrived` what it filed the nonce under: both
+    are kept apart from staging. `staged` None: it must not be judged by what is staged.
     """
 
     submission: Submission
     intercept: InterceptRecord | None
     staged: bytes | None
+    arrived: Arrived
     held: HeldCase | None = None
 
 
-def staged_candidate(case: Case) -> Candidate:
-    """The candidate to judge.
+def contents_of(submission: Submission) -> Contents:
+    """What is staged of a submission: all that a verdict, a row and a leaf are made of."""
+    evidence = StagedEvidence(
+        held=evidence_of(submission, submission.seen_version),
+        reading=submission.reading,
+        tainted=submission.tainted,
+        edit=submission.edit,
+    )
+    return Contents(canonical=submission.canonical, evidence=encode(evidence))
 
-    What staging holds is what is judged; its digest decides whether it is what was sent.
+
+def staged_submission(
+    arrived: Arrived, contents: Contents, intercept: InterceptRecord | None
+) -> Submission:
+    """The submission as it was read from staging; its digest is the interceptor's.
+
+    Raises:
+        msgspec.MsgspecError: What is staged is no candidate.
     """
-    submission = case.submission
-    if case.staged is None or case.staged == submission.canonical:
-        return submission.candidate
-    try:
-        return decode_canonical(case.staged)
-    except msgspec.MsgspecError:
-        return submission.candidate
+    evidence = decode_staged(contents.evidence)
+    submission = _submission(
+        arrived.candidate_id,
+        contents.canonical,
+        digest_of(contents.canonical) if intercept is None else intercept.digest,
+        evidence.held,
+        evidence.reading,
+    )
+    return msgspec.structs.replace(
+        submission, tainted=evidence.tainted, edit=evidence.edit, due=arrived.due
+    )
+
+
+def held_submission(candidate_id: CandidateId, contents: Contents, digest: Digest) -> Submission:
+    """The submission of a held candidate; its text is read anew.
+
+    Raises:
+        msgspec.MsgspecError: What is held is no candidate.
+    """
+    evidence = decode_evidence(contents.evidence)
+    reading = read_candidate(decode_canonical(contents.canonical))
+    return _submission(candidate_id, contents.canonical, digest, evidence, reading)
+
+
+def _submission(
+    candidate_id: CandidateId,
+    canonical: bytes,
+    digest: Digest,
+    evidence: HeldEvidence,
+    reading: Reading,
+) -> Submission:
+    return Submission(
+        candidate_id=candidate_id,
+        candidate=decode_canonical(canonical),
+        canonical=canonical,
+        digest=digest,
+        provenance=evidence.provenance,
+        intercepted_at_ms=evidence.intercepted_at_ms,
+        reading=reading,
+        token=evidence.token,
+        token_key=evidence.token_key,
+        shadow=evidence.shadow,
+        budget=evidence.budget,
+        vector=evidence.vector,
+        embedder_id=evidence.embedder_id,
+        trace_id=evidence.trace_id,
+        guarded_key=evidence.guarded_key,
+        seen_version=evidence.target_version,
+    )
 
 
 def labelled(case: Case, provenance: Provenance | None) -> Case:

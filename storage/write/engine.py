@@ -15,6 +15,7 @@ import lmdb
 import msgspec
 
 from storage.derived.keeper import Step
+from storage.derived.vectors.faiss_index import BadVector, check_each
 from storage.errors import (
     CredentialEnded,
     OutcomeUnknown,
@@ -25,10 +26,10 @@ from storage.errors import (
 )
 from storage.tables.change import Change
 from storage.values import Decision
-from storage.write.case import Case
+from storage.write.case import Case, staged_submission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from storage.tables.codec import StoreHeader
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import Draft, LmdbStore, View
-    from storage.values import Outcome, Submission
+    from storage.values import Outcome, Sealed
+    from storage.write.case import Arrived
     from storage.write.judging import Judge
 
 Result = TypeVar("Result")
@@ -106,36 +108,28 @@ class Engine:
 
     # ---- submissions ---------------------------------------------------------------------------
 
-    def run(self, batch: Sequence[Submission]) -> list[Outcome | StorageError]:
-        """The outcome of each submission, in order; durable when this returns.
+    def run(
+        self, batch: Sequence[Arrived], sealed: Sequence[Sealed]
+    ) -> list[Outcome | StorageError]:
+        """The outcome of each candidate, in order; durable when this returns.
 
-        A failure that hit the whole batch is given for each of its submissions.
+        `sealed` are the same candidates for staging: what is judged is read from there, by their
+        ids. A failure that hit the whole batch is given for each of its candidates.
         """
-        outcomes = self._run(batch)
-        self.erase_if_due()
-        return outcomes
-
-    def _run(self, batch: Sequence[Submission]) -> list[Outcome | StorageError]:
-        if len(batch) > 1 and any(self._must_free(item) for item in batch):
-            # What frees nothing takes back its whole transaction, and nobody else's.
-            return [self._run([item])[0] for item in batch]
         self.parts.failpoint("intercepted")
-        mine = self._stageable(batch)
+        outcomes: list[Outcome | StorageError]
         try:
             self._refuse_if_broken()
             if self.parts.staging.bytes_free() < _STAGING_RESERVE_BYTES:
                 raise StoreUnavailable("too many held candidates wait for a person")
-            self.parts.staging.put((item.candidate_id, item.canonical) for item in mine.values())
+            self.parts.staging.put(sealed)
             self.parts.failpoint("staged")
-            outcomes = self._judge_batch(batch, mine)
-            self.refused = None
-        except StoreCorrupt as error:
-            self._forget(mine)
-            # One damaged row must not refuse everybody who waits beside it.
-            return [error] if len(batch) == 1 else [self._run([item])[0] for item in batch]
+            outcomes = self._judge_batch(batch)
         except StorageError as error:
-            self._forget(mine)
-            return [error] * len(batch)
+            outcomes = [error] * len(batch)
+        finally:
+            self.parts.staging.forget(one.candidate_id for one in batch)
+        self.erase_if_due()
         return outcomes
 
     def erase_if_due(self) -> None:
@@ -147,70 +141,118 @@ class Engine:
             # do, and the next start or `compact` does it.
             self.erase()
 
-    def _stageable(self, batch: Sequence[Submission]) -> dict[CandidateId, Submission]:
-        """Submissions to stage. One that is held already must keep the key it has."""
+    def _judge_batch(self, batch: Sequence[Arrived]) -> list[Outcome | StorageError]:
         held = self.parts.staging.held_ids()
-        return {item.candidate_id: item for item in batch if item.candidate_id not in held}
+        try:
+            cases = self._cases(batch, held)
+            if len(batch) > 1 and any(self._must_free(case) for case in cases):
+                # What frees nothing takes back its whole transaction, and nobody else's.
+                return [self._judge_batch([one])[0] for one in batch]
+            outcomes = self._judge(batch, cases)
+        except StoreCorrupt as error:
+            self._destroy_new(held)
+            # One damaged row must not refuse everybody who waits beside it.
+            return [error] if len(batch) == 1 else [self._judge_batch([one])[0] for one in batch]
+        except StorageError as error:
+            self._destroy_new(held)
+            return [error] * len(batch)
+        self.refused = None
+        return outcomes
 
-    def _judge_batch(
-        self, batch: Sequence[Submission], mine: dict[CandidateId, Submission]
+    def _judge(
+        self, batch: Sequence[Arrived], cases: Sequence[Case | StorageError]
     ) -> list[Outcome | StorageError]:
-        staged = self.parts.staging.read([item.candidate_id for item in batch])
         self.parts.failpoint("before_transaction")
         outcomes: list[Outcome | StorageError] = []
 
         def work(change: Change) -> list[Outcome | StorageError]:
             outcomes.clear()  # the work is done again when dead readers had filled the map
+            change.judged = tuple(one.candidate_id for one in batch)
             room = self.parts.store.quota_bytes - self.bytes_used
-            for item, data in zip(batch, staged, strict=True):
-                # Asked on the thread that writes the key's end, so one of the two comes first.
-                if item.welcome is not None and not item.welcome():
-                    refusal: StorageError | None = CredentialEnded("the key ended")
-                else:
-                    refusal = self.parts.judge.usage.no_room(item.candidate, room, change)
-                if refusal is not None:
-                    outcomes.append(refusal)
-                    change.finished.append(item.candidate_id)
-                    continue
-                case = Case(
-                    submission=item,
-                    intercept=self.register.get(item.candidate_id),
-                    staged=data if item.candidate_id in mine else None,
-                )
-                outcome = self.parts.judge.judge(change, case, self.ruleset)
-                freed = outcome.decision is Decision.ADMIT or outcome.replayed
-                if not freed and self._must_free(item):
-                    raise QuotaReached("full: a deletion that takes nothing away is not recorded")
-                outcomes.append(outcome)
-            # A retry in the same batch is done with; what it retries may have become a held one.
-            done = [one for one in change.finished if one in mine and one not in change.kept]
-            change.finished = done
+            outcomes.extend(
+                self._judge_one(change, case, room) if isinstance(case, Case) else case
+                for case in cases
+            )
             return outcomes
 
         def confirmed(view: View) -> bool:
             return all(
-                self._recorded(view, item, outcome)
-                for item, outcome in zip(batch, outcomes, strict=True)
+                self._recorded(view, one, outcome)
+                for one, outcome in zip(batch, outcomes, strict=True)
             )
 
         return self.transact(work, confirmed)
 
-    def _must_free(self, item: Submission) -> bool:
-        room = self.parts.store.quota_bytes - self.bytes_used
-        return self.parts.judge.usage.must_free(item.candidate, room)
+    def _judge_one(self, change: Change, case: Case, room: int) -> Outcome | StorageError:
+        # Asked on the thread that writes the key's end, so one of the two comes first.
+        welcome = case.arrived.welcome
+        if welcome is not None and not welcome():
+            return CredentialEnded("the key ended")
+        judge = self.parts.judge
+        refusal = judge.usage.no_room(case.submission.candidate, room, change)
+        if refusal is not None:
+            return refusal
+        outcome = judge.judge(change, case, self.ruleset)
+        freed = outcome.decision is Decision.ADMIT or outcome.replayed
+        if not freed and self._must_free(case):
+            raise QuotaReached("full: a deletion that takes nothing away is not recorded")
+        return outcome
 
-    def _recorded(self, view: View, item: Submission, outcome: Outcome | StorageError) -> bool:
+    def _must_free(self, case: Case | StorageError) -> bool:
+        if not isinstance(case, Case):
+            return False
+        room = self.parts.store.quota_bytes - self.bytes_used
+        return self.parts.judge.usage.must_free(case.submission.candidate, room)
+
+    def _cases(
+        self, batch: Sequence[Arrived], held: frozenset[CandidateId]
+    ) -> list[Case | StorageError]:
+        """What staging has of each; a failure for one of which nobody can say what it is."""
+        staging = self.parts.staging
+        cases: list[Case | StorageError] = []
+        for one, contents in zip(
+            batch, staging.read([one.candidate_id for one in batch]), strict=True
+        ):
+            intercept = self.register.get(one.candidate_id)
+            try:
+                if contents is None:
+                    raise StoreUnavailable("what was staged cannot be read; nothing was written")
+                submission = staged_submission(one, contents, intercept)
+            except msgspec.MsgspecError:
+                cases.append(StoreUnavailable("what was staged is no candidate"))
+            except StorageError as error:
+                cases.append(error)
+            else:
+                # What a person was shown under this id is not exchanged for something else.
+                staged = None if one.candidate_id in held else contents.canonical
+                cases.append(
+                    Case(submission=submission, intercept=intercept, staged=staged, arrived=one)
+                )
+        return self._with_good_vectors(cases)
+
+    def _with_good_vectors(self, cases: list[Case | StorageError]) -> list[Case | StorageError]:
+        """The same, with a failure in the place of what no index takes."""
+        vectors = [case.submission.vector for case in cases if isinstance(case, Case)]
+        try:
+            check_each([one for one in vectors if one], self.generation.header.dimension)
+        except BadVector as error:
+            if len(cases) == 1:
+                return [error]
+            return [one for case in cases for one in self._with_good_vectors([case])]
+        return cases
+
+    def _recorded(self, view: View, one: Arrived, outcome: Outcome | StorageError) -> bool:
         """Whether the store's own record of the nonce tells the same as the outcome."""
         if isinstance(outcome, StorageError):
             return True
-        found = self.parts.judge.first_outcomes.recorded(view, item)
+        found = self.parts.judge.first_outcomes.recorded(view, one)
         # A nonce that another request spent keeps that request's record.
         return found is None or found.leaf_index == outcome.leaf_index
 
-    def _forget(self, mine: dict[CandidateId, Submission]) -> None:
-        """Destroy what was staged for nothing; after an unknown outcome, what is held may count."""
-        held = self.parts.staging.held_ids()
-        self.destroy([one for one in mine if self.broken is None or one not in held])
+    def _destroy_new(self, held: frozenset[CandidateId]) -> None:
+        """Destroy what was held for nothing; after an unknown outcome it may count."""
+        if self.broken is None:
+            self.destroy(self.parts.staging.held_ids() - held)
 
     # ---- the transaction -----------------------------------------------------------------------
 
@@ -337,7 +379,8 @@ class Engine:
         self.generation = after
         parts.judge.waiting.adopt(change.held_came.items(), change.held_gone)
         parts.judge.usage.adopt(change)
-        self.destroy([*change.finished, *change.expired])
+        parts.staging.forget(change.judged)
+        self.destroy(change.held_gone)
         parts.failpoint("key_destroyed")
         self._erased.extend(change.erased)
         self.unerased = self.unerased or bool(change.erased)
@@ -351,8 +394,8 @@ class Engine:
         )
         parts.failpoint("index_swapped")
 
-    def destroy(self, candidate_ids: Sequence[CandidateId]) -> None:
-        """Destroy staging keys; a key file that stays behind stops the writing."""
+    def destroy(self, candidate_ids: Iterable[CandidateId]) -> None:
+        """Destroy keys of held candidates; a key file that stays behind stops the writing."""
         try:
             self.parts.staging.destroy(candidate_ids)
         except OSError as error:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from storage.tables.codec import FirstOutcome
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import View
-    from storage.values import Outcome, Submission
+    from storage.values import Outcome
+    from storage.write.case import Arrived
     from storage.write.gathering import Gatherer
 
 
@@ -44,15 +45,9 @@ class FirstOutcomes:
             return outcome
         return msgspec.structs.replace(outcome, memory=memory_of(row, known.status))
 
-    def recorded(self, view: View, submission: Submission) -> Outcome | None:
-        """What the store recorded for this very submission; None if it never committed."""
-        candidate = submission.candidate
-        payload = view.get(NONCES, self._names.nonce(candidate.principal_id, candidate.nonce))
-        if payload is None:
-            return None
-        record = decode_nonce(payload)
-        if record.binding != self._names.binding(candidate, submission.digest):
-            return None
-        outcome = self.replayed(view, record.outcome, candidate.principal_id)
-        mine = record.outcome.candidate_id == submission.candidate_id
-        return msgspec.structs.replace(outcome, replayed=not mine)
+    @staticmethod
+    def recorded(view: View, arrived: Arrived) -> FirstOutcome | None:
+        """What the store recorded for this very request; None if it never committed."""
+        payload = view.get(NONCES, arrived.nonce_key)
+        record = None if payload is None else decode_nonce(payload)
+        return None if record is None or record.binding != arrived.binding else record.outcome

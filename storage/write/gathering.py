@@ -65,9 +65,7 @@ class Gatherer:
         # By the digest of what was read: nothing of it is kept here.
         self._flags: OrderedDict[bytes, tuple[bool, bool]] = OrderedDict()
 
-    def nonce_state(
-        self, change: Change, case: Case, nonce_key: bytes
-    ) -> tuple[NonceState, FirstOutcome | None]:
+    def nonce_state(self, change: Change, case: Case) -> tuple[NonceState, FirstOutcome | None]:
         """(5) What the store knows of the nonce, and the first outcome for an equal request."""
         if case.held is not None:
             return NonceState.OWN, None
@@ -78,11 +76,11 @@ class Gatherer:
             return NonceState.FOREIGN_INCARNATION, None
         if incarnation is not None and incarnation != change.before.incarnation_name:
             return NonceState.FOREIGN_INCARNATION, None
-        payload = change.draft.get(NONCES, nonce_key)
+        payload = change.draft.get(NONCES, case.arrived.nonce_key)
         if payload is None:
             return NonceState.FRESH, None
         record = decode_nonce(payload)
-        if record.binding == self._names.binding(candidate, case.submission.digest):
+        if record.binding == case.arrived.binding:
             return NonceState.SPENT, record.outcome
         return NonceState.SPENT, None
 

@@ -20,23 +20,30 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import Callable
 
-    from storage.values import Submission
+    from storage.values import Sealed
+    from storage.write.case import Arrived
 
 
 class Job:
-    """One submission or task. Made in the event loop that waits for it."""
+    """One candidate or task. Made in the event loop that waits for it.
 
-    __slots__ = ("_claim", "future", "loop", "queued_ns", "submission", "task")
+    Of a candidate it has no word: who it is, and a ciphertext until that is staged.
+    """
+
+    __slots__ = ("_claim", "arrived", "future", "loop", "queued_ns", "sealed", "task")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        submission: Submission | None = None,
+        *,
+        arrived: Arrived | None = None,
+        sealed: Sealed | None = None,
         task: Callable[[], Any] | None = None,
     ) -> None:
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
-        self.submission = submission
+        self.arrived = arrived
+        self.sealed = sealed
         self.task = task
         self.queued_ns = time.perf_counter_ns()
         # Taken by the writer that begins, or by the caller that gives up; `pop` is atomic.
@@ -45,8 +52,7 @@ class Job:
     @property
     def weight(self) -> int:
         """Bytes that it adds to a batch."""
-        submission = self.submission
-        return 0 if submission is None else len(submission.canonical) + len(submission.vector)
+        return 0 if self.sealed is None else len(self.sealed.data)
 
     def claim(self) -> bool:
         """Whether the one who asks is the first: then it is his."""

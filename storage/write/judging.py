@@ -33,8 +33,8 @@ from storage.tables.codec import (
 )
 from storage.tables.lmdb_store import HELD, NONCES, TOKENS
 from storage.tables.rows import memory_of
-from storage.values import THE_STORE, Decision, Outcome
-from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of, staged_candidate
+from storage.values import THE_STORE, Contents, Decision, Outcome
+from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of
 from storage.write.commit import Committer, Judged, Landed
 from storage.write.first_outcomes import FirstOutcomes
 from storage.write.gathering import Gatherer, Known
@@ -66,7 +66,6 @@ class _Docket(msgspec.Struct, kw_only=True):
     candidate: Candidate
     salt: bytes
     intercepted_index: int
-    nonce_key: bytes
     nonce_state: NonceState
     trust: TrustState
     # Version of the memory to change; 0 where there is none.
@@ -109,19 +108,16 @@ class Judge:
         """
         submission = case.submission
         intercepted = submission.candidate
-        nonce_key = self._names.nonce(intercepted.principal_id, intercepted.nonce)
-        state, first = self.gatherer.nonce_state(change, case, nonce_key)
+        state, first = self.gatherer.nonce_state(change, case)
         if first is not None:
-            change.finished.append(submission.candidate_id)
             return self.first_outcomes.replayed(
                 change.draft, first, intercepted.principal_id, change.now_ms
             )
         docket = _Docket(
             case=case,
-            candidate=staged_candidate(case),
+            candidate=intercepted,
             salt=case.held.salt if case.held else random_bytes(SALT_LEN),
             intercepted_index=case.held.row.intercepted_index if case.held else NO_ORDINAL,
-            nonce_key=nonce_key,
             nonce_state=state,
             trust=self.gatherer.trust(change.draft, intercepted.principal_id),
         )
@@ -186,7 +182,6 @@ class Judge:
             raise InvariantBroken("a candidate waits that is not held")
         row = decode_held(payload)
         self.deny(change, candidate_id, row, ruleset, by=THE_STORE, reason=Reason.HOLD_EXPIRED)
-        change.expired.append(candidate_id)
 
     # ---- applying ------------------------------------------------------------------------------
 
@@ -203,7 +198,7 @@ class Judge:
                 target=_PLAIN_TARGET if plain else veiled_target(candidate.target, docket.salt),
                 change=candidate.change,
                 commitment=commitment(docket.salt, submission.digest),
-                nonce_key=docket.nonce_key,
+                nonce_key=docket.case.arrived.nonce_key,
                 claimed_source=candidate.claimed_source,
                 claimed_class=candidate.memory_class,
                 class_named=candidate.class_named,
@@ -279,7 +274,7 @@ class Judge:
             source=submission.provenance.source,
             basis=submission.provenance.basis,
             held_at_ms=change.now_ms,
-            nonce_key=docket.nonce_key,
+            nonce_key=docket.case.arrived.nonce_key,
             intercepted_index=docket.intercepted_index,
             sealed=self._staging.seal(candidate_id, encode(intercept)),
             origin=origin_of(submission),
@@ -288,7 +283,10 @@ class Judge:
         change.draft.put(HELD, bytes.fromhex(candidate_id), encode(row))
         change.held_count += 1
         change.held_came[candidate_id] = row
-        change.kept[candidate_id] = encode(evidence_of(submission, docket.target_version))
+        change.kept[candidate_id] = Contents(
+            canonical=submission.canonical,
+            evidence=encode(evidence_of(submission, docket.target_version)),
+        )
         return self._close(change, docket, first, None)
 
     def _refusal(
@@ -348,13 +346,11 @@ class Judge:
         submission = docket.case.submission
         change.charges[submission.candidate.tenant] += VERDICT_BYTES
         if docket.nonce_state in {NonceState.FRESH, NonceState.OWN}:
-            binding = self._names.binding(submission.candidate, submission.digest)
-            record = NonceRecord(binding, first)
-            change.draft.put(NONCES, docket.nonce_key, encode(record))
+            arrived = docket.case.arrived
+            record = NonceRecord(arrived.binding, first)
+            change.draft.put(NONCES, arrived.nonce_key, encode(record))
         if docket.case.held is not None:
             self._unhold(change, submission.candidate_id)
-        if first.decision is not Decision.HOLD:
-            change.finished.append(submission.candidate_id)
         gone = landed is None or landed.row.erased or landed.row.change is ChangeKind.DELETE
         memory = None
         if landed is not None and not gone:
@@ -413,7 +409,6 @@ class Judge:
             record = NonceRecord(decode_nonce(spent).binding, first)
             change.draft.put(NONCES, row.nonce_key, encode(record))
         self._unhold(change, candidate_id)
-        change.finished.append(candidate_id)
         return outcome_of(first, trust)
 
     def _unhold(self, change: Change, candidate_id: CandidateId) -> None:

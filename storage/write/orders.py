@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.canonical import decode_canonical
 from policy.facts import Approval, InterceptRecord
-from policy.labels.derive import read_candidate
 from policy.model import CandidateId
 from policy.trust.ladder import after_outcome, restored
 from storage.audit import OperatorLeaf
 from storage.errors import StorageError, StoreCorrupt, UnknownCandidate
-from storage.tables.codec import decode_evidence, decode_held, decode_intercept, encode
+from storage.tables.codec import decode_held, decode_intercept, encode
 from storage.tables.lmdb_store import ANCHORS, HELD, KEYS
 from storage.tables.rows import held_key
-from storage.values import FORGIVE, MODE_ENFORCE, MODE_OBSERVE, THE_STORE, Submission
-from storage.write.case import Case, HeldCase
+from storage.values import FORGIVE, MODE_ENFORCE, MODE_OBSERVE, THE_STORE
+from storage.write.case import Arrived, Case, HeldCase, held_submission
 from storage.write.quarantine import Quarantine
 from storage.write.vouching import Vouching
 
@@ -103,35 +101,15 @@ class Operating:
     def _reopened(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Case | None:
         """The held candidate with its evidence; None where staging has lost any part of it."""
         staging = self._engine.parts.staging
-        (staged,) = staging.read([candidate_id])
-        evidence_bytes = staging.read_evidence(candidate_id)
+        contents = staging.read_held(candidate_id)
         sealed = staging.unseal(candidate_id, row.sealed)
-        if staged is None or evidence_bytes is None or sealed is None:
+        if contents is None or sealed is None:
             return None
         try:
-            candidate = decode_canonical(staged)
-            evidence = decode_evidence(evidence_bytes)
             intercept = decode_intercept(sealed)
+            submission = held_submission(candidate_id, contents, intercept.digest)
         except msgspec.MsgspecError as error:
             raise StoreCorrupt("a held candidate cannot be read") from error
-        submission = Submission(
-            candidate_id=candidate_id,
-            candidate=candidate,
-            canonical=staged,
-            digest=intercept.digest,
-            provenance=evidence.provenance,
-            intercepted_at_ms=evidence.intercepted_at_ms,
-            reading=read_candidate(candidate),
-            token=evidence.token,
-            token_key=evidence.token_key,
-            shadow=evidence.shadow,
-            budget=evidence.budget,
-            vector=evidence.vector,
-            embedder_id=evidence.embedder_id,
-            trace_id=evidence.trace_id,
-            guarded_key=evidence.guarded_key,
-            seen_version=evidence.target_version,
-        )
         record = InterceptRecord(
             candidate_id=candidate_id,
             digest=intercept.digest,
@@ -139,9 +117,15 @@ class Operating:
             tenant=row.tenant,
             target=intercept.target,
         )
-        approval = Approval(by=by, digest=intercept.digest, target_version=evidence.target_version)
+        approval = Approval(by=by, digest=intercept.digest, target_version=submission.seen_version)
         held = HeldCase(row=row, salt=intercept.salt, approval=approval)
-        return Case(submission=submission, intercept=record, staged=staged, held=held)
+        return Case(
+            submission=submission,
+            intercept=record,
+            staged=contents.canonical,
+            arrived=Arrived.of(submission, self._engine.parts.names),
+            held=held,
+        )
 
     def reconcile(self) -> tuple[str, ...]:
         """Bring staging and the held table together again after a crash; what was found.

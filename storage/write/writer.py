@@ -13,9 +13,9 @@ import msgspec
 
 from policy.facts import InterceptRecord
 from policy.verdict import InvariantBroken
-from storage.derived.vectors.faiss_index import BadVector, check_each
 from storage.errors import OutcomeUnknown, StorageError, StoreLocked, StoreUnavailable
 from storage.values import THE_STORE, Outcome
+from storage.write.case import Arrived, contents_of
 from storage.write.jobs import Answer, Gathering, Job, Patience, deliver
 from storage.write.wellness import try_again
 
@@ -121,7 +121,7 @@ class EmbeddedWriter:
         """Stage, judge and, if admitted, commit one candidate, exactly once."""
         if submission.vector and submission.embedder_id != self._embedder_id:
             raise StoreUnavailable("the vector is of another embedder than the store's")
-        job = Job(asyncio.get_running_loop(), submission=submission)
+        engine = self._engine
         candidate = submission.candidate
         # (7) The interceptor's own record, kept apart from what is staged.
         record = InterceptRecord(
@@ -131,7 +131,13 @@ class EmbeddedWriter:
             tenant=candidate.tenant,
             target=candidate.target,
         )
-        register = self._engine.register
+        # From here on what it says is a ciphertext: nothing behind this line is given the text.
+        job = Job(
+            asyncio.get_running_loop(),
+            arrived=Arrived.of(submission, engine.parts.names),
+            sealed=engine.parts.staging.sealed(submission.candidate_id, contents_of(submission)),
+        )
+        register = engine.register
         register[submission.candidate_id] = record
         try:
             self._put(job)
@@ -250,10 +256,11 @@ class EmbeddedWriter:
         try:
             first = self._queue.get(timeout=_IDLE_S)
         except queue.Empty:
+            self._engine.parts.staging.renew()
             return True
         if first is None:
             return False
-        if first.submission is None:
+        if first.arrived is None:
             self._run_task(first)
             return True
         batch, rest, stop = self._fill(first)
@@ -278,21 +285,18 @@ class EmbeddedWriter:
                 break
             if job is None:
                 return batch, None, True
-            if job.submission is None:
+            if job.arrived is None:
                 return batch, job, False
             batch.append(job)
             size += job.weight
         return batch, None, False
 
-    def _run_batch(self, waiting: list[Job]) -> None:
-        self._begin(waiting)
-        batch = self._with_good_vectors(waiting)
-        if not batch:
-            return
-        self._in_flight = batch
+    def _run_batch(self, batch: list[Job]) -> None:
+        self._begin(batch)
         started_ns = time.perf_counter_ns()
-        submissions = [job.submission for job in batch if job.submission is not None]
-        outcomes = self._engine.run(submissions)
+        arrived = [job.arrived for job in batch if job.arrived is not None]
+        sealed = [job.sealed for job in batch if job.sealed is not None]
+        outcomes = self._engine.run(arrived, sealed)
         took_us = (time.perf_counter_ns() - started_ns) // 1_000
         answers: list[Answer] = []
         for job, outcome in zip(batch, outcomes, strict=True):
@@ -303,20 +307,6 @@ class EmbeddedWriter:
                 )
             answers.append((job, answer))
         self._answer(answers)
-
-    def _with_good_vectors(self, waiting: list[Job]) -> list[Job]:
-        """The jobs whose vectors fit; the others are answered, before anything is staged."""
-        dimension = self._engine.generation.header.dimension
-        vectors = [job.submission.vector for job in waiting if job.submission is not None]
-        sent = [vector for vector in vectors if vector]
-        try:
-            check_each(sent, dimension)
-        except BadVector as error:
-            if len(waiting) == 1:
-                self._answer([(waiting[0], error)])
-                return []
-            return [one for job in waiting for one in self._with_good_vectors([job])]
-        return waiting
 
     def _run_task(self, job: Job) -> None:
         if job.task is None:
@@ -340,8 +330,8 @@ class EmbeddedWriter:
         self._engine.busy_since_ns = 0
         self._turns += 1
         for job, _ in answers:
-            if job.submission is not None:
-                self._engine.register.pop(job.submission.candidate_id, None)
+            if job.arrived is not None:
+                self._engine.register.pop(job.arrived.candidate_id, None)
         deliver(answers)
 
     def _abandon(self) -> None:

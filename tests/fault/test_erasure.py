@@ -12,6 +12,7 @@ from policy.canonical import canonical_bytes
 from policy.model import ChangeKind, MemoryClass, Scope, SourceKind
 from policy.verdict import Reason
 from storage.values import Decision
+from storage.write.case import contents_of
 from tests.conformance.canary import new_canary, traces
 from tests.fault.crashing import OPTIONS
 from tests.unit.storage.opening import (
@@ -151,7 +152,8 @@ def test_altered_staging_is_a_digest_mismatch_and_neither_text_lands(
 
     def swap(name: str) -> None:
         if name == "staged" and opened:
-            opened[0].staging.put([(honest.candidate_id, altered.canonical)])
+            staging = opened[0].staging
+            staging.put([staging.sealed(honest.candidate_id, contents_of(altered))])
 
     store = bench.open(swap)
     opened.append(store)

@@ -88,8 +88,8 @@ OPERATE: Final = (
     Mutant(
         name="a deletion of nothing takes back its whole batch",
         file="storage/write/engine.py",
-        old="        if len(batch) > 1 and any(self._must_free(item) for item in batch):\n",
-        new="        if False:\n",
+        old="            if len(batch) > 1 and any(self._must_free(case) for case in cases):\n",
+        new="            if False:\n",
         invariant="what takes nothing away ends nobody else's deletion",
         tests=(at(_USAGE, "test_one_that_frees_nothing_takes_no_other_of_its_batch_back"),),
     ),

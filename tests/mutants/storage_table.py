@@ -11,6 +11,12 @@ _HELD_LIMITS: Final = "tests/unit/storage/write/test_held_limits.py"
 _COMMIT: Final = "storage/write/commit.py"
 _GATHERING: Final = "storage/write/gathering.py"
 _STAGING: Final = "storage/staging/staging.py"
+_SEALING: Final = "storage/staging/sealing.py"
+_UNDECIDED: Final = "storage/staging/undecided.py"
+_ENGINE: Final = "storage/write/engine.py"
+_ALTERED: Final = "tests/fault/test_staging_altered.py"
+_STAGING_TESTS: Final = "tests/unit/storage/staging/test_staging.py"
+_UNDECIDED_TESTS: Final = "tests/unit/storage/staging/test_undecided.py"
 _WRITES: Final = "tests/unit/storage/write/test_writes.py"
 _COMMITS: Final = "tests/unit/storage/write/test_commit.py"
 _HELD: Final = "tests/unit/storage/write/test_held.py"
@@ -101,7 +107,7 @@ STORAGE: Final = (
     Mutant(
         name="a nonce is not recorded",
         file=_JUDGING,
-        old="            change.draft.put(NONCES, docket.nonce_key, encode(record))\n",
+        old="            change.draft.put(NONCES, arrived.nonce_key, encode(record))\n",
         new="            encode(record)\n",
         invariant="a nonce is single-use, durably",
         tests=(
@@ -119,7 +125,7 @@ STORAGE: Final = (
     Mutant(
         name="a replay is taken for a retry",
         file=_GATHERING,
-        old="if record.binding == self._names.binding(candidate, case.submission.digest):",
+        old="if record.binding == case.arrived.binding:",
         new="if record.binding:",
         invariant="the same nonce with anything changed is a replay",
         tests=(at(_WRITES, "test_a_spent_nonce_with_anything_changed_is_a_replay_and_degrades"),),
@@ -175,16 +181,16 @@ STORAGE: Final = (
     Mutant(
         name="a decided candidate keeps its key",
         file="storage/write/engine.py",
-        old="        self.destroy([*change.finished, *change.expired])\n        parts.failpoint",
-        new="        parts.failpoint",
-        invariant="the key of what was refused is destroyed before the answer",
+        old="        self.destroy(change.held_gone)\n",
+        new="",
+        invariant="the key of what was denied is destroyed before the answer",
         tests=(at(_HELD, "test_denied_candidate_is_refused_and_its_key_destroyed"),),
     ),
     Mutant(
         name="what expires keeps its key",
         file="storage/write/engine.py",
-        old="self.destroy([*change.finished, *change.expired])",
-        new="self.destroy(change.finished)",
+        old="self.destroy(change.held_gone)",
+        new="self.destroy(change.held_gone if not change.judged else ())",
         invariant="what nobody decided in time can be read by nobody",
         tests=(at(_HELD_LIMITS, "test_one_origin_cannot_keep_others_from_being_held"),),
     ),
@@ -301,13 +307,13 @@ STORAGE: Final = (
     ),
     Mutant(
         name="staging is plain text",
-        file=_STAGING,
+        file=_SEALING,
         old="    return nonce + AESGCM(key).encrypt(nonce, data, name)\n",
         new="    return nonce + data\n",
         more=(
             (
-                "return AESGCM(key).decrypt(sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], name)",
-                "return sealed[_NONCE_LEN:]",
+                "return AESGCM(key).decrypt(view[:_NONCE_LEN], view[_NONCE_LEN:], name)",
+                "return bytes(view[_NONCE_LEN:])",
             ),
         ),
         invariant="what is staged is unreadable in memory and on disk",
@@ -321,17 +327,143 @@ STORAGE: Final = (
     ),
     Mutant(
         name="a ciphertext opens under another name",
-        file=_STAGING,
+        file=_SEALING,
         old="AESGCM(key).encrypt(nonce, data, name)",
         new="AESGCM(key).encrypt(nonce, data, None)",
-        more=(("sealed[_NONCE_LEN:], name)", "sealed[_NONCE_LEN:], None)"),),
+        more=(("view[_NONCE_LEN:], name)", "view[_NONCE_LEN:], None)"),),
         invariant="a ciphertext belongs to the candidate and part it was sealed for",
         tests=("tests/unit/storage/staging/test_staging.py",),
     ),
     Mutant(
+        name="the judge is fed from memory",
+        file=_UNDECIDED,
+        old="value = None if key is None else txn.get(name)\n",
+        new="value = None if key is None else self._fed.get(candidate_id)\n",
+        more=(
+            (
+                "            self._keys[one.candidate_id] = one.key\n",
+                (
+                    "            self._keys[one.candidate_id] = one.key\n"
+                    "            self._fed[one.candidate_id] = one.data\n"
+                ),
+            ),
+            (
+                "        self.bytes_used = 0\n        # Where the environment is",
+                (
+                    "        self._fed: dict[CandidateId, bytes] = {}\n"
+                    "        self.bytes_used = 0\n        # Where the environment is"
+                ),
+            ),
+        ),
+        invariant="what is judged is what the staging environment has now",
+        tests=(_ALTERED,),
+    ),
+    Mutant(
+        name="what does not open is judged all the same",
+        file=_UNDECIDED,
+        old="return None if data is None else unpacked(data)",
+        new="return None if value is None else unpacked(data or bytes(value))",
+        invariant="a value that does not open is decided by nobody",
+        tests=(_ALTERED, _STAGING_TESTS),
+    ),
+    Mutant(
+        name="a hold keeps the key that it was staged under",
+        file=_STAGING,
+        old="key = self._drawn[candidate_id] = new_key()",
+        new="key = self._drawn[candidate_id] = self._undecided._keys[candidate_id]",
+        invariant="a key that opened undecided candidates is never a file",
+        tests=(
+            at(
+                _STAGING_TESTS,
+                "test_a_held_candidate_is_under_another_key_than_it_was_staged_under",
+            ),
+            at(_STAGING_TESTS, "test_no_destroyed_key_opens_anything_in_any_file"),
+        ),
+    ),
+    Mutant(
+        name="an undecided candidate's key outlives its verdict",
+        file=_ENGINE,
+        old="        parts.staging.forget(change.judged)\n",
+        new="",
+        more=(
+            (
+                "            self.parts.staging.forget(one.candidate_id for one in batch)\n",
+                "            pass\n",
+            ),
+        ),
+        invariant="the key of what was judged is gone before the answer",
+        tests=(at(_ALTERED, "test_no_key_of_a_decided_candidate_is_left"),),
+    ),
+    Mutant(
+        name="what is staged names the nonce",
+        file=_ENGINE,
+        old="staged=staged, arrived=one)",
+        new=("staged=staged, arrived=type(one).of(submission, self.parts.names))"),
+        invariant="who alters staging cannot choose whose nonce is spent",
+        tests=(
+            at(
+                "tests/fault/test_erasure.py",
+                "test_altered_staging_is_a_digest_mismatch_and_neither_text_lands",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a candidate is judged under the id of a held one",
+        file=_ENGINE,
+        old="staged = None if one.candidate_id in held else contents.canonical",
+        new="staged = contents.canonical",
+        invariant="what a person was shown under an id is not exchanged",
+        tests=(at(_HELD, "test_another_candidate_under_the_id_of_a_held_one_is_refused"),),
+    ),
+    Mutant(
+        name="a staged value says how long the text is",
+        file=_SEALING,
+        old="PAD_LEN: Final = 256",
+        new="PAD_LEN: Final = 1",
+        invariant="the length of what is staged says little",
+        tests=(
+            at(
+                _STAGING_TESTS,
+                "test_what_is_seen_of_an_undecided_candidate_has_one_of_few_lengths",
+            ),
+        ),
+    ),
+    Mutant(
+        name="staging keeps its pages",
+        file=_UNDECIDED,
+        old="        if self.bytes_used and not self._keys:\n",
+        new="        if self.bytes_used < 0:\n",
+        invariant="staging begins anew, on another file, when nobody waits",
+        tests=(_UNDECIDED_TESTS,),
+    ),
+    Mutant(
+        name="staging begins anew while somebody waits",
+        file=_UNDECIDED,
+        old="        if self.bytes_used and not self._keys:\n",
+        new="        if self.bytes_used:\n",
+        invariant="what waits stays where it is",
+        tests=(_UNDECIDED_TESTS,),
+    ),
+    Mutant(
+        name="the file of the fallback keeps its name",
+        file=_UNDECIDED,
+        old="            finally:\n                path.unlink(missing_ok=True)\n        except",
+        new="            finally:\n                pass\n        except",
+        invariant="undecided candidates are in no directory",
+        tests=(_UNDECIDED_TESTS,),
+    ),
+    Mutant(
+        name="another file is taken for the memfd",
+        file=_UNDECIDED,
+        old="            if not os.path.samestat(path.stat(), os.fstat(handle)):\n",
+        new="            if path.is_dir():\n",
+        invariant="the environment is on the file without a name, or it is not opened",
+        tests=(_UNDECIDED_TESTS,),
+    ),
+    Mutant(
         name="a key file is unlinked as it is",
         file=_STAGING,
-        old="            os.write(handle, bytes(_KEY_LEN))\n",
+        old="            os.write(handle, bytes(KEY_LEN))\n",
         new="",
         invariant="a destroyed key's bytes are overwritten",
         tests=(

@@ -160,8 +160,8 @@ WALLS: Final = (
     Mutant(
         name="a write that waits is committed although its key ended",
         file="storage/write/engine.py",
-        old="                if item.welcome is not None and not item.welcome():\n",
-        new="                if item.welcome is None:\n",
+        old="        if welcome is not None and not welcome():\n",
+        new="        if welcome is None:\n",
         invariant="a key is looked at again in the transaction that would commit",
         tests=(
             at(

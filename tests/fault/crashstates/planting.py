@@ -15,7 +15,7 @@ from storage.tables.lmdb_store import LmdbStore
 from storage.write.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from policy.model import CandidateId
 
@@ -41,7 +41,7 @@ def _held_unsynced(path: str, **options: Any) -> lmdb.Environment:  # noqa: ANN4
     return (_unsynced if path.endswith("/held") else _real_open)(path, **options)
 
 
-def _keep_keys(self: Engine, candidate_ids: Sequence[CandidateId]) -> None:
+def _keep_keys(self: Engine, candidate_ids: Iterable[CandidateId]) -> None:
     del self, candidate_ids
 
 

@@ -146,6 +146,26 @@ def test_what_lets_in_more_than_as_shipped_is_named(tmp_path: Path) -> None:
         assert _probe(url, tmp_path)["settings.wider"].verdict is ProbeResult.OK, "control"
 
 
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        ("", ProbeResult.OK),
+        (', "staging": "unlinked file"', ProbeResult.SKIPPED),
+        (', "staging": ""', ProbeResult.SKIPPED),
+    ],
+)
+def test_where_candidates_are_staged_is_told(
+    said: str, verdict: ProbeResult, tmp_path: Path
+) -> None:
+    def answered(*_request: object) -> tuple[int, bytes]:
+        return 200, f'{{"mode": "enforce"{said}}}'.encode()
+
+    with _server(answered) as url:
+        found = _probe(url, tmp_path)["staging.undecided"]
+    assert found.verdict is verdict
+    assert ("unlinked file" in found.got) is ("unlinked file" in said)
+
+
 def test_a_policy_write_that_lands_is_red(tmp_path: Path) -> None:
     def lands(method: str, path: str, credential: str | None, body: bytes) -> tuple[int, bytes]:
         status, answer = _separated(method, path, credential, body)

@@ -63,6 +63,13 @@ def test_it_says_of_which_model_apis_nobody_said_who_types_there() -> None:
     assert msgspec.json.decode(reply.body)["user_turns_unset"] == ["anthropic"]
 
 
+def test_it_says_where_candidates_are_staged_unless_it_is_memory() -> None:
+    elsewhere = msgspec.structs.replace(WELL, staged_in="unlinked file")
+    answers = [asked(status, "/readyz") for status in (WELL, elsewhere)]
+    said = [msgspec.json.decode(one[1]).get("staging") for one in answers if one is not None]
+    assert said == [None, "unlinked file"]
+
+
 def test_store_that_takes_writes_is_ready_in_both_senses() -> None:
     for query in ((), (("strict", "true"),)):
         assert asked(WELL, "/readyz", query) == (

@@ -14,6 +14,7 @@ from policy.ruleset import parse_ruleset
 from policy.verdict import Reason
 from storage.embedded import EmbeddedOptions, open_embedded
 from storage.errors import StoreCorrupt, StoreLocked, StoreRolledBack
+from storage.values import Contents
 from tests.unit.storage.opening import (
     DIMENSION,
     EMBEDDER,
@@ -178,7 +179,8 @@ def test_held_candidates_whose_key_is_lost_are_refused_with_a_leaf(bench: Bench)
 
 def test_staged_candidates_that_nobody_held_are_swept(bench: Bench) -> None:
     store = bench.open()
-    store.staging.put([(CandidateId("ab" * 16), b"undecided")])
+    undecided = Contents(canonical=b"undecided", evidence=b"")
+    store.staging.put([store.staging.sealed(CandidateId("ab" * 16), undecided)])
     store.close()
     store = bench.open()
     assert store.staging.staged_ids() == frozenset()

@@ -1,5 +1,7 @@
 """Held candidates: durable, invisible, readable by a person, and decided once."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import asyncio
@@ -163,10 +165,29 @@ def test_the_same_submission_sent_twice_does_not_lose_what_is_held(store: Embedd
     assert outcome.decision is Decision.ADMIT
 
 
+def test_another_candidate_under_the_id_of_a_held_one_is_refused(store: EmbeddedStore) -> None:
+    held = _hold(store)
+    for memory_class in (MemoryClass.L2, MemoryClass.L3):
+        candidate = candidate_of("The office opens at nine", memory_class=memory_class)
+        other = write(store, submission_of(candidate, candidate_id=held.candidate_id))[0]
+        assert (other.decision, other.reason) == (Decision.REJECT, Reason.GATE_UNAVAILABLE)
+    shown = store.reader.held_candidate(held.candidate_id)
+    assert shown is not None
+    assert shown.candidate is not None
+    assert shown.candidate.text == TEXT
+    outcome = asyncio.run(store.writer.release(held.candidate_id, BY))
+    assert outcome.memory is not None
+    assert outcome.memory.text == TEXT
+
+
 def test_held_bytes_that_were_altered_are_not_released(store: EmbeddedStore) -> None:
     held = _hold(store)
-    altered = submission_of(candidate_of("Ada prefers what Mallory prefers"))
-    store.staging.put([(held.candidate_id, altered.canonical)])
+    other = _hold(store, "Ada prefers what Mallory prefers")
+    names = [bytes.fromhex(one.candidate_id) + b"c" for one in (held, other)]
+    with store.staging._kept.writing() as txn:
+        values = [bytes(txn.get(name) or b"") for name in names]
+        for name, value in zip(names, reversed(values), strict=True):
+            txn.put(name, value)
     outcome = asyncio.run(store.writer.release(held.candidate_id, BY))
     assert outcome.decision is Decision.REJECT
     assert store.reader.status().version == 0

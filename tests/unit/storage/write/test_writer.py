@@ -158,7 +158,7 @@ async def test_a_bad_vector_in_a_batch_is_refused_alone(store: EmbeddedStore) ->
     assert store.reader.status().version == 1
 
 
-async def test_vectors_that_are_none_are_refused_before_anything_is_staged(
+async def test_vectors_that_are_none_are_refused_and_nothing_of_them_stays(
     store: EmbeddedStore,
 ) -> None:
     for vector in (bytes(32), bytes(31), b"\xff" * 32):

@@ -1,0 +1,215 @@
+"""The environment that candidates go through before their verdict: on a file that has no name.
+
+LMDB on a `memfd`: in no directory and on no disk, so nothing of it outlives the process. Where the
+system gives none, or no path to its descriptor, a new file is preallocated and unlinked while it is
+open: then ciphertexts are on the disk, under keys that are nowhere but in memory.
+
+Each candidate has a key of its own. What ends a candidate is the end of its key; the pages go with
+the file, which is replaced by a new one when nobody waits in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import lmdb
+
+from storage.errors import StoreUnavailable
+from storage.staging.sealing import unpacked, unseal
+from storage.state_directory import FILE_MODE
+from storage.values import STAGED_IN_MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from policy.model import CandidateId
+    from storage.values import Contents, Sealed
+
+UNLINKED: Final = "unlinked file"
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+_NO_EXEC_SEAL: Final = 0x0008  # MFD_NOEXEC_SEAL, of Linux 6.3
+_BESIDE: Final = "undecided.mdb"
+# A batch, the pages that LMDB writes anew for it, and what the batches before it left.
+_PREALLOCATED_BYTES: Final = 32 * 1024 * 1024
+# So much goes through one file while there is no pause; then the next batch has another one.
+_RENEWED_AFTER_BYTES: Final = 4 * 1024 * 1024
+
+
+class Undecided:
+    """Candidates between their interception and their verdict. Writer thread only.
+
+    Nobody else may read it: LMDB's own lock, which would keep a reader's pages, is off.
+    """
+
+    def __init__(self, directory: Path, map_bytes: int) -> None:
+        """`directory` is where the fallback's file is for a moment."""
+        self._directory = directory
+        self._map_bytes = map_bytes
+        self._env: lmdb.Environment | None = None
+        self._keys: dict[CandidateId, bytes] = {}
+        self.bytes_used = 0
+        # Where the environment is, for whoever asks `status`; "" where none could be had.
+        self.place = ""
+        # A full disk must not close the gate to readers: the next `put` tries again.
+        with contextlib.suppress(StoreUnavailable):
+            self._opened()
+
+    def put(self, sealed: Sequence[Sealed]) -> None:
+        """Stage candidates in one transaction.
+
+        Raises:
+            StoreUnavailable: None of them is staged.
+        """
+        env = self._opened()
+        try:
+            with env.begin(write=True) as txn:
+                for one in sealed:
+                    txn.put(name_of(one.candidate_id), one.data)
+        except lmdb.Error as error:
+            self._shut()
+            full = isinstance(error, lmdb.MapFullError)
+            raise StoreUnavailable(
+                "staging is full" if full else f"staging cannot be written: {error}"
+            ) from error
+        for one in sealed:
+            self._keys[one.candidate_id] = one.key
+            self.bytes_used += len(one.data)
+
+    def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
+        """What the environment has now, in a transaction of its own; None for what does not open.
+
+        Raises:
+            StoreUnavailable: It cannot be read.
+        """
+        env = self._opened()
+        try:
+            with env.begin(buffers=True) as txn:
+                found = [self._opened_value(one, txn) for one in candidate_ids]
+        except lmdb.Error as error:
+            self._shut()
+            raise StoreUnavailable(f"staging cannot be read: {error}") from error
+        if None in found:
+            # Whatever altered it may have altered its tree: nothing more is put in there.
+            self._keys.clear()
+            self._shut()
+        return found
+
+    def _opened_value(self, candidate_id: CandidateId, txn: lmdb.Transaction) -> Contents | None:
+        key, name = self._keys.get(candidate_id), name_of(candidate_id)
+        value = None if key is None else txn.get(name)
+        data = None if key is None or value is None else unseal(key, name, value)
+        return None if data is None else unpacked(data)
+
+    def ids(self) -> frozenset[CandidateId]:
+        """Candidates that have a key."""
+        return frozenset(self._keys)
+
+    def forget(self, candidate_ids: Iterable[CandidateId]) -> None:
+        """Forget keys, so that what is staged under them can never be read again."""
+        for candidate_id in candidate_ids:
+            self._keys.pop(candidate_id, None)
+        if self.bytes_used >= _RENEWED_AFTER_BYTES:
+            self.renew()
+
+    def renew(self) -> None:
+        """Give the pages back, where nobody waits and something was staged: by a new file."""
+        if self.bytes_used and not self._keys:
+            self._shut()
+            with contextlib.suppress(StoreUnavailable):
+                self._opened()
+
+    def close(self) -> None:
+        """Drop every key, and the file."""
+        self._keys.clear()
+        self._shut()
+
+    def _shut(self) -> None:
+        self.bytes_used = 0
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
+    def _opened(self) -> lmdb.Environment:
+        """The environment, on a new file where there is none.
+
+        Raises:
+            StoreUnavailable: Neither memory nor disk gives a file.
+        """
+        if self._env is None:
+            self._env = self._in_memory()
+            self.place = STAGED_IN_MEMORY
+        if self._env is None:
+            self.place = ""
+            self._env = self._unlinked()
+            self.place = UNLINKED
+        return self._env
+
+    def _in_memory(self) -> lmdb.Environment | None:
+        """On a `memfd`; None where the system has none, or no path to an open descriptor."""
+        try:
+            handle = _memory_file()
+        except OSError:
+            return None
+        try:
+            os.fchmod(handle, FILE_MODE)
+            path = _DESCRIPTORS / str(handle)
+            # Where something else is mounted there, LMDB would make a file of that name.
+            if not os.path.samestat(path.stat(), os.fstat(handle)):
+                return None
+            return self._environment(path)
+        except (lmdb.Error, OSError):
+            return None
+        finally:
+            os.close(handle)
+
+    def _unlinked(self) -> lmdb.Environment:
+        path = self._directory / _BESIDE
+        try:
+            path.unlink(missing_ok=True)
+            env = self._environment(path)
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                try:
+                    # A disk that fills up later takes no candidate's verdict away.
+                    os.posix_fallocate(handle, 0, _PREALLOCATED_BYTES)
+                finally:
+                    os.close(handle)
+            except OSError:
+                env.close()
+                raise
+            finally:
+                path.unlink(missing_ok=True)
+        except (lmdb.Error, OSError) as error:
+            raise StoreUnavailable(f"staging cannot be opened: {error}") from error
+        return env
+
+    def _environment(self, path: Path) -> lmdb.Environment:
+        return lmdb.open(
+            str(path),
+            subdir=False,
+            map_size=self._map_bytes,
+            mode=FILE_MODE,
+            # Nothing of it is to survive: what is synced is what a person has to decide.
+            sync=False,
+            metasync=False,
+            # With `writemap` a full disk is a signal that kills, and no error.
+            writemap=False,
+            readahead=False,
+            lock=False,
+        )
+
+
+def name_of(candidate_id: CandidateId) -> bytes:
+    """Where a candidate is, and what its ciphertext is bound to."""
+    return bytes.fromhex(candidate_id)
+
+
+def _memory_file() -> int:
+    flags = os.MFD_CLOEXEC
+    try:
+        return os.memfd_create("mnemogate", flags | _NO_EXEC_SEAL)
+    except OSError:
+        return os.memfd_create("mnemogate", flags)
