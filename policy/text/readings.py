@@ -101,6 +101,22 @@ def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:
                 yield from blobs_in(bare, depth=depth - 1)
 
 
+def texts_in_blob(blob: str) -> Iterator[str]:
+    """What is readable of bytes in base64, however it is spelled; where it is none, itself."""
+    letters = "".join(blob.split()).rstrip("=").translate(_URL_SAFE)
+    if len(letters) % _QUANTUM == 1:
+        letters = letters[:-1]
+    try:
+        data = b64decode(letters + "=" * (-len(letters) % _QUANTUM), validate=True)
+    except ValueError:
+        yield blob
+        return
+    whole = list(_text_of(data))
+    yield from whole or _pieces_of(data)
+    if not whole and b"\0" in data:
+        yield from _pieces_of(data.replace(b"\0", b""))
+
+
 def _decoded(blob: str) -> Iterator[str]:
     for digits in _HEX.findall(blob):
         # Who knows where it begins: a word before it may end in a digit.

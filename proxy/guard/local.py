@@ -34,7 +34,7 @@ from storage.errors import StorageError, UnknownCandidate
 from storage.values import Behind, Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from policy.labels.editing import Edit
     from policy.model import Origin, Principal, PrincipalId
@@ -53,6 +53,7 @@ GONE_S: Final = 15.0
 """How long a relay that lost its connection has to come back."""
 IN_FLIGHT_MAX: Final = 100_000
 _BUDGETS: Final = 9
+SIFTED_AT_ONCE: Final = 65_536
 
 
 class Confirms(Protocol):
@@ -324,9 +325,15 @@ class Guarding:
         Raises:
             StorageError: Nobody knows; withhold all of it.
         """
+        scope = (principal.tenant, self._target(server))
+        flags: list[bool] = []
         async with self._sieve.turn:
             await self._catch_up()
-            return self._sieve.sift((principal.tenant, self._target(server)), strings)
+            for part in _slices(strings):
+                flags += self._sieve.sift(scope, part)
+                # Others get their turn: a long answer is read in many ways.
+                await asyncio.sleep(0)
+        return tuple(flags)
 
     async def _catch_up(self) -> None:
         if self._sieve.far_behind:
@@ -460,3 +467,14 @@ def _refused(reason: Reason, item: Item) -> Judged:
         reason=reason,
         step=_BUDGETS,
     )
+
+
+def _slices(strings: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The strings in their order, some thousand characters at a time."""
+    begin = length = 0
+    for end, text in enumerate(strings):
+        length += len(text)
+        if length >= SIFTED_AT_ONCE:
+            yield strings[begin : end + 1]
+            begin, length = end + 1, 0
+    yield strings[begin:]

@@ -2,7 +2,8 @@
 
 What is held, denied, quarantined or not settled yet does not exist for the agent, wherever a copy
 of it lies. A string is known by prints of the pieces, never by their text: an index of refused
-texts would be one more place to find them in.
+texts would be one more place to find them in. It is compared by its words, in every reading that
+withholding has: marks between them and at the end, escapes, tags and base64 hide nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.labels.forwarded_call import call_of
+from policy.text.readings import readings_of
 from policy.text.skeleton import skeleton
+from policy.withheld.words import words_of
 from storage.values import Stands
 
 if TYPE_CHECKING:
@@ -66,10 +69,10 @@ class _Withheld:
             anchors = self._build()
         if not anchors and not self._wholes:
             return False
-        shape = _shape(text)
-        if self._wholes and _print(shape, whole=True) in self._wholes:
+        shapes = dict.fromkeys(_shape(reading) for reading in readings_of(text))
+        if self._wholes and any(_print(shape, whole=True) in self._wholes for shape in shapes):
             return True
-        return bool(anchors) and self._contains(shape, anchors)
+        return bool(anchors) and any(self._contains(shape, anchors) for shape in shapes)
 
     def _build(self) -> dict[int, list[_Print]]:
         # What also stands in a memory that is shown is no secret: else a steered agent could hide
@@ -218,12 +221,14 @@ def prints_of(candidate: Candidate) -> tuple[_Print, ...]:
 
 def _prints(pieces: tuple[str, ...]) -> tuple[_Print, ...]:
     shapes = {shape for piece in pieces if (shape := _shape(piece))}
-    telling = {shape for shape in shapes if _tells(shape)}
+    telling = {shape for piece in pieces if _tells(piece, shape := _shape(piece))}
     return tuple(_print(shape, whole=not telling) for shape in sorted(telling or shapes))
 
 
-def _tells(shape: str) -> bool:
-    return len(shape) >= CONTAINED_LEN_MIN and _ONE_WORD.fullmatch(shape) is None
+def _tells(piece: str, shape: str) -> bool:
+    spelled = _spelled(piece)
+    long_enough = min(len(shape), len(spelled)) >= CONTAINED_LEN_MIN
+    return long_enough and _ONE_WORD.fullmatch(spelled) is None
 
 
 def _print(shape: str, *, whole: bool) -> _Print:
@@ -232,6 +237,11 @@ def _print(shape: str, *, whole: bool) -> _Print:
 
 
 def _shape(text: str) -> str:
+    """The words of a text; of one that has none, its marks."""
+    return " ".join(words_of(text)) or _spelled(text)
+
+
+def _spelled(text: str) -> str:
     return _SPACES.sub(" ", skeleton(text)).strip()
 
 

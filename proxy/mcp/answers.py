@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policy.model import SourceKind
+from proxy.dialects.mcp.known_members import METHODS
 from proxy.dialects.mcp.message import (
     CALL,
     INTERNAL_ERROR,
@@ -16,10 +17,11 @@ from proxy.dialects.mcp.message import (
     made,
     result_answer,
 )
+from proxy.dialects.mcp.opaque import given, replaced
 from proxy.dialects.mcp.results import (
     PLAIN,
     filtering,
-    filtering_words,
+    filtering_tools,
     partly_done,
     refused,
     texts_of,
@@ -28,6 +30,7 @@ from proxy.dialects.mcp.results import (
 from proxy.mcp.naming import call_of, method_of, tool_of
 from proxy.mcp.pending import join_of
 from proxy.seams.guard import Segment
+from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarding import UNDECIDED
 
 if TYPE_CHECKING:
@@ -40,8 +43,6 @@ if TYPE_CHECKING:
     from proxy.mcp.pending import Pending
     from proxy.seams.guard import Join
 
-# What a server says of itself and of its tools.
-_LISTINGS: Final = frozenset({"initialize", "server/discover", LIST})
 NOT_SHOWN: Final = (
     "The gate could not tell which of it may be shown, so nothing of it is. Try again later."
 )
@@ -54,14 +55,22 @@ class Answers:
         self._connection = connection
         self._catalogue = catalogue
 
+    def needs_all_pages(self, pending: Pending, message: Message) -> bool:
+        """Whether this answer is a page of tools that can be shown when all pages are known."""
+        listed = pending.method == LIST and message.kind is Kind.RESULT
+        return listed and self._catalogue.is_part(pending.params, message)
+
     async def shown(self, pending: Pending, message: Message) -> Message:
         """The answer as its client may see it; the very message where nothing was taken out."""
         if message.kind is Kind.RESULT:
             self._connection.server.heed(message.result)
         if pending.method == LIST and message.kind is Kind.RESULT:
-            await self._catalogue.listed(pending.params, message)
+            refusal = await self._catalogue.refusal_of_page(pending.params, message)
+            if refusal is not None:
+                text = observation_of_call(refusal)
+                return error_answer(pending.request_id, INTERNAL_ERROR, text)
         part = "result" if message.kind is Kind.RESULT else "error"
-        found = message.body.get(part)
+        found = self._with_handles(pending.method, message.body.get(part))
         try:
             kept = await self._sifted(pending, part, found)
         except UNDECIDED:
@@ -72,7 +81,7 @@ class Answers:
                 kept = uncached(pending.method, kept)
             if pending.note:
                 kept = partly_done(kept, pending.note, pending.item_count)
-        return message if kept is found else made({**message.body, part: kept}, message.era)
+        return _with_part(message, part, kept)
 
     async def shown_unasked(self, message: Message) -> Message | None:
         """What the server says unasked; None where nobody can tell what of it may be shown.
@@ -81,24 +90,42 @@ class Answers:
         may reach the model as well: a segment like any other.
         """
         part = "error" if message.kind is Kind.ERROR else "params"
-        found = message.body.get(part)
-        if found is None:
-            return message
-        kept: JsonValue = found
+        kept = self._with_handles(message.method, message.body.get(part))
         if not self._connection.server.is_context:
             try:
-                kept = await self._plan(filtering(found))
+                if await self._names_what_is_withheld(message):
+                    return None
+                kept = await self._plan(filtering(kept))
             except UNDECIDED:
                 return None
         if message.kind is not Kind.NOTIFICATION:
             await self._saw(method_of(message.method), "-", kept, join_of({}))
-        return message if kept is found else made({**message.body, part: kept}, message.era)
+        return _with_part(message, part, kept)
+
+    async def _names_what_is_withheld(self, message: Message) -> bool:
+        """Whether what a message is called by, its id or its method, may not reach the agent."""
+        said = [message.request_id, None if message.method in METHODS else message.method]
+        texts = tuple(one for one in said if isinstance(one, str))
+        connection = self._connection
+        if not texts:
+            return False
+        return any(await connection.guard.sift(connection.principal, connection.server.name, texts))
+
+    def _with_handles(self, method: str | None, value: JsonValue) -> JsonValue:
+        connection = self._connection
+        return replaced(
+            value,
+            given(method, value),
+            lambda text: connection.server.handles.give(
+                connection.principal.principal_id, text, connection.surroundings.random_hex
+            ),
+        )
 
     async def _sifted(self, pending: Pending, part: str, found: JsonValue) -> JsonValue:
         if self._connection.server.is_context:
             return found
-        if part == "result" and pending.method in _LISTINGS:
-            return await self._plan(filtering_words(found))
+        if part == "result" and pending.method == LIST:
+            return await self._plan(filtering_tools(found))
         return await self._plan(filtering(found, self._shown_of(pending)))
 
     def _shown_of(self, pending: Pending) -> Shown:
@@ -150,3 +177,9 @@ class Answers:
         except UNDECIDED:
             # It lowers no label that is not lowest: without a model front all of them are.
             return
+
+
+def _with_part(message: Message, part: str, kept: JsonValue) -> Message:
+    if kept is message.body.get(part):
+        return message
+    return made({**message.body, part: kept}, message.era)

@@ -1,13 +1,14 @@
-"""Whether a server's tools are those that were approved, before any of them is called."""
+"""Whether a server's tools are those that were approved, before any of them is shown or called."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from policy.verdict import Reason
+from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
 from proxy.dialects.mcp.message import LIST, Kind, Message, Object
 from proxy.mcp.connection import LOG, Connection, ServerGone, Side
-from proxy.mcp.server import PAGES_MAX, Pages
+from proxy.mcp.server import PAGES_MAX
 from proxy.seams.faults import MalformedRequest
 from proxy.settle.forwarding import UNDECIDED
 
@@ -20,21 +21,35 @@ class Catalogue:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._pages = Pages()
 
     def changed(self) -> None:
         """The server says that its tools are others now."""
         self._connection.server.listed(self._connection.principal.tenant, None)
 
-    async def listed(self, asked: Object, answer: Message) -> None:
-        """The client is about to see this page of the list: what it sees is what is pinned."""
+    def is_part(self, asked: Object, answer: Message) -> bool:
+        """Whether this page cannot be shown before all of them were asked for."""
+        connection = self._connection
+        if "cursor" not in asked and next_cursor(answer.result) is None:
+            return False
         try:
-            tools = self._pages.add(asked, answer)
+            tools = pinned_tools([answer.result])
+        except MalformedRequest:
+            return False
+        return not connection.server.has_approved(connection.principal.tenant, tools)
+
+    async def refusal_of_page(self, asked: Object, answer: Message) -> Reason | None:
+        """Why a client may not see this page of the list: what it sees is what is pinned."""
+        connection = self._connection
+        try:
+            tools = pinned_tools([answer.result])
         except MalformedRequest:
             self.changed()
-            return
-        if tools is not None:
-            await self._pin(tools)
+            return Reason.TOOLS_CHANGED
+        if "cursor" not in asked and next_cursor(answer.result) is None:
+            return await self._pin(tools)
+        if connection.server.has_approved(connection.principal.tenant, tools):
+            return None
+        return Reason.TOOLS_CHANGED
 
     async def refusal(self, meta: Object) -> Reason | None:
         """Why no tool of this server may be called now; None where they are as approved."""
@@ -49,19 +64,18 @@ class Catalogue:
 
     async def _list(self, meta: Object) -> tuple[PinnedTool, ...]:
         """Ask for the tools ourselves: a client that never did may still call them."""
-        pages, cursor = Pages(), None
+        pages: list[Object] = []
+        params: Object = {"_meta": meta} if meta else {}
         for _ in range(PAGES_MAX):
-            params: Object = {"_meta": meta} if meta else {}
-            if cursor is not None:
-                params["cursor"] = cursor
             answer = await self._connection.ask(Side.SERVER, LIST, params, None)
             if answer.kind is not Kind.RESULT:
                 raise MalformedRequest("tools: the server lists none")
             self._connection.server.heed(answer.result)
-            tools = pages.add(params, answer)
-            if tools is not None:
-                return tools
-            cursor = answer.result.get("nextCursor")
+            pages.append(answer.result)
+            cursor = next_cursor(answer.result)
+            if cursor is None:
+                return pinned_tools(pages)
+            params = {**params, "cursor": cursor}
         raise MalformedRequest("tools: too many pages")
 
     async def _pin(self, tools: tuple[PinnedTool, ...]) -> Reason | None:

@@ -83,6 +83,7 @@ class Counts(msgspec.Struct, kw_only=True):
 
     refused: int = 0  # not a message, a batch, a duplicated id
     orphans: int = 0  # answers that nobody waits for: unknown id, or the second for one
+    dropped: int = 0  # members that nobody knows, left out of what went on
     late: int = 0  # answers to what its client had taken back
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import TYPE_CHECKING, Final
 
 from proxy.dialects.mcp.message import (
@@ -12,6 +13,7 @@ from proxy.dialects.mcp.message import (
     Era,
     Message,
     Object,
+    RequestId,
     made,
 )
 from proxy.mcp.connection import OWN_PREFIX, RelayLimits, ServerGone, Side, other
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from proxy.seams.surroundings import Surroundings
 
 _ID_BYTES: Final = 16
+_COUNTED_BYTES: Final = 3
+_COUNTED_MIN: Final = 2**24
 _COPIED: Final = (META_VERSION, META_CLIENT_INFO)
 
 
@@ -54,6 +58,21 @@ class OwnRequests:
         self._limits = limits
         self._surroundings = surroundings
         self._closed = False
+        # A server must not tell our requests from its client's by their ids.
+        self._counted = True
+
+    def like(self, request_id: RequestId) -> None:
+        """The client's ids are of this kind."""
+        self._counted = isinstance(request_id, int)
+
+    def _id_for(self, side: Side) -> RequestId:
+        random_hex = self._surroundings.random_hex
+        if side is Side.CLIENT:
+            return OWN_PREFIX + random_hex(_ID_BYTES)
+        if self._counted:
+            # A number that no client counts up to while we wait for the answer.
+            return _COUNTED_MIN + int(random_hex(_COUNTED_BYTES), 16)
+        return str(uuid.UUID(hex=random_hex(_ID_BYTES), version=4))
 
     def close(self) -> None:
         """The server is gone: nothing is asked any more."""
@@ -65,7 +84,7 @@ class OwnRequests:
         Raises:
             ServerGone: None came in time.
         """
-        request_id = OWN_PREFIX + self._surroundings.random_hex(_ID_BYTES)
+        request_id = self._id_for(side)
         era = Era.STATELESS if "_meta" in params else Era.HANDSHAKE
         body: Object = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
         message = made(body, era)

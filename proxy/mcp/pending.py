@@ -40,6 +40,10 @@ class Pending:
         self.era: Era = message.era
         self.via = via
         self.params: Object = message.params if message.method == LIST else {}
+        # Of a list of tools: what a request of our own says of itself to be answered like this one.
+        self.meta: Object = {}
+        # It speaks a version of the protocol that nobody here knows.
+        self.strict = message.is_of_unknown_version
         self.stage = Stage.QUEUED
         # Its client took it back: whatever comes for it is for us alone.
         self.cancelled = asyncio.Event()
@@ -82,9 +86,9 @@ class Answered:
             if len(self._pending) > ANSWERED_MAX:
                 del self._pending[next(iter(self._pending))]
 
-    def find(self, arrival: Arrival) -> Pending | None:
+    def find(self, request_id: RequestId | None, *, again: bool) -> Pending | None:
         """What this answer answered before, if its client asked for it again."""
-        return self._pending.get(arrival.message.request_id) if arrival.again else None
+        return self._pending.get(request_id) if again else None
 
 
 class Table:

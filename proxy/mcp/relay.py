@@ -1,7 +1,7 @@
 """One connection between an MCP client and an MCP server: order, pairing, what is not passed on.
 
-Bytes go on as they came. Messages of one side keep their order. Each request has one answer, and an
-answer that nobody waits for ends here.
+What goes on is what was read and judged. Messages of one side keep their order. Each request has
+one answer, and an answer that nobody waits for ends here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 from proxy.dialects.mcp.message import (
     CALL,
+    INITIALIZE,
+    INVALID_PARAMS,
     INVALID_REQUEST,
+    LIST,
     SERVER_GONE,
     Era,
     Kind,
@@ -19,8 +22,12 @@ from proxy.dialects.mcp.message import (
     NotRelayed,
     RequestId,
     error_answer,
+    is_known_version,
+    made,
     parse,
+    read_result,
 )
+from proxy.dialects.mcp.opaque import given_back, replaced
 from proxy.mcp.answers import NOT_SHOWN, Answers
 from proxy.mcp.backend import McpBackend, outcome_of
 from proxy.mcp.calls import Calls
@@ -41,6 +48,7 @@ from proxy.mcp.pending import Answered, Arrival, Pending, Stage, Table
 from proxy.mcp.people import People
 from proxy.mcp.server import Server
 from proxy.mcp.unanswered import Unanswered
+from proxy.seams.faults import MalformedRequest
 from proxy.settle.forwarding import Forwarding
 from proxy.settle.leftovers import Leftovers
 
@@ -57,6 +65,7 @@ __all__ = ["Counts", "Deliver", "Relay", "RelayLimits", "Server", "Side", "limit
 _INITIALIZED = "notifications/initialized"
 _LIST_CHANGED = "notifications/tools/list_changed"
 _DROPPED_MAX = 1_024
+_NAMED_MAX = 64
 # What is not settled by then is found unsettled later, and looked up.
 _LAST_SETTLING_S = 5.0
 
@@ -92,6 +101,9 @@ class Relay:
         # Calls that the server never got, and whose cancellation it must not get either.
         self._dropped: dict[RequestId, None] = {}
         self._answered = Answered()
+        # Its handshake agreed on a version of the protocol that nobody here knows.
+        self._unknown_version = False
+        self._named_dropped: set[str] = set()
         self._own = OwnRequests(self._asked, self._send, limits, surroundings)
         self._forwarding = Forwarding(
             guard,
@@ -203,6 +215,7 @@ class Relay:
     async def _take_in(self, side: Side, raw: bytes, via: object, *, again: bool = False) -> None:
         try:
             message = parse(raw, bytes_max=self._limits.message_bytes_max)
+            message = self._read(side, message, again=again)
             pending = self._registered(side, message, via)
         except NotRelayed as refusal:
             await self._refuse(side, refusal, via)
@@ -212,6 +225,49 @@ class Relay:
         if taken_back is not None:
             taken_back.cancelled.set()
         await self._inbox[side].put(Arrival(message=message, via=via, pending=pending, again=again))
+
+    def _read(self, side: Side, message: Message, *, again: bool) -> Message:
+        """The message as it goes on: a result by its request, handles as what they stand for."""
+        asked = self._asked[other(side)].find(message.request_id)
+        if asked is None and side is Side.SERVER:
+            asked = self._answered.find(message.request_id, again=again)
+        if message.kind is Kind.RESULT and asked is not None:
+            strict = asked.strict or self._unknown_version
+            message = read_result(message, asked.method, asked.era, strict=strict)
+            if side is Side.SERVER and asked.method == INITIALIZE:
+                version = message.result.get("protocolVersion")
+                self._unknown_version = not is_known_version(version)
+        if message.dropped:
+            self._note_dropped(side, message)
+        return self._brought_back(message) if side is Side.CLIENT else message
+
+    def _note_dropped(self, side: Side, message: Message) -> None:
+        self.counts.dropped += len(message.dropped)
+        # What an agent calls a member may be what it may not remember: that is not named.
+        names = message.dropped if side is Side.SERVER else ("client",)
+        for name in names:
+            if name not in self._named_dropped and len(self._named_dropped) < _NAMED_MAX:
+                self._named_dropped.add(name)
+                extra = {"side": side.value, "error_type": name}
+                LOG.warning("unknown members of messages are left out", extra=extra)
+
+    def _brought_back(self, message: Message) -> Message:
+        if message.method is None or message.kind is not Kind.REQUEST:
+            return message
+        principal_id = self._connection.principal.principal_id
+
+        def stands_for(handle: str) -> str:
+            text = self._connection.server.handles.find(principal_id, handle)
+            if text is None:
+                raise MalformedRequest("params: a cursor, state or task that is not known here")
+            return text
+
+        params = message.body.get("params")
+        try:
+            left = replaced(params, given_back(message.method, params), stands_for)
+        except MalformedRequest as error:
+            raise NotRelayed(INVALID_PARAMS, error.detail, message.request_id) from None
+        return message if left is params else made({**message.body, "params": left}, message.era)
 
     def _registered(self, side: Side, message: Message, via: object) -> Pending | None:
         """The request that the message makes; its id is taken from here on."""
@@ -257,6 +313,7 @@ class Relay:
     async def _ask(self, arrival: Arrival, pending: Pending) -> None:
         """A request of the client."""
         message: Message | None = arrival.message
+        self._own.like(pending.request_id)
         if self._connection.gone.is_set():
             await self._unanswered.lost(pending)
             return
@@ -268,7 +325,9 @@ class Relay:
             if pending.cancelled.is_set() and pending.stage is Stage.QUEUED:
                 self._drop(pending)
                 message = None
-        elif pending.method == "initialize":
+        elif pending.method == LIST:
+            pending.meta = meta_of(arrival.message)
+        elif pending.method == INITIALIZE:
             self._people.introduced(arrival.message.params)
         if message is None:
             return
@@ -335,15 +394,24 @@ class Relay:
         if pending.cancelled.is_set():
             self.counts.late += 1
             return
-        if side is Side.SERVER:
-            self._answered.remember(pending)
-            message = await self._answers.shown(pending, message)
         # Over HTTP an answer may come on another stream than the one that was asked on.
         via = pending.via if arrival.via is None else arrival.via
+        if side is Side.SERVER:
+            self._answered.remember(pending)
+            if self._answers.needs_all_pages(pending, message):
+                # The answers to that come through here as well.
+                self._spawn(self._answer_when_listed(pending, message, via))
+                return
+            message = await self._answers.shown(pending, message)
         await self._send(other(side), message, via)
 
+    async def _answer_when_listed(self, pending: Pending, message: Message, via: object) -> None:
+        self._catalogue.changed()
+        await self._catalogue.refusal(pending.meta)
+        await self._send(Side.CLIENT, await self._answers.shown(pending, message), via)
+
     async def _answer_again(self, arrival: Arrival) -> None:
-        pending = self._answered.find(arrival)
+        pending = self._answered.find(arrival.message.request_id, again=arrival.again)
         if pending is None:
             self.counts.orphans += 1
             return

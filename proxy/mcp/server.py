@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.mcp.catalogue import next_cursor, pinned_tools
 from proxy.dialects.mcp.maps import Posture, ToolMap
 from proxy.dialects.mcp.message import META_SERVER_INFO
-from proxy.seams.faults import MalformedRequest
+from proxy.mcp.handles import Handles
 from proxy.settings.tool_maps import CONTEXT_MAP, map_for_server, shipped_map
 
 if TYPE_CHECKING:
     from policy.model import CandidateId, PrincipalId, Tenant
-    from proxy.dialects.mcp.message import Message, Object
+    from proxy.dialects.mcp.message import Object
     from proxy.seams.guard import PinnedTool
 
 PAGES_MAX: Final = 64
@@ -47,6 +46,7 @@ class Server:
         self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
         # Approval does not end by itself: it is asked for again when the tools are others.
         self._approved: dict[Tenant, tuple[PinnedTool, ...]] = {}
+        self.handles = Handles()
         self._waiting: OrderedDict[str, Waiting] = OrderedDict()
         # One relay at a time sends what was released and looks up what was lost.
         self.tending = asyncio.Lock()
@@ -89,6 +89,10 @@ class Server:
         """Whether the gate has said so of these very tools."""
         return self._approved.get(tenant) == tools
 
+    def has_approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> bool:
+        """Whether each of these is among those of which the gate has said so."""
+        return set(tools) <= set(self._approved.get(tenant, ()))
+
     def wait_for(self, state: str, waiting: Waiting) -> None:
         """A client was asked to come back with this state. The oldest are forgotten."""
         self._waiting[state] = waiting
@@ -101,31 +105,3 @@ class Server:
         if found is None or found.principal_id != principal_id:
             return None
         return self._waiting.pop(state)
-
-
-class Pages:
-    """The pages of a list of tools, as one client asks for them."""
-
-    def __init__(self) -> None:
-        self._pages: list[Object] = []
-        self._next: str | None = None
-
-    def add(self, asked: Object, page: Message) -> tuple[PinnedTool, ...] | None:
-        """The whole list, once its last page came; None before, or where pages do not join.
-
-        Raises:
-            MalformedRequest: It is no list of tools.
-        """
-        cursor = asked.get("cursor")
-        if cursor is None:
-            self._pages = []
-        elif cursor != self._next or not self._pages:
-            return None
-        if len(self._pages) >= PAGES_MAX:
-            raise MalformedRequest("tools: too many pages")
-        self._pages.append(page.result)
-        self._next = next_cursor(page.result)
-        if self._next is not None:
-            return None
-        pages, self._pages = self._pages, []
-        return pinned_tools(pages)

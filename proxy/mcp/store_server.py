@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from proxy.dialects.mcp.message import (
     CALL,
     INTERNAL_ERROR,
+    INVALID_PARAMS,
     INVALID_REQUEST,
     Era,
     Kind,
@@ -27,7 +28,7 @@ from proxy.dialects.mcp.message import (
 )
 from proxy.dialects.mcp.results import refused
 from proxy.dialects.mcp.store.plans import GRAPH_URI
-from proxy.dialects.mcp.store.protocol import INVALID_PARAMS, Problem, Subscription
+from proxy.dialects.mcp.store.protocol import Problem, Subscription
 from proxy.mcp.connection import Counts, RelayLimits, Side
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import Write, Written

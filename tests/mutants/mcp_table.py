@@ -23,8 +23,8 @@ MCP: Final = (
     Mutant(
         name="the filter forgets structuredContent",
         file="proxy/dialects/mcp/results.py",
-        old="            elif name not in _PROTOCOL:\n",
-        new='            elif name not in _PROTOCOL | {"structuredContent"}:\n',
+        old="            elif not _is_word(name, value):\n",
+        new='            elif name != "structuredContent" and not _is_word(name, value):\n',
         invariant="text and structure are filtered alike",
         tests=(at(_RESULTS, "test_an_observation_goes_from_text_and_structure_alike"),),
     ),
@@ -94,11 +94,11 @@ MCP: Final = (
     ),
     Mutant(
         name="an escaped text is another text",
-        file="proxy/dialects/mcp/shown_text.py",
-        old='    if "\\\\" in plain:\n',
-        new='    if "\\\\" in plain and not plain:\n',
+        file="proxy/guard/sieve.py",
+        old="for reading in readings_of(text))",
+        new="for reading in (text,))",
         invariant="a withheld text is withheld however it is spelled",
-        tests=(at(_RESULTS, "test_what_escapes_hide_is_withheld_too"),),
+        tests=("tests/unit/proxy/guard/test_sieve.py",),
     ),
     Mutant(
         name="a changed description is the same tool",

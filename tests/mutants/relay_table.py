@@ -20,26 +20,12 @@ _TEST_LISTINGS: Final = "tests/unit/proxy/mcp/test_listings.py"
 
 RELAY: Final = (
     Mutant(
-        name="an error in place of a listing is not sifted",
+        name="the words of tools are not sifted",
         file="proxy/mcp/answers.py",
-        old='        if part == "result" and pending.method in _LISTINGS:\n',
-        new="        if pending.method in _LISTINGS:\n",
-        invariant="what a server says in place of an answer is filtered",
-        tests=(
-            at(
-                _TEST_LISTINGS,
-                "test_an_error_in_place_of_a_listing_passes_the_whole_filter",
-            ),
-        ),
-    ),
-    Mutant(
-        name="the words of tools and instructions are not sifted",
-        file="proxy/mcp/answers.py",
-        old="            return await self._plan(filtering_words(found))\n",
+        old="            return await self._plan(filtering_tools(found))\n",
         new="            return found\n",
         invariant="what a server says of itself is a read",
         tests=(
-            at(_TEST_LISTINGS, "test_instructions_pass_the_filter_and_the_rest_stays"),
             at(
                 _TEST_LISTINGS,
                 "test_a_tool_whose_words_hold_what_is_withheld_is_not_listed",
@@ -203,7 +189,7 @@ RELAY: Final = (
         tests=(
             at(
                 _TEST_CALLS,
-                "test_tools_that_changed_are_shown_and_not_called_until_they_are_approved",
+                "test_tools_that_changed_are_neither_shown_nor_called_until_they_are_approved",
             ),
         ),
     ),

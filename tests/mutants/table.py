@@ -17,6 +17,7 @@ from tests.mutants.pace_table import PACE
 from tests.mutants.passing_table import PASSING
 from tests.mutants.policy_table import DECISION
 from tests.mutants.proxy_table import PROXY
+from tests.mutants.reading_table import READING
 from tests.mutants.relay_table import RELAY
 from tests.mutants.replies_table import REPLIES
 from tests.mutants.session_labels_table import SESSION_LABELS
@@ -36,6 +37,7 @@ MUTANTS: Final = (
     *INDEX,
     *PROXY,
     *RELAY,
+    *READING,
     *SETTLE,
     *OPERATE,
     *MCP,

@@ -14,7 +14,7 @@ from proxy.mcp.relay import Side
 from proxy.seams.guard import Forwarded
 from tests.unit.proxy.mcp.graph import GraphServer
 from tests.unit.proxy.mcp.guarding import EVIL, MemoryGuard
-from tests.unit.proxy.mcp.wire import Ends, call, cancel, entity, line, relayed, request
+from tests.unit.proxy.mcp.wire import Ends, call, cancel, entity, is_own, line, relayed, request
 
 META = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
 NAMES = st.sampled_from(["Ann", "Bob", "Cid \u00e9", "D\u2028e"])
@@ -52,7 +52,7 @@ class Seen:
         self.calls = graph.calls
         self.entities = graph.entities
         self.settled = [state for _, state in guard.settled]
-        self.to_server = [raw for raw in ends.to_server if b"mnemogate:" not in raw]
+        self.to_server = [raw for raw in ends.to_server if not is_own(raw)]
         answers = [json.loads(raw) for raw in ends.to_client]
         self.answers = {repr(one["id"]): one for one in answers if one.get("id") is not None}
         self.nameless = sum(one.get("id") is None for one in answers)

@@ -17,12 +17,14 @@ import msgspec
 from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind, MemoryClass
 from proxy.dialects.mcp.class_rules import fits
 from proxy.dialects.mcp.effects import effect_of
+from proxy.dialects.mcp.known_members import check_twins
 from proxy.dialects.mcp.maps import (
     KeyForm,
     Posture,
     Tool,
     ToolKind,
     ToolMap,
+    argument_names,
     key_paths,
     path,
 )
@@ -80,6 +82,8 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
     if tool_map.posture is Posture.CONTEXT:
         return Call(tool=name, kind=ToolKind.CONTEXT, rule=None, arguments=arguments)
     rule = tool_map.tool(name)
+    if rule is not None:
+        _check_names(tool_map, rule, arguments)
     if rule is not None and rule.switch is not None:
         rule = _case(rule, arguments)
     if rule is None or rule.kind is None:
@@ -112,6 +116,19 @@ def kept_of(call: Call, refused: frozenset[int]) -> dict[str, JsonValue]:
         return call.arguments
     kept = [index for index in range(len(call.items)) if index not in refused]
     return _reduced(call.rule, call.arguments, kept)
+
+
+def _check_names(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> None:
+    """Refuse what a server that folds case would read as an argument that nobody judged as such."""
+    for pattern, known in argument_names(tool_map, rule).items():
+        try:
+            found = list(places(arguments, pattern))
+        except MisfitError:
+            continue  # what is of no use to the map is refused for that
+        for _, value in found:
+            if isinstance(value, dict):
+                # Deeper down stands data, which may have an `ID` and an `id`.
+                check_twins(value, known, "arguments", pairs=not pattern)
 
 
 def _case(rule: Tool, arguments: dict[str, JsonValue]) -> Tool:

@@ -6,17 +6,18 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from policy.model import NAME_LEN_MAX
-from proxy.dialects.strict_json.strict import canonical_json
+from proxy.dialects.strict_json.strict import JsonValue, canonical_json
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import TOOLS_MAX, PinnedTool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.dialects.strict_json.strict import JsonValue
-
-# All that a model or a host acts upon. Icons and `_meta` are neither read nor pinned.
+# All of a tool that goes on to a client: other members are left out on the way.
 PINNED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+PINNED_IF_GIVEN: Final = ("icons", "execution", "_meta")
+# What is given and says no more than if it were not.
+_NOTHING: Final[tuple[JsonValue, ...]] = (None, [], {}, {"taskSupport": "forbidden"})
 
 
 def pinned_tools(pages: Iterable[JsonValue]) -> tuple[PinnedTool, ...]:
@@ -58,6 +59,10 @@ def _pinned(tool: JsonValue) -> PinnedTool:
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(tool, dict) or not isinstance(name, str) or not 0 < len(name) <= NAME_LEN_MAX:
         raise MalformedRequest("tools: one of them has no name, or a very long one")
-    said: JsonValue = {member: tool[member] for member in PINNED if tool.get(member) is not None}
+    said: dict[str, JsonValue] = {
+        member: tool[member] for member in PINNED if tool.get(member) is not None
+    }
+    more = {member: tool.get(member) for member in PINNED_IF_GIVEN}
+    said |= {member: value for member, value in more.items() if value not in _NOTHING}
     digest = hashlib.sha256(canonical_json(said).encode("utf-8")).hexdigest()
     return PinnedTool(name=name, digest=digest)

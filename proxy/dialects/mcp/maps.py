@@ -19,7 +19,7 @@ from policy.model import ChangeKind, MemoryClass
 from proxy.dialects.mcp.class_rules import ClassRule, Path, RuleError, Word, example_of
 from proxy.dialects.mcp.effects import EffectRule  # noqa: TC001 - msgspec reads the annotation
 from proxy.dialects.mcp.in_model import InModel
-from proxy.dialects.mcp.paths import PathError, Pattern, parse_path
+from proxy.dialects.mcp.paths import ELEMENT, PathError, Pattern, parse_path
 from proxy.dialects.mcp.places import LISTS
 
 if TYPE_CHECKING:
@@ -237,6 +237,20 @@ def key_paths(tool: Tool) -> Iterator[str]:
     """Every path that the key is made of."""
     for part in tool.key:
         yield from (part,) if isinstance(part, str) else part
+
+
+def argument_names(tool_map: ToolMap, tool: Tool) -> dict[Pattern, set[str]]:
+    """The members of a tool's arguments that the map names, by the place of the object."""
+    names: dict[Pattern, set[str]] = {Pattern(()): set()}
+    of_tool = [*_named_paths(tool), *(rule.path for rule in tool.class_rules)]
+    for text in (*of_tool, *(rule.path for rule in tool_map.class_rules)):
+        steps = path(text)
+        for at, step in enumerate(steps):
+            if step != ELEMENT:
+                names.setdefault(Pattern(steps[:at]), set()).add(step)
+    for name, others in tool.aliases.items():
+        names[Pattern(())].update((name, *others))
+    return names
 
 
 def _check_model(found: ToolMap, where: str) -> None:

@@ -1,8 +1,10 @@
 """One JSON-RPC 2.0 message of MCP: bytes to a value, and a value to bytes.
 
-Nothing is understood here that another reader could understand differently: two equal keys, an
-array of messages, `NaN`, a request that is a response as well are refused. What is passed on is
-passed on as the bytes that came, so both eras of the protocol, and what is not known yet, survive.
+Nothing is understood here that another reader could understand differently: two equal keys, or two
+that differ in case alone, an array of messages, `NaN`, a request that is a response as well are
+refused. What goes on is built from what was read: members of the envelope that nobody knows are
+left out, and so they are everywhere in what `ANEW` names. The bytes that came go on where they say
+that very value, and say it plainly, so both eras of the protocol survive.
 """
 
 from __future__ import annotations
@@ -13,6 +15,15 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from proxy.dialects.mcp.known_members import (
+    HANDSHAKES,
+    STATELESS,
+    V2025_11_25,
+    V2026_07_28,
+    Members,
+    check_twins,
+    rebuilt,
+)
 from proxy.dialects.strict_json.strict import JsonValue, decode_object
 from proxy.seams.faults import MalformedRequest
 
@@ -22,6 +33,7 @@ METHOD_LEN_MAX: Final = 256
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 # Of the range that JSON-RPC leaves to servers: the one behind is gone.
 SERVER_GONE: Final = -32000
@@ -33,6 +45,11 @@ META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 CANCELLED: Final = "notifications/cancelled"
 CALL: Final = "tools/call"
 LIST: Final = "tools/list"
+INITIALIZE: Final = "initialize"
+# Of these nothing goes on but what the protocol's own types have.
+ANEW: Final = frozenset(
+    {INITIALIZE, "server/discover", LIST, "elicitation/create", "sampling/createMessage"}
+)
 
 RequestId: TypeAlias = "int | str"
 Object: TypeAlias = "dict[str, JsonValue]"
@@ -65,12 +82,16 @@ class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. `raw` are the bytes that came; `body` is what they mean."""
+    """One message. `body` is what it says, and `raw` says just that.
+
+    `dropped` are names of members that came and are not in it.
+    """
 
     kind: Kind
     raw: bytes
     body: Object
     era: Era
+    dropped: tuple[str, ...] = ()
     # None for a notification, and for an error that answers nobody knows what.
     request_id: RequestId | None = None
     method: str | None = None
@@ -92,6 +113,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         """`_meta` of the parameters or of the result."""
         meta = (self.result if self.kind is Kind.RESULT else self.params).get("_meta")
         return meta if isinstance(meta, dict) else {}
+
+    @property
+    def is_of_unknown_version(self) -> bool:
+        """Whether this request speaks a version of the stateless era that nobody here knows."""
+        return self.era is Era.STATELESS and self.meta.get(META_VERSION) not in STATELESS
 
     @property
     def cancels(self) -> RequestId | None:
@@ -166,35 +192,150 @@ def made(body: Object, era: Era) -> Message:
     )
 
 
-def _shaped(raw: bytes, body: Object) -> Message:
-    given = body.get("id")
-    request_id = _id(given)
-    if body.get("jsonrpc") != "2.0":
-        raise NotRelayed(INVALID_REQUEST, "jsonrpc: must be 2.0", request_id)
-    named = [name for name in ("method", "result", "error") if name in body]
-    if len(named) != 1:
-        raise NotRelayed(
-            INVALID_REQUEST, "exactly one of method, result and error is needed", request_id
-        )
-    if "id" in body and request_id is None and not (named == ["error"] and given is None):
-        raise NotRelayed(INVALID_REQUEST, "id: must be a short string or a whole number")
+def read_result(message: Message, method: str, era: Era, *, strict: bool = False) -> Message:
+    """The answer to a request of this method, with what its type has, as far as it is closed.
+
+    `strict`: its protocol is an unknown version, so nothing is in it that is not known.
+
+    Raises:
+        NotRelayed: It has names that differ in case alone.
+    """
+    if message.kind is not Kind.RESULT:
+        return message
+    members = _members(era)
+    shape = members.results.get(method, "")
+    if strict and not shape:
+        shape = members.results[CALL]
+    result, dropped = message.body["result"], list(message.dropped)
+    try:
+        if strict or method in ANEW:
+            left = rebuilt(result, shape, members, dropped)
+        else:
+            left = result
+            if shape:
+                check_twins(message.result, members.shapes[shape], "result")
+    except MalformedRequest as error:
+        raise NotRelayed(INVALID_REQUEST, error.detail, message.request_id) from None
+    if left is result and method not in ANEW:
+        return message
+    body: Object = {**message.body, "result": left}
+    return msgspec.structs.replace(message, raw=encode(body), body=body, dropped=tuple(dropped))
+
+
+def is_known_version(version: JsonValue) -> bool:
+    """Whether what an `initialize` was answered with is a version that the tables are of."""
+    return version in HANDSHAKES
+
+
+def _members(era: Era) -> Members:
+    return V2026_07_28 if era is Era.STATELESS else V2025_11_25
+
+
+def _shaped(raw: bytes, came: Object) -> Message:
+    request_id = _id(came.get("id"))
+    dropped: list[str] = []
+    try:
+        body = _envelope(came, dropped)
+        _check(body, request_id)
+        body = _with_params(body, dropped)
+    except MalformedRequest as error:
+        raise NotRelayed(INVALID_REQUEST, error.detail, request_id) from None
     method = body.get("method")
-    if named == ["method"] and not (isinstance(method, str) and 0 < len(method) <= METHOD_LEN_MAX):
-        raise NotRelayed(INVALID_REQUEST, "method: must be a short string", request_id)
-    if not isinstance(body.get("params"), dict | None):
-        raise NotRelayed(INVALID_REQUEST, "params: must be an object", request_id)
-    if named != ["method"] and not isinstance(body[named[0]], dict):
-        raise NotRelayed(INVALID_REQUEST, f"{named[0]}: must be an object", request_id)
-    if named == ["result"] and request_id is None:
-        raise NotRelayed(INVALID_REQUEST, "a result needs an id")
+    anew = method == CALL or method in ANEW
+    if anew or body is not came or _escapes_a_name(raw):
+        raw = encode(body)
     return Message(
         kind=_kind(body),
         raw=raw,
         body=body,
         era=_era(body),
+        dropped=tuple(dropped),
         request_id=request_id,
         method=method if isinstance(method, str) else None,
     )
+
+
+_ENVELOPE: Final = ("jsonrpc", "id", "method", "params", "result", "error")
+_OF_KIND: Final = {
+    Kind.REQUEST: frozenset({"jsonrpc", "id", "method", "params"}),
+    Kind.NOTIFICATION: frozenset({"jsonrpc", "method", "params"}),
+    Kind.RESULT: frozenset({"jsonrpc", "id", "result"}),
+    Kind.ERROR: frozenset({"jsonrpc", "id", "error"}),
+}
+_OF_ERROR: Final = frozenset({"code", "message", "data"})
+
+
+def _envelope(came: Object, dropped: list[str]) -> Object:
+    """What the kind of message has; the very same where it has nothing else."""
+    check_twins(came, _ENVELOPE, "message")
+    if came.get("jsonrpc") != "2.0":
+        raise MalformedRequest("jsonrpc: must be 2.0")
+    named = [name for name in ("method", "result", "error") if name in came]
+    if len(named) != 1:
+        raise MalformedRequest("exactly one of method, result and error is needed")
+    body = _only(came, _OF_KIND[_kind(came)], dropped)
+    error = body.get("error")
+    if isinstance(error, dict):
+        check_twins(error, _OF_ERROR, "error")
+        if type(error.get("code")) is not int or not isinstance(error.get("message"), str):
+            raise MalformedRequest("error: needs a code and a message")
+        left = _only(error, _OF_ERROR, dropped)
+        if left is not error:
+            return {**body, "error": left}
+    return body
+
+
+def _only(given: Object, known: frozenset[str], dropped: list[str]) -> Object:
+    strange = [name for name in given if name not in known]
+    if not strange:
+        return given
+    dropped += strange
+    return {name: value for name, value in given.items() if name in known}
+
+
+def _check(body: Object, request_id: RequestId | None) -> None:
+    kind, given = _kind(body), body.get("id")
+    if "id" in body and request_id is None and not (kind is Kind.ERROR and given is None):
+        raise NotRelayed(INVALID_REQUEST, "id: must be a short string or a whole number")
+    method = body.get("method")
+    if "method" in body and not (isinstance(method, str) and 0 < len(method) <= METHOD_LEN_MAX):
+        raise MalformedRequest("method: must be a short string")
+    if not isinstance(body.get("params"), dict | None):
+        raise MalformedRequest("params: must be an object")
+    for name in ("result", "error"):
+        if name in body and not isinstance(body[name], dict):
+            raise MalformedRequest(f"{name}: must be an object")
+    if kind is Kind.RESULT and request_id is None:
+        raise MalformedRequest("a result needs an id")
+
+
+def _with_params(body: Object, dropped: list[str]) -> Object:
+    method, params = body.get("method"), body.get("params")
+    if not isinstance(method, str) or not isinstance(params, dict):
+        return body
+    members = _members(_era(body))
+    if method not in members.params:
+        members = V2025_11_25 if members is V2026_07_28 else V2026_07_28
+    shape = members.params.get(method, "")
+    if not shape:
+        check_twins(params, (), "params")
+        return body
+    if method == CALL or method in ANEW:
+        left = rebuilt(params, shape, members, dropped)
+    else:
+        check_twins(params, members.shapes[shape], "params")
+        left = params
+    return body if left is params else {**body, "params": left}
+
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?:[ \t\r\n]*+(:))?')
+
+
+def _escapes_a_name(raw: bytes) -> bool:
+    """Whether a member's name is spelled with escapes: some readers compare the spelling."""
+    if b"\\" not in raw:
+        return False
+    return any(found[1] and b"\\" in found[0] for found in _STRING.finditer(raw))
 
 
 def _kind(body: Object) -> Kind:

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
+from policy.text.readings import texts_in_blob
+from proxy.dialects.mcp.known_members import HANDSHAKES, METHODS, STATELESS, WORDS
 from proxy.dialects.mcp.maps import Shown
 from proxy.dialects.mcp.removal import Structure
 from proxy.dialects.mcp.shown_text import WITHHELD, read_blob, write_blob
+from proxy.dialects.mcp.words import ORDINARY_NAME
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import STRINGS_MAX
 
@@ -23,16 +27,24 @@ ROUNDS_MAX: Final = 16
 NOTES_MAX: Final = 32
 PLAIN: Final = Shown()
 
-# Words of the protocol's own closed lists, opaque tokens, schemas: never a memory, and changing
-# them would break the client.
-_PROTOCOL: Final = frozenset(
-    {"resultType", "ttlMs", "cacheScope", "nextCursor", "requestState", "isError", "mode", "role"}
-    | {"requestedSchema", "elicitationId", "method", "stopReason", "protocolVersion", "level"}
-)
-_FIXED_IN_BLOCK: Final = frozenset({"type", "mimeType", "size", "annotations"})
-_FIXED_IN_ANNOTATIONS: Final = frozenset({"audience", "priority", "lastModified"})
 _BLOCKS: Final = frozenset({"content", "contents", "messages"})
 _PROSE: Final = frozenset({"title", "description"})
+# Words of the protocol's own closed lists: never a memory, and without them a client has no answer.
+_WORDS: Final = {
+    **WORDS,
+    "method": METHODS,
+    "protocolVersion": frozenset((*HANDSHAKES, *STATELESS)),
+    "supportedVersions": frozenset((*HANDSHAKES, *STATELESS)),
+    "resultType": frozenset({"complete", "input_required", "task"}),
+    "stopReason": frozenset({"endTurn", "stopSequence", "maxTokens", "toolUse"}),
+    "status": frozenset({"working", "input_required", "completed", "failed", "cancelled"}),
+    "mimeType": frozenset(
+        {"text/plain", "text/markdown", "text/html", "text/csv", "text/plain; charset=utf-8"}
+        | {"application/json", "application/pdf", "application/octet-stream", "audio/wav"}
+        | {"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", "audio/mpeg"}
+    ),
+}
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:.]{5,18}(?:Z|[+-][0-9:]{2,5})?)?")
 _CACHED: Final = frozenset(
     {"resources/list", "resources/templates/list", "resources/read", "prompts/list"}
 )
@@ -64,58 +76,51 @@ def filtering(
     raise MalformedRequest("result: cannot be shown without what is withheld")
 
 
-def filtering_words(
+def filtering_tools(
     result: JsonValue,
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
-    """The same plan for what a server says of itself and of its tools: its prose alone.
+    """The same plan for a list of tools: of each its prose, and of what stands beside everything.
 
-    Of the rest, names and schemas, nothing can be taken out without taking the tool.
+    Of names and schemas nothing can be taken out without taking the tool.
 
     Raises:
         MalformedRequest: See `filtering`.
     """
     if not isinstance(result, dict):
         return result
-    prose: dict[str, JsonValue] = {}
-    if isinstance(result.get("instructions"), str):
-        prose["instructions"] = result["instructions"]
     tools = result.get("tools")
-    if isinstance(tools, list):
-        prose["tools"] = [{"at": index, **_prose(tool)} for index, tool in enumerate(tools)]
-    left = yield from filtering(prose)
-    if left is prose or not isinstance(left, dict):
+    listed = tools if isinstance(tools, list) else []
+    said: dict[str, JsonValue] = {name: item for name, item in result.items() if name != "tools"}
+    said["tools"] = [{"at": index, **_prose(tool)} for index, tool in enumerate(listed)]
+    left = yield from filtering(said)
+    if left is said or not isinstance(left, dict):
         return result
-    kept = dict(result)
-    if "instructions" in prose:
-        kept["instructions"] = left.get("instructions", WITHHELD)
-    if isinstance(tools, list):
-        shown = left.get("tools")
-        there = {
-            at
-            for tool in (shown if isinstance(shown, list) else [])
-            if isinstance(tool, dict) and isinstance(at := tool.get("at"), int)
-        }
-        kept["tools"] = [tool for index, tool in enumerate(tools) if index in there]
-    return kept
+    shown = left["tools"]
+    there = {
+        at
+        for tool in (shown if isinstance(shown, list) else [])
+        if isinstance(tool, dict) and isinstance(at := tool.get("at"), int)
+    }
+    kept = [tool for index, tool in enumerate(listed) if index in there]
+    return {name: kept if name == "tools" else left[name] for name in result if name in left}
 
 
 def _prose(tool: JsonValue) -> dict[str, JsonValue]:
-    """Titles and descriptions at any depth, under names of their own."""
-    found: dict[str, JsonValue] = {}
-    level: list[JsonValue] = [tool]
+    """Titles, descriptions and whatever else has room for words, at any depth."""
+    found: list[str] = []
+    level: list[tuple[str, JsonValue]] = [("", tool)]
     while level:
-        below: list[JsonValue] = []
-        for value in level:
+        below: list[tuple[str, JsonValue]] = []
+        for name, value in level:
             if isinstance(value, list):
-                below.extend(value)
+                below.extend((name, item) for item in value)
             elif isinstance(value, dict):
-                for name, item in value.items():
-                    if name in _PROSE and isinstance(item, str):
-                        found[f"said{len(found)}"] = item
-                    else:
-                        below.append(item)
+                found.extend(one for one in value if not ORDINARY_NAME.fullmatch(one))
+                below.extend(value.items())
+            elif isinstance(value, str) and (name in _PROSE or len(value.split()) > 1):
+                found.append(value)
         level = below
-    return found
+    return {f"said{at}": text for at, text in enumerate(found)}
 
 
 def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
@@ -195,7 +200,7 @@ class _Answer:
                 self._lists[name] = [
                     _Block(item, shown) for item in (value if isinstance(value, list) else [value])
                 ]
-            elif name not in _PROTOCOL:
+            elif not _is_word(name, value):
                 # A structure of its own, so that paths begin where a map's paths do; the lists of
                 # resources, prompts and completions are their elements' arrays.
                 root = value if name == "structuredContent" else {name: value}
@@ -243,16 +248,10 @@ class _Block:
         self._blob = False
         rest = value
         if isinstance(value, dict):
-            rest = {name: item for name, item in value.items() if name not in _FIXED_IN_BLOCK}
-            annotations = value.get("annotations")
+            rest = _without_words(value)
+            annotations = rest.get("annotations")
             if isinstance(annotations, dict):
-                rest["annotations"] = {
-                    name: item
-                    for name, item in annotations.items()
-                    if name not in _FIXED_IN_ANNOTATIONS
-                }
-            if "role" in value:
-                rest.pop("role", None)
+                rest["annotations"] = _without_words(annotations)
             self._split(rest, shown)
         # Anything withheld in here withholds the block: nobody knows what would be left of it.
         self._rest = Structure(rest, shown)
@@ -268,9 +267,11 @@ class _Block:
         for name in ("blob", "data"):
             data = rest.get(name)
             if isinstance(data, str):
-                del rest[name]
                 text = read_blob(data)
-                if text is not None:
+                if text is None:
+                    rest[name] = [*texts_in_blob(data)]
+                else:
+                    del rest[name]
                     self._text, self._blob = (name, Structure(text, shown)), True
                 return
 
@@ -308,11 +309,27 @@ class _Block:
 
     def _replacement(self) -> JsonValue:
         if isinstance(self.value, dict):
-            if "role" in self.value:
-                return {"role": self.value["role"], "content": _NOTHING}
+            role = self.value.get("role")
+            if role is not None:
+                return {"role": role if _is_word("role", role) else "user", "content": _NOTHING}
             if "uri" in self.value and "type" not in self.value:
                 return {"uri": "withheld:", "text": WITHHELD}
         return dict(_NOTHING)
+
+
+def _without_words(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: item for name, item in value.items() if not _is_word(name, item)}
+
+
+def _is_word(name: str, value: JsonValue) -> bool:
+    """Whether a member says no more than a word of the protocol, or several."""
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(one, str) and _is_word(name, one) for one in value)
+    if not isinstance(value, str):
+        return False
+    if name == "lastModified":
+        return _TIME.fullmatch(value) is not None
+    return value in _WORDS.get(name, ())
 
 
 _NOTHING: Final[dict[str, JsonValue]] = {"type": "text", "text": WITHHELD}

@@ -1,7 +1,7 @@
 """One text that an answer shows: what to ask of it, and what stays of it.
 
-A text is asked for as it stands and as a reader would unescape it: a withheld memory that comes
-back inside JSON, or inside a link, is still that memory.
+A text is asked for as it stands. Whoever answers reads it in every way in which a model may: a
+withheld memory that comes back inside JSON, or inside a link, is still that memory.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import urllib.parse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WITHHELD: Final = "[withheld]"
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
-_SHORT = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 _PARAGRAPHS = re.compile(r"(\n[^\S\n]*\n+)")
 _LINES = re.compile(r"(\n)")
 
@@ -26,37 +23,26 @@ Known: TypeAlias = Mapping[str, bool]
 """What has been asked, and whether it is withheld."""
 
 
-def views(text: str) -> Iterator[str]:
-    """The text as it may be read: as it is, unescaped, and percent-decoded."""
-    if not text or text == WITHHELD:
-        return
-    plain = text.encode("utf-8", "replace").decode("utf-8")
-    yield plain
-    if "\\" in plain:
-        yield (
-            _ESCAPE.sub(_unescaped, plain)
-            .encode("utf-16", "surrogatepass")
-            .decode("utf-16", "replace")
-        )
-    if "%" in plain:
-        yield urllib.parse.unquote(plain, errors="replace")
+def asked(text: str) -> str:
+    """The text as it can be asked for; "" where there is nothing to ask."""
+    return "" if text == WITHHELD else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def is_withheld(text: str, known: Known) -> bool:
-    """Whether any way to read the text is withheld. What was not asked is not."""
-    return any(known.get(view, False) for view in views(text))
+    """Whether the text is withheld. What was not asked is not."""
+    return known.get(asked(text), False)
 
 
 def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
     """What is still to be asked of a text: itself; then its lines and paragraphs, if withheld."""
-    for view in views(text):
-        if view not in known:
-            yield view
+    plain = asked(text)
+    if plain and plain not in known:
+        yield plain
     if not whole and "\n" in text and is_withheld(text, known):
         for part in (*_LINES.split(text), *_PARAGRAPHS.split(text)):
-            for view in views(part):
-                if view not in known:
-                    yield view
+            plain = asked(part)
+            if plain and plain not in known:
+                yield plain
 
 
 def cut(text: str, known: Known) -> str:
@@ -80,9 +66,11 @@ def read_blob(data: str) -> str | None:
         raw = base64.b64decode(data, validate=True)
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             return raw.decode("utf-16")
-        return raw.decode("utf-8")
+        text = raw.decode("utf-8")
     except (binascii.Error, ValueError):
         return None
+    # What two bytes a letter spell is one text to who knows that, and another to UTF-8.
+    return None if "\0" in text else text
 
 
 def write_blob(text: str) -> str:
@@ -100,9 +88,3 @@ def _kept(parts: list[str], known: Known) -> list[str]:
             kept.append(parts[index - 1])
         kept.append(parts[index])
     return kept
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    if found[1]:
-        return chr(int(found[1], 16))
-    return _SHORT.get(found[2], found[2])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 
-from proxy.dialects.mcp.message import NotRelayed, parse
+from proxy.dialects.mcp.message import LIST, NotRelayed, parse
 from proxy.mcp.lines import Lines, TooLong
 from proxy.mcp.relay import Relay, RelayLimits, Side
 from tests.unit.proxy.mcp.graph import TOOLS, GraphServer
 from tests.unit.proxy.mcp.guarding import EVIL, MemoryGuard
-from tests.unit.proxy.mcp.wire import Ends, relayed
+from tests.unit.proxy.mcp.wire import Ends, is_own, relayed
 
 WORDS = (
     (
@@ -75,7 +75,7 @@ def _check_sent(ends: Ends, said: list[bytes]) -> None:
         assert b"\n" not in raw
         assert b"\r" not in raw
         sent = parse(raw)
-        if b"mnemogate:" in raw[:200] and str(sent.request_id).startswith("mnemogate:"):
+        if sent.method == LIST and is_own(raw):
             continue
         for one in rest:
             try:

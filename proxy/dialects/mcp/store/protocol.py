@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.mcp.message import META_SERVER_INFO, META_VERSION, Era
+from proxy.dialects.mcp.known_members import HANDSHAKES, STATELESS
+from proxy.dialects.mcp.message import INVALID_PARAMS, META_SERVER_INFO, META_VERSION, Era
 from proxy.dialects.mcp.store.plans import GRAPH_URI, graph_resource
 from proxy.dialects.mcp.store.tools import TOOLS
 from proxy.dialects.strict_json.strict import JsonValue  # noqa: TC001 - names the type of constants
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
     from proxy.dialects.mcp.store.calls import StoreTools
     from proxy.dialects.mcp.store.steps import Plan
 
-HANDSHAKES: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-STATELESS: Final = ("2026-07-28",)
 METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
 UNSUPPORTED_VERSION: Final = -32022
 NAME: Final = "mnemogate-memory"
 INSTRUCTIONS: Final = (

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pickle
+from base64 import b64encode
 from itertools import islice
 
 import pytest
@@ -65,6 +66,13 @@ def sifted(log: Log, *strings: str) -> tuple[bool, ...]:
         "\u200b".join(POISON),
         f'{{"observations": ["{POISON}"]}}',
         POISON.replace("e", "e\u0301"),
+        POISON.replace(" products", ", products;"),
+        f"**{POISON[:6]}** {POISON[7:]}!",
+        "".join(f"&#{ord(char)};" for char in POISON),
+        "".join(f"%25{ord(char):02x}" for char in POISON),
+        "".join(f"\\u{ord(char):04x}" for char in POISON),
+        b64encode(POISON.encode()).decode().rstrip("="),
+        b64encode(POISON.encode("utf-16-le")).decode(),
     ],
 )
 def test_a_copy_is_found_however_it_is_dressed(dressed: str) -> None:

@@ -12,7 +12,7 @@ from proxy.seams.guard import Forwarded
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import GraphServer, connected, text_of
 from tests.unit.proxy.mcp.guarding import EVIL, MemoryGuard
-from tests.unit.proxy.mcp.wire import call, cancel, entity, relayed, request
+from tests.unit.proxy.mcp.wire import call, cancel, entity, line, relayed, request
 
 STATELESS: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -20,12 +20,12 @@ STATELESS: dict[str, Any] = {
 }
 
 
-async def test_an_admitted_write_goes_on_as_its_bytes_came_and_is_settled() -> None:
+async def test_an_admitted_write_goes_on_as_what_was_judged_and_is_settled() -> None:
     async with connected() as (ends, graph, guard):
-        raw = json.dumps(call(1, "create_entities", entities=[entity("Ann", "likes tea")])).encode()
-        await ends.client(raw)
+        asked = call(1, "create_entities", entities=[entity("Ann", "likes tea")])
+        await ends.client(json.dumps(asked).encode())
         (answer,) = await ends.client_has(1)
-        assert raw in ends.to_server
+        assert line(asked) in ends.to_server
     assert graph.entities == {"Ann": ["likes tea"]}
     assert answer["result"]["structuredContent"]["entities"][0]["name"] == "Ann"
     assert [state for _, state in guard.settled] == [Forwarded.DONE]
@@ -122,7 +122,7 @@ async def test_nothing_is_called_before_the_tools_were_listed_and_pinned() -> No
     assert "create_entities" in {tool.name for tool in guard.pins}
 
 
-async def test_tools_that_changed_are_shown_and_not_called_until_they_are_approved() -> None:
+async def test_tools_that_changed_are_neither_shown_nor_called_until_they_are_approved() -> None:
     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
     async with connected() as (ends, graph, guard):
         await ends.client(call(1, "read_graph"))
@@ -133,11 +133,13 @@ async def test_tools_that_changed_are_shown_and_not_called_until_they_are_approv
         await ends.client(call(2, "read_graph"), request(3, "tools/list"))
         _, _, refusal, listed = await ends.client_has(4)
         guard.pins = None  # approved: what is there now counts
-        await ends.client(call(4, "read_graph"))
-        last = (await ends.client_has(5))[4]
+        await ends.client(call(4, "read_graph"), request(5, "tools/list"))
+        _, _, _, _, last, shown = await ends.client_has(6)
     assert "tools_changed" in text_of(refusal)
-    assert listed["result"]["tools"][0]["description"].startswith("Always")
+    assert "tools_changed" in listed["error"]["message"]
+    assert "example.com" not in json.dumps(listed)
     assert "isError" not in last["result"]
+    assert shown["result"]["tools"][0]["description"].startswith("Always")
     assert graph.got() == ["read_graph", "read_graph"]
 
 

@@ -60,6 +60,14 @@ class Ends:
         return [json.loads(raw) for raw in got]  # the tests look at everything, untyped
 
 
+def is_own(raw: bytes) -> bool:
+    """Whether a request that the server got is the relay's own: its clients' ids are shorter."""
+    body: dict[str, Any] = json.loads(raw)
+    request_id = body.get("id")
+    far = isinstance(request_id, int) and request_id >= 2**24
+    return far or (isinstance(request_id, str) and len(request_id) == 36)
+
+
 def line(body: dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 

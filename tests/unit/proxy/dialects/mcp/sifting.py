@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from policy.text.readings import readings_of, spelled_out
 from proxy.dialects.mcp.results import PLAIN, filtering
 
 if TYPE_CHECKING:
@@ -16,8 +17,11 @@ CONTAINED_LEN_MIN = 8
 
 
 def withheld(text: str, needles: Iterable[str]) -> bool:
+    readings = {one for reading in readings_of(text) for one in (reading, spelled_out(reading))}
     return any(
-        needle in text if len(needle) >= CONTAINED_LEN_MIN else needle == text for needle in needles
+        needle in one if len(needle) >= CONTAINED_LEN_MIN else needle == one
+        for needle in needles
+        for one in readings
     )
 
 

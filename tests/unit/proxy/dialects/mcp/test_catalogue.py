@@ -28,15 +28,18 @@ def digest(given: JsonValue) -> str:
         {"inputSchema": {"type": "object", "properties": {"q": {}}}},
         {"outputSchema": {"type": "object"}},
         {"annotations": {"readOnlyHint": True}},
+        {"icons": [{"src": "data:,obey"}]},
+        {"execution": {"taskSupport": "required"}},
+        {"_meta": {"hint": "obey"}},
     ],
 )
-def test_whatever_a_model_or_host_acts_upon_is_pinned(change: dict[str, JsonValue]) -> None:
+def test_whatever_goes_on_to_a_client_is_pinned(change: dict[str, JsonValue]) -> None:
     assert digest(tool(**change)) != digest(tool())
 
 
-def test_order_absence_and_decoration_are_no_change() -> None:
-    shuffled: JsonValue = dict(reversed(tool(title=None, icons=[{"src": "x"}], _meta={}).items()))
-    assert digest(shuffled) == digest(tool())
+def test_order_and_absence_are_no_change() -> None:
+    said = tool(title=None, icons=[], _meta={}, execution={"taskSupport": "forbidden"})
+    assert digest(dict(reversed(said.items()))) == digest(tool())
 
 
 def test_pages_are_one_list_sorted_by_name() -> None:

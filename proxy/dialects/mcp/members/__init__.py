@@ -1,0 +1,1 @@
+"""The members of messages that are known, by protocol version: data."""

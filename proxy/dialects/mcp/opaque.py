@@ -1,0 +1,87 @@
+"""Strings that a server gives and gets back: cursors, states of a request, ids of tasks.
+
+They may be any text, and no client reads them. So a client is given handles in their place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.dialects.mcp.elicit import STATE_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from proxy.dialects.strict_json.strict import JsonValue
+
+RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
+_TASK_STATUS: Final = "notifications/tasks/status"
+
+Place = tuple["str | int", ...]
+
+
+def replaced(
+    value: JsonValue, found: Iterator[tuple[Place, str]], by: Callable[[str], str]
+) -> JsonValue:
+    """The value with other strings at these places; the very same where there are none."""
+    for place, text in tuple(found):
+        value = _with(value, place, by(text))
+    return value
+
+
+def given(method: str | None, value: JsonValue) -> Iterator[tuple[Place, str]]:
+    """Where such strings stand in a server's result, or in the params of its notification."""
+    if not isinstance(value, dict) or method is None:
+        return
+    if method.endswith("/list"):
+        yield from _string(value, "nextCursor")
+    yield from _string(value, "requestState")
+    if method.startswith("tasks/") or method == _TASK_STATUS:
+        yield from _string(value, "taskId")
+    yield from _string(value, "task", "taskId")
+    tasks = value.get("tasks") if method == "tasks/list" else None
+    if isinstance(tasks, list):
+        for index in range(len(tasks)):
+            yield from _string(value, "tasks", index, "taskId")
+    yield from _string(value, "_meta", RELATED_TASK, "taskId")
+
+
+def given_back(method: str, params: JsonValue) -> Iterator[tuple[Place, str]]:
+    """Where a client's request brings handles back. A state of ours is none."""
+    if not isinstance(params, dict):
+        return
+    if method.endswith("/list"):
+        yield from _string(params, "cursor")
+    for place, text in _string(params, "requestState"):
+        if not text.startswith(STATE_PREFIX):
+            yield place, text
+    if method.startswith("tasks/"):
+        yield from _string(params, "taskId")
+    yield from _string(params, "_meta", RELATED_TASK, "taskId")
+
+
+def _string(value: JsonValue, *place: str | int) -> Iterator[tuple[Place, str]]:
+    found = value
+    for step in place:
+        if isinstance(found, dict) and isinstance(step, str):
+            found = found.get(step)
+        elif isinstance(found, list) and isinstance(step, int):
+            found = found[step]
+        else:
+            return
+    if isinstance(found, str):
+        yield place, found
+
+
+def _with(value: JsonValue, place: Place, text: str) -> JsonValue:
+    if not place:
+        return text
+    step, *rest = place
+    if isinstance(value, dict) and isinstance(step, str):
+        return {**value, step: _with(value[step], tuple(rest), text)}
+    if isinstance(value, list) and isinstance(step, int):
+        return [
+            _with(item, tuple(rest), text) if index == step else item
+            for index, item in enumerate(value)
+        ]
+    return value
