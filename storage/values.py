@@ -151,7 +151,11 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: SourceKind
     basis: Basis
     held_at_ms: int
+    # Where it comes from, as coarsely as a leaf may say it: a label, a server, a tool.
+    origin: str = ""
     candidate: Candidate | None = None
+    # With the content only: the trace of the write, which its verdicts belong to.
+    trace_id: str = ""
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from policy.model import (
 )
 from policy.query import EVERYTHING, Compare, Field, Test
 from policy.verdict import InvariantBroken
+from proxy.admin.persons_word import REVIEW
 from proxy.admin.views import (
     anchor_view,
     checkpoint_view,
@@ -51,7 +52,6 @@ from proxy.admin.wire.store import (
     PolicyView,
     ProofView,
     PurgeView,
-    ReviewList,
     StatusView,
     TrustList,
     TrustView,
@@ -74,6 +74,8 @@ from storage.values import Anchor
 if TYPE_CHECKING:
     from proxy.admin.dry_run import Explainer
     from proxy.admin.keys_and_tokens import Credentials
+    from proxy.admin.persons_word import Deciding
+    from proxy.admin.queue import Queue
     from proxy.admin.retention import Retaining
     from proxy.admin.rules_in_force import Rules
     from proxy.admin.servers_behind import ServersBehind
@@ -112,6 +114,8 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     under_quarantine: Quarantined
     operations: Performs
     graphs: Graphs
+    deciding: Deciding
+    queue: Queue
     credentials: Credentials
     explainer: Explainer
     rules: Rules
@@ -269,11 +273,6 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             bytes_saved=saved,
         )
 
-    def review(self, tenant: Tenant | None) -> ReviewList:
-        """Held candidates, oldest first, without content."""
-        held = self.reader.held(tenant)
-        return ReviewList(held=tuple(held_view(one) for one in held))
-
     def held(self, candidate_id: CandidateId) -> HeldView:
         """One held candidate with its content, for a person to read.
 
@@ -290,11 +289,11 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
 
     async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
         """Have a held candidate judged again with this person's approval."""
-        return outcome_view(await self.writer.release(candidate_id, by.principal_id))
+        return outcome_view(await self.deciding.release(candidate_id, by.principal_id, REVIEW))
 
     async def deny(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
         """Refuse a held candidate."""
-        return outcome_view(await self.writer.deny(candidate_id, by.principal_id))
+        return outcome_view(await self.deciding.deny(candidate_id, by.principal_id, REVIEW))
 
     async def forgive(self, by: Principal, candidate_id: CandidateId) -> ForgivenView:
         """Have what a refused candidate says withheld from its agent no longer.

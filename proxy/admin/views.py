@@ -100,6 +100,7 @@ def held_view(held: HeldCandidate) -> HeldView:
         text=candidate.text if candidate else None,
         metadata_json=candidate.metadata_json if candidate else None,
         claimed_source=candidate.claimed_source if candidate else None,
+        origin=held.origin,
     )
 
 

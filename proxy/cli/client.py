@@ -63,6 +63,21 @@ class Operator:
         Raises:
             CommandFailed: It could not be reached, refused, or answered something else.
         """
+        return await self.list(path, form, query, timeout_s=timeout_s)
+
+    async def list(
+        self,
+        path: str,
+        form: type[_Form],
+        query: Mapping[str, str | int | None],
+        *,
+        timeout_s: float = QUICK_S,
+    ) -> _Form:
+        """The same, for a query whose names are no names of Python's.
+
+        Raises:
+            CommandFailed: It could not be reached, refused, or answered something else.
+        """
         given = {name: value for name, value in query.items() if value is not None}
         with as_text():
             asked = path + (f"?{urlencode(given)}" if given else "")

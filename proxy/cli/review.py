@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proxy.admin.wire.store import HeldView, MemoryView, OutcomeView, ReviewList
+from proxy.admin.wire.store import HeldView, MemoryView
 from proxy.admin.wire.upkeep import (
     ForgivenView,
     SettleRequest,
@@ -49,34 +49,6 @@ class _OneHeld(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: str
 
 
-async def _list(context: Context) -> Exit:
-    asked = context.arguments(_HeldList)
-    async with operator(context) as api:
-        review = await api.get("/review", ReviewList, tenant=asked.tenant)
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(review)
-        return Exit.OK
-    terminal.table(
-        ("candidate", "tenant", "principal", "class", "source", "ceiling", "held since", "reason"),
-        [
-            (
-                held.candidate_id,
-                held.tenant,
-                held.principal,
-                held.memory_class.value,
-                held.source.value,
-                held.ceiling.value,
-                iso(held.held_at_ms),
-                f"{held.reason} (step {held.step})",
-            )
-            for held in review.held
-        ],
-    )
-    terminal.say(f"{len(review.held)} waiting")
-    return Exit.OK
-
-
 async def _show(context: Context) -> Exit:
     asked = context.arguments(_OneHeld)
     async with operator(context) as api:
@@ -110,35 +82,6 @@ async def _show(context: Context) -> Exit:
     terminal.say(block(held.text or ""))
     terminal.say(f"then: mnemogate review release {inert(held.candidate_id)}, or review deny")
     terminal.say("a release says that the whole of it is so: it counts as your own words then")
-    return Exit.OK
-
-
-async def _release(context: Context) -> Exit:
-    return await _decide(context, "release", "admit")
-
-
-async def _deny(context: Context) -> Exit:
-    return await _decide(context, "deny", "reject")
-
-
-async def _decide(context: Context, word: str, wanted: str) -> Exit:
-    asked = context.arguments(_OneHeld)
-    async with operator(context) as api:
-        outcome = await api.post(f"/review/{part(asked.candidate_id)}/{word}", OutcomeView)
-    terminal = context.terminal
-    if terminal.as_json:
-        terminal.data(outcome)
-    if outcome.decision != wanted:
-        raise CommandFailed(
-            Exit.FAILED,
-            f"the gate still answers {outcome.decision}: {outcome.reason} (step {outcome.step})",
-            then="a person's word passes a hold, not a refusal",
-        )
-    became = "" if outcome.memory_id is None else f", memory {inert(outcome.memory_id)}"
-    terminal.say(
-        f"{inert(outcome.candidate_id)}: {outcome.decision}{became}, "
-        f"version {outcome.version}, audit leaf {outcome.leaf_index}"
-    )
     return Exit.OK
 
 
@@ -267,27 +210,9 @@ def _one_arguments(parser: argparse.ArgumentParser) -> None:
 
 COMMANDS = (
     Command(
-        words=("review", "list"),
-        summary="list held candidates, oldest first",
-        act=_list,
-        arguments=_list_arguments,
-    ),
-    Command(
         words=("review", "show"),
         summary="show one held candidate with its content",
         act=_show,
-        arguments=_one_arguments,
-    ),
-    Command(
-        words=("review", "release"),
-        summary="let a held candidate in, if nothing else refuses it",
-        act=_release,
-        arguments=_one_arguments,
-    ),
-    Command(
-        words=("review", "deny"),
-        summary="refuse a held candidate; its content is destroyed",
-        act=_deny,
         arguments=_one_arguments,
     ),
     Command(

@@ -14,6 +14,8 @@ from proxy.admin.commands import Operate
 from proxy.admin.confirm_links import Confirming
 from proxy.admin.dry_run import Explainer
 from proxy.admin.keys_and_tokens import Credentials
+from proxy.admin.persons_word import Deciding
+from proxy.admin.queue import Queue
 from proxy.admin.retention import Retaining
 from proxy.admin.servers_behind import ServersBehind
 from proxy.fronts.admin import AdminFront
@@ -161,6 +163,9 @@ class Services:
             ruleset=lambda: store.ruleset,
             surroundings=surroundings,
         )
+        self.deciding = Deciding(
+            reader=store.reader, writer=store.writer, surroundings=surroundings
+        )
         self.operate = Operate(
             writer=store.writer,
             reader=store.reader,
@@ -169,6 +174,8 @@ class Services:
             under_quarantine=store.quarantined,
             operations=self.operations,
             graphs=graphs,
+            deciding=self.deciding,
+            queue=Queue(store.reader, self.deciding, surroundings),
             credentials=Credentials(
                 reader=store.reader,
                 writer=store.writer,
@@ -210,7 +217,7 @@ class Services:
         confirm_page = ConfirmPage(
             confirming=self.confirming,
             reader=self._foundation.store.reader,
-            writer=self._foundation.store.writer,
+            deciding=self.deciding,
             followed=self._foundation.store.followed,
             had_read=self.operate.had_read,
             authenticator=self.authenticator,

@@ -20,6 +20,7 @@ from policy.labels.floor import class_once_confirmed
 from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, PrincipalId
 from proxy.admin.confirm_links import CONFIRM, BadLink
+from proxy.admin.persons_word import PAGE
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
 from proxy.seams.observations import NEXT, whose_words
 from proxy.seams.operation import HttpReply, HttpRequest
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.admin.confirm_links import Confirming
+    from proxy.admin.persons_word import Deciding
     from proxy.transport.auth import Authenticator
     from proxy.transport.exchange import Incoming
-    from storage.interfaces import Followed, MemoryReader, MemoryWriter
+    from storage.interfaces import Followed, MemoryReader
     from storage.values import HeldCandidate
 
 ROUTE: Final = f"{CONFIRM}/{{}}"
@@ -81,7 +83,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
 
     confirming: Confirming
     reader: MemoryReader
-    writer: MemoryWriter
+    deciding: Deciding
     followed: Followed
     had_read: Callable[..., tuple[str, ...] | None]
     authenticator: Authenticator
@@ -153,13 +155,13 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             self.confirming.check(form.get("code", ""), held)
         match form.get("decision"):
             case "approve":
-                decide = self.writer.release
+                decide = self.deciding.release
             case "deny":
-                decide = self.writer.deny
+                decide = self.deciding.deny
             case _:
                 raise _Refused(422, "Nothing was decided.")
         try:
-            outcome = await decide(candidate_id, by)
+            outcome = await decide(candidate_id, by, PAGE)
         except UnknownCandidate:
             raise _Refused(410, "Somebody else has decided it meanwhile.") from None
         except StorageError:

@@ -11,6 +11,13 @@ import msgspec
 from policy.model import CandidateId, MemoryId, Principal, PrincipalId, Tenant
 from proxy.admin.wire import store as wire
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
+from proxy.admin.wire.review_queue import (
+    DecidedMany,
+    ReviewFilter,
+    ReviewPage,
+    Selection,
+    SelectionRequest,
+)
 from proxy.admin.wire.upkeep import (
     ApproveRequest,
     ForgivenView,
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 
 API: Final = "/api/v1"
 PAGE_MAX: Final = 1_000
+_MOMENT_MAX: Final = 10**15 - 1
 _CANDIDATE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _Shape = TypeVar("_Shape")
 
@@ -69,12 +77,16 @@ class OperatorCall(msgspec.Struct, frozen=True, kw_only=True):
 
     def query(self) -> _Paging:
         """The query, each parameter known and given once."""
+        return convert(self.given(), _Paging)
+
+    def given(self) -> dict[str, JsonValue]:
+        """The query's parameters, each given once; whether they are known is for the caller."""
         given: dict[str, JsonValue] = {}
         for key, value in self.request.query:
             if key in given:
                 raise MalformedRequest("query: a parameter is given twice")
             given[key] = value
-        return convert(given, _Paging)
+        return given
 
     def tenant(self) -> Tenant:
         """The tenant asked about."""
@@ -174,8 +186,25 @@ async def _vouch(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 
 async def _review(operate: Operate, call: OperatorCall) -> msgspec.Struct:
-    tenant = call.query().tenant
-    return operate.review(None if tenant is None else Tenant(tenant))
+    given = call.given()
+    for name, high in (("since_ms", _MOMENT_MAX), ("limit", PAGE_MAX)):
+        if name in given:
+            given[name] = _number(str(given[name]), name, high)
+    return await operate.queue.page(convert(given, ReviewFilter))
+
+
+async def _select(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    return await operate.queue.select(call.body(ReviewFilter))
+
+
+async def _release_many(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    digest = call.body(SelectionRequest).digest
+    return await operate.queue.release(digest, call.by.principal_id)
+
+
+async def _deny_many(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    digest = call.body(SelectionRequest).digest
+    return await operate.queue.deny(digest, call.by.principal_id)
 
 
 async def _held(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -335,7 +364,10 @@ ROUTES: Final = tuple(
         ("POST", "/memories/{}/quarantine", _quarantine, QuarantineRequest, StandingView),
         ("POST", "/memories/{}/parole", _parole, QuarantineRequest, StandingView),
         ("POST", "/memories/{}/vouch", _vouch, VouchRequest, StandingView),
-        ("GET", "/review", _review, None, wire.ReviewList),
+        ("GET", "/review", _review, None, ReviewPage),
+        ("POST", "/review/select", _select, ReviewFilter, Selection),
+        ("POST", "/review/release", _release_many, SelectionRequest, DecidedMany),
+        ("POST", "/review/deny", _deny_many, SelectionRequest, DecidedMany),
         ("GET", "/review/{}", _held, None, wire.HeldView),
         ("POST", "/review/{}/release", _release, wire.Empty, wire.OutcomeView),
         ("POST", "/review/{}/deny", _deny, wire.Empty, wire.OutcomeView),

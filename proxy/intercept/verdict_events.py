@@ -15,7 +15,7 @@ from telemetry.events import StepOutcome, TraceContext, VerdictRecorded
 
 if TYPE_CHECKING:
     from storage.errors import StorageError
-    from storage.values import Outcome, Submission
+    from storage.values import HeldCandidate, Outcome, Submission
 
 # The GenAI memory conventions name no purge; it is a delete that leaves nothing.
 _OPERATION = {
@@ -112,6 +112,40 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> Ve
         culprit_server=culprit.server if culprit else "",
         culprit_tool=culprit.tool if culprit else "",
         culprit_call_id=culprit.call_id if culprit else "",
+        queued_us=outcome.queued_us,
+        gate_us=outcome.gate_us,
+        commit_us=outcome.commit_us,
+    )
+
+
+def decided_event(held: HeldCandidate, outcome: Outcome, span: Judging) -> VerdictRecorded:
+    """The event of a person's verdict on what waited; the dialect is the way it came."""
+    candidate = held.candidate
+    memory_id = outcome.memory.memory_id if outcome.memory else None
+    if memory_id is None and candidate is not None:
+        memory_id = candidate.memory_id
+    return VerdictRecorded(
+        context=span.context,
+        operation=_OPERATION[candidate.change if candidate else ChangeKind.CREATE],
+        dialect=span.dialect,
+        started_ns=span.started_ns,
+        ended_ns=span.ended_ns,
+        decision=outcome.decision.value,
+        reason=outcome.reason.value if outcome.reason else "",
+        step=outcome.step or 0,
+        memory_class=outcome.memory_class.value,
+        source_kind=outcome.source.value,
+        claimed_source_kind="",
+        basis=outcome.basis.value,
+        principal=held.principal_id,
+        tenant=held.tenant,
+        candidate_id=outcome.candidate_id,
+        memory_id=memory_id or "",
+        version=outcome.version,
+        leaf_index=outcome.leaf_index,
+        replayed=False,
+        ruleset_epoch=span.epoch,
+        steps=_steps(outcome.passed, outcome.step),
         queued_us=outcome.queued_us,
         gate_us=outcome.gate_us,
         commit_us=outcome.commit_us,

@@ -16,7 +16,13 @@ from policy.model import CandidateId, Entity, Hit, Memory, MemoryId, MemoryStatu
 from policy.query import EVERYTHING, matches
 from policy.trust.ladder import NEWCOMER, TrustState
 from storage.read.check import check_store
-from storage.tables.codec import decode_anchor, decode_held, decode_key, decode_trust
+from storage.tables.codec import (
+    decode_anchor,
+    decode_evidence,
+    decode_held,
+    decode_key,
+    decode_trust,
+)
 from storage.tables.lmdb_store import ANCHORS, HELD, KEYS, TRUST
 from storage.tables.rows import (
     chain,
@@ -322,9 +328,13 @@ class EmbeddedReader:
         if payload is None:
             return None
         contents = self._engine.parts.staging.read_held(candidate_id)
-        candidate = None if contents is None else decode_canonical(contents.canonical)
+        held = _held_candidate(key, decode_held(payload))
+        if contents is None:
+            return held
         return msgspec.structs.replace(
-            _held_candidate(key, decode_held(payload)), candidate=candidate
+            held,
+            candidate=decode_canonical(contents.canonical),
+            trace_id=decode_evidence(contents.evidence).trace_id,
         )
 
     # ---- operator's tables ---------------------------------------------------------------------
@@ -426,4 +436,5 @@ def _held_candidate(key: bytes, row: HeldRow) -> HeldCandidate:
         ceiling=ceiling_of(row),
         basis=row.basis,
         held_at_ms=row.held_at_ms,
+        origin=row.origin or row.source.value,
     )

@@ -13,6 +13,8 @@ _WITHHELD: Final = "tests/integration/test_withheld_changes.py"
 _BOUNDED: Final = "tests/integration/test_reads_bounded.py"
 _USAGE: Final = "tests/unit/storage/write/test_usage.py"
 _OF_NOTHING: Final = "test_deletes_of_nothing_end_where_their_tenant_or_the_store_is_full"
+_QUEUE: Final = "proxy/admin/queue.py"
+_QUEUES: Final = "tests/integration/test_review_queue.py"
 _HIDDEN: Final = at(
     _QUARANTINES, "test_quarantine_hides_a_memory_from_every_read_and_parole_shows_it_again"
 )
@@ -210,6 +212,53 @@ OPERATE: Final = (
             at(
                 "tests/unit/policy/labels/test_floor.py",
                 "test_a_person_is_shown_the_class_that_her_word_will_make_of_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a choice is acted on as it is now, not as it was frozen",
+        file=_QUEUE,
+        old="if moved or await asyncio.to_thread(self._frozen, one.candidate_id) != one:",
+        new="if moved:",
+        invariant="a person decides on what she was told of, and what moved since is left alone",
+        tests=(at(_QUEUES, "test_a_choice_of_an_update_ends_with_what_it_would_change"),),
+    ),
+    Mutant(
+        name="what says something like it is let in together",
+        file=_QUEUE,
+        old="        if selection.same is None:\n",
+        new="        if False:\n",
+        invariant="only exactly equal texts are let in together",
+        tests=(
+            at(
+                _QUEUES,
+                "test_only_what_says_exactly_the_same_is_let_in_together_and_no_order_ever",
+            ),
+        ),
+    ),
+    Mutant(
+        name="orders are let in together",
+        file=_QUEUE,
+        old="if any(not _is_plain(each) for each in selection.chosen) or not _is_harmless(one):",
+        new="if one is None:",
+        invariant="L1, L2, changes and orders are let in one by one",
+        tests=(
+            at(
+                _QUEUES,
+                "test_only_what_says_exactly_the_same_is_let_in_together_and_no_order_ever",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a person's verdict is told to nobody",
+        file="proxy/admin/persons_word.py",
+        old="        if held is not None:\n",
+        new="        if held is None:\n",
+        invariant="every verdict, a person's included, has its span, its count and its line",
+        tests=(
+            at(
+                _QUEUES,
+                "test_a_persons_verdict_has_its_span_in_the_trace_of_the_write_and_its_count",
             ),
         ),
     ),

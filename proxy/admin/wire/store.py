@@ -173,12 +173,11 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     claimed_source: SourceKind | None = None
     # What the conversation that wrote it had read, by name; None: not asked for by id, or unknown.
     had_read: tuple[str, ...] | None = None
-
-
-class ReviewList(msgspec.Struct, frozen=True, kw_only=True):
-    """Held candidates, oldest first."""
-
-    held: tuple[HeldView, ...]
+    # Where it comes from (a label, a server, a tool), its first characters, and how many wait that
+    # say exactly the same.
+    origin: str = ""
+    begins: str | None = None
+    same: int = 1
 
 
 class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):

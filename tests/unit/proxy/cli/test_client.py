@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from proxy.admin.wire.store import ReviewList, StatusView
+from proxy.admin.wire.review_queue import ReviewPage
+from proxy.admin.wire.store import StatusView
 from proxy.cli.client import Operator, part
 from proxy.cli.exits import CommandFailed, Exit
 
@@ -53,7 +54,7 @@ async def _answering(status: int, body: bytes) -> AsyncGenerator[tuple[Operator,
 async def test_every_refusal_has_its_exit_code(status: int, code: Exit) -> None:
     async with _answering(status, b'{"detail": "no \\u001b[2J"}') as (client, _):
         with pytest.raises(CommandFailed) as failed:
-            await client.get("/review", ReviewList)
+            await client.get("/review", ReviewPage)
 
     assert failed.value.code is code
     assert "\x1b" not in failed.value.what
@@ -68,8 +69,8 @@ async def test_an_answer_of_another_shape_is_no_answer() -> None:
 
 
 async def test_a_name_cannot_leave_its_part_of_the_path() -> None:
-    async with _answering(200, b'{"held": []}') as (client, asked):
-        await client.get(f"/review/{part('../keys?x=1#y')}", ReviewList, tenant="a&b", limit=None)
+    async with _answering(200, b'{"held": [], "total": 0}') as (client, asked):
+        await client.get(f"/review/{part('../keys?x=1#y')}", ReviewPage, tenant="a&b", limit=None)
 
     assert asked == ["GET /api/v1/review/..%2Fkeys%3Fx=1%23y?tenant=a%26b"]
 
@@ -78,9 +79,9 @@ async def test_what_is_no_text_is_refused_before_anything_is_asked() -> None:
     no_text = "\udcff"
     async with _answering(200, b"{}") as (api, asked):
         with pytest.raises(CommandFailed, match="not UTF-8") as in_a_query:
-            await api.get("/reviews", ReviewList, tenant=no_text)
+            await api.get("/reviews", ReviewPage, tenant=no_text)
         with pytest.raises(CommandFailed, match="not UTF-8"):
-            await api.post("/keys", ReviewList, {"name": no_text})
+            await api.post("/keys", ReviewPage, {"name": no_text})
         with pytest.raises(CommandFailed, match="not UTF-8"):
             part(no_text)
         assert in_a_query.value.code is Exit.USAGE

@@ -1,0 +1,73 @@
+"""A person's word on what waits: one verdict and one record of it, by whatever way it came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proxy.intercept.verdict_events import Judging, decided_event
+from telemetry.events import TraceContext
+
+if TYPE_CHECKING:
+    from policy.model import CandidateId, PrincipalId
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import MemoryReader, MemoryWriter
+    from storage.values import HeldCandidate, Outcome
+
+REVIEW = "review"
+PAGE = "confirm"
+
+
+class Deciding(msgspec.Struct, frozen=True, kw_only=True):
+    """Releases and denies held candidates. Event loop only.
+
+    Without a record of its own a person's verdict would leave no span, no count and no line, and
+    fifty released memories would be found in the store and nowhere else.
+    """
+
+    reader: MemoryReader
+    writer: MemoryWriter
+    surroundings: Surroundings
+
+    async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Outcome:
+        """Have it judged again with this person's approval.
+
+        Raises:
+            UnknownCandidate: Nothing of that id is held.
+            StorageError: It could not be decided.
+        """
+        held, started_ns = self._before(candidate_id)
+        return self._told(held, await self.writer.release(candidate_id, by), way, started_ns)
+
+    async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Outcome:
+        """Refuse it; its content is destroyed.
+
+        Raises:
+            UnknownCandidate: Nothing of that id is held.
+            StorageError: It could not be decided.
+        """
+        held, started_ns = self._before(candidate_id)
+        return self._told(held, await self.writer.deny(candidate_id, by), way, started_ns)
+
+    def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
+        # Afterwards its trace and what it would change are gone with its key.
+        return self.reader.held_candidate(candidate_id), self.surroundings.clock_ns()
+
+    def _told(
+        self, held: HeldCandidate | None, outcome: Outcome, way: str, started_ns: int
+    ) -> Outcome:
+        if held is not None:
+            out = self.surroundings
+            span = Judging(
+                # In the trace of the write: who follows that sees what became of it in the end.
+                context=TraceContext(
+                    trace_id=held.trace_id or out.random_hex(16), span_id=out.random_hex(8)
+                ),
+                dialect=way,
+                started_ns=started_ns,
+                ended_ns=out.clock_ns(),
+                epoch=self.reader.status().epoch,
+            )
+            out.record(decided_event(held, outcome, span))
+        return outcome

@@ -1,0 +1,258 @@
+"""What waits for a person: chosen by what is known of it, and decided in one act.
+
+A choice is frozen before it is acted on, so that a person decides on what she was told of, not on
+what came meanwhile. Texts are taken together where they are exactly equal, never where they are
+alike: five hundred honest lines and one with poison behind the sixtieth character would be alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from policy.canonical import canonical_bytes
+from policy.labels.derive import read_candidate
+from policy.labels.forwarded_call import call_of
+from policy.model import CandidateId, ChangeKind, MemoryClass, PrincipalId
+from proxy.admin.persons_word import REVIEW
+from proxy.admin.views import held_view
+from proxy.admin.wire.review_queue import DecidedMany, ReviewFilter, ReviewPage, Selection
+from proxy.seams.faults import MalformedRequest, NotFound
+from storage.errors import UnknownCandidate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from policy.model import Candidate
+    from proxy.admin.persons_word import Deciding
+    from proxy.admin.wire.store import HeldView
+    from proxy.seams.surroundings import Surroundings
+    from storage.interfaces import MemoryReader
+    from storage.values import HeldCandidate
+
+FROZEN_S: Final = 15 * 60
+SELECTIONS_MAX: Final = 32
+BEGINNING_LEN: Final = 60
+PAGE_LEN_MAX: Final = 1_000
+_EVERYBODYS: Final = frozenset({MemoryClass.L3, MemoryClass.L4})
+
+
+class _Frozen(NamedTuple):
+    """One candidate as it was when it was chosen."""
+
+    candidate_id: CandidateId
+    content: bytes
+    memory_class: MemoryClass
+    change: ChangeKind | None
+    target_version: int
+
+
+class _Selection(NamedTuple):
+    chosen: tuple[_Frozen, ...]
+    rules: str
+    until_ms: int
+    # The candidate whose very text all of them have; None where the choice was another.
+    same: str | None
+
+
+class Queue:
+    """Lists, chooses and decides what waits. Event loop only; contents are read in threads.
+
+    Of each candidate it keeps a keyed hash of its content, never the content.
+    """
+
+    def __init__(
+        self, reader: MemoryReader, deciding: Deciding, surroundings: Surroundings
+    ) -> None:
+        self._reader = reader
+        self._deciding = deciding
+        self._out = surroundings
+        self._key = secrets.token_bytes(32)
+        self._contents: dict[CandidateId, bytes] = {}
+        self._selections: dict[str, _Selection] = {}
+
+    async def page(self, asked: ReviewFilter) -> ReviewPage:
+        """What waits and fits, oldest first, each with its first characters.
+
+        Raises:
+            NotFound: Nothing of the id in `same` is held.
+        """
+        found = await self._found(asked)
+        shown = found[: min(asked.limit, PAGE_LEN_MAX)]
+        rows = await asyncio.to_thread(self._rows, shown)
+        return ReviewPage(held=rows, total=len(found))
+
+    async def select(self, asked: ReviewFilter) -> Selection:
+        """Freeze what fits, for a quarter of an hour; the digest names exactly that.
+
+        Raises:
+            MalformedRequest: The filter asks for nothing in particular.
+            NotFound: Nothing of the id in `same` is held, or nothing fits.
+        """
+        if not asked.narrows:
+            raise MalformedRequest("filter: say which; everything at once has no short form")
+        found = await self._found(asked)
+        frozen = await asyncio.to_thread(self._all_frozen, found)
+        if not frozen:
+            raise NotFound("nothing that waits fits this")
+        now_ms = self._out.now_ms()
+        rules = self._reader.status().ruleset_digest
+        hashed = hashlib.blake2b(msgspec.msgpack.encode((rules, frozen)), key=self._key)
+        digest = hashed.hexdigest()[:32]
+        alive = {name: one for name, one in self._selections.items() if one.until_ms > now_ms}
+        if digest not in alive and len(alive) >= SELECTIONS_MAX:
+            del alive[min(alive, key=lambda name: alive[name].until_ms)]
+        until_ms = now_ms + FROZEN_S * 1000
+        self._selections = alive | {digest: _Selection(frozen, rules, until_ms, asked.same)}
+        return Selection(digest=digest, count=len(frozen), until_ms=until_ms)
+
+    async def deny(self, digest: str, by: PrincipalId) -> DecidedMany:
+        """Refuse all of a selection that are still as they were.
+
+        Raises:
+            NotFound: There is no such selection, or not any more.
+            StorageError: One could not be decided; those before it are.
+        """
+        selection = self._taken(digest)
+        return await self._decided(selection, by, release=False)
+
+    async def release(self, digest: str, by: PrincipalId) -> DecidedMany:
+        """Let all of a selection in that are still as they were: one text, exactly equal.
+
+        Raises:
+            MalformedRequest: It was not chosen by `same`, or has what is decided one by one.
+            NotFound: There is no such selection, or not any more.
+            StorageError: One could not be decided; those before it are.
+        """
+        selection = self._taken(digest)
+        if selection.same is None:
+            raise MalformedRequest(
+                "release: only what says exactly the same is let in together; choose it by `same`"
+            )
+        one = self._reader.held_candidate(CandidateId(selection.same))
+        if any(not _is_plain(each) for each in selection.chosen) or not _is_harmless(one):
+            raise MalformedRequest(
+                "release: L1, L2, changes of what is stored, and orders are let in one by one"
+            )
+        return await self._decided(selection, by, release=True)
+
+    def _taken(self, digest: str) -> _Selection:
+        selection = self._selections.get(digest)
+        if selection is None or selection.until_ms <= self._out.now_ms():
+            raise NotFound("no such selection, or it is older than 15 minutes: choose again")
+        return selection
+
+    async def _decided(
+        self, selection: _Selection, by: PrincipalId, *, release: bool
+    ) -> DecidedMany:
+        decide = self._deciding.release if release else self._deciding.deny
+        counts = {"admit": 0, "reject": 0, "hold": 0}
+        changed: list[str] = []
+        moved = self._reader.status().ruleset_digest != selection.rules
+        for one in selection.chosen:
+            if moved or await asyncio.to_thread(self._frozen, one.candidate_id) != one:
+                changed.append(one.candidate_id)
+                continue
+            try:
+                outcome = await decide(one.candidate_id, by, REVIEW)
+            except UnknownCandidate:
+                changed.append(one.candidate_id)
+                continue
+            counts[outcome.decision.value] += 1
+        return DecidedMany(
+            admitted=counts["admit"], refused=counts["reject"], changed=tuple(changed)
+        )
+
+    async def _found(self, asked: ReviewFilter) -> list[HeldCandidate]:
+        held = self._reader.held()
+        await asyncio.to_thread(self._learn, held)
+        same = None
+        if asked.same is not None:
+            same = self._contents.get(CandidateId(asked.same))
+            if same is None:
+                raise NotFound("no candidate of that id is held")
+        return [
+            one
+            for one in held
+            if asked.fits(one) and (same is None or self._contents.get(one.candidate_id) == same)
+        ]
+
+    def _learn(self, held: Iterable[HeldCandidate]) -> None:
+        """Hash what is new, and forget what is decided. In a thread."""
+        known = self._contents
+        learnt: dict[CandidateId, bytes] = {}
+        for one in held:
+            content = known.get(one.candidate_id)
+            if content is None:
+                whole = self._reader.held_candidate(one.candidate_id)
+                content = b"" if whole is None else self._hash(whole.candidate)
+            if content:
+                learnt[one.candidate_id] = content
+        self._contents = learnt
+
+    def _hash(self, candidate: Candidate | None) -> bytes:
+        if candidate is None:
+            return b""
+        # Who asks, and under which number, is not what it says.
+        bare = msgspec.structs.replace(candidate, principal_id=PrincipalId("-"), nonce="-")
+        return hashlib.blake2b(canonical_bytes(bare), key=self._key, digest_size=32).digest()
+
+    def _all_frozen(self, found: Iterable[HeldCandidate]) -> tuple[_Frozen, ...]:
+        frozen = (self._frozen(one.candidate_id) for one in found)
+        return tuple(one for one in frozen if one is not None)
+
+    def _frozen(self, candidate_id: CandidateId) -> _Frozen | None:
+        held = self._reader.held_candidate(candidate_id)
+        candidate = None if held is None else held.candidate
+        if held is None or candidate is None:
+            return None
+        stored = None
+        if candidate.memory_id is not None:
+            stored = self._reader.get(candidate.tenant, candidate.memory_id)
+        return _Frozen(
+            candidate_id=candidate_id,
+            content=self._hash(candidate),
+            memory_class=held.memory_class,
+            change=candidate.change,
+            target_version=0 if stored is None else stored.version,
+        )
+
+    def _rows(self, shown: Iterable[HeldCandidate]) -> tuple[HeldView, ...]:
+        """In a thread."""
+        counts: dict[bytes, int] = {}
+        for content in self._contents.values():
+            counts[content] = counts.get(content, 0) + 1
+        rows: list[HeldView] = []
+        for one in shown:
+            whole = self._reader.held_candidate(one.candidate_id)
+            candidate = None if whole is None else whole.candidate
+            content = self._contents.get(one.candidate_id, b"")
+            rows.append(
+                msgspec.structs.replace(
+                    held_view(one),
+                    begins=None if candidate is None else _beginning(candidate),
+                    same=counts.get(content, 1),
+                    change=None if candidate is None else candidate.change,
+                )
+            )
+        return tuple(rows)
+
+
+def _beginning(candidate: Candidate) -> str:
+    """The first characters of what it would store; of a call, of the pieces that say something."""
+    call = call_of(candidate)
+    said = candidate.text or "" if call is None else " ".join(one for one in call.pieces if one)
+    return said[:BEGINNING_LEN]
+
+
+def _is_plain(one: _Frozen) -> bool:
+    return one.memory_class in _EVERYBODYS and one.change is ChangeKind.CREATE
+
+
+def _is_harmless(held: HeldCandidate | None) -> bool:
+    candidate = None if held is None else held.candidate
+    return candidate is not None and not read_candidate(candidate).flagged

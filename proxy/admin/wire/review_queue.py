@@ -1,0 +1,91 @@
+"""What is asked and answered of many held candidates at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from policy.model import NAME_LEN_MAX, MemoryClass
+from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
+from proxy.admin.wire.store import HeldView  # noqa: TC001 - msgspec reads the annotation
+from proxy.seams.tenants import TenantName  # noqa: TC001 - msgspec reads the annotation
+
+if TYPE_CHECKING:
+    from storage.values import HeldCandidate
+
+_Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
+
+
+class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which held candidates; everything given must fit. `origin` is as a row shows it."""
+
+    tenant: TenantName | None = None
+    memory_class: MemoryClass | None = msgspec.field(default=None, name="class")
+    reason: Reason | None = None
+    principal: _Name | None = None
+    origin: Annotated[str, Meta(min_length=1, max_length=1_024)] | None = None
+    since_ms: Annotated[int, Meta(ge=0)] | None = None
+    # Those that say exactly what this one says, itself included.
+    same: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
+    # What its id begins with.
+    id: Annotated[str, Meta(pattern="^[0-9a-f]{4,32}$")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it asks for anything but a tenant."""
+        return any(
+            one is not None
+            for one in (
+                self.memory_class,
+                self.reason,
+                self.principal,
+                self.origin,
+                self.since_ms,
+                self.same,
+                self.id,
+            )
+        )
+
+    def fits(self, held: HeldCandidate) -> bool:
+        """Whether a candidate fits, but for what it says."""
+        return (
+            (self.tenant is None or held.tenant == self.tenant)
+            and (self.id is None or held.candidate_id.startswith(self.id))
+            and (self.memory_class is None or held.memory_class is self.memory_class)
+            and (self.reason is None or held.reason is self.reason)
+            and (self.principal is None or held.principal_id == self.principal)
+            and (self.origin is None or held.origin == self.origin)
+            and (self.since_ms is None or held.held_at_ms >= self.since_ms)
+        )
+
+
+class ReviewPage(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits and fits, oldest first; `total` counts all of it."""
+
+    held: tuple[HeldView, ...]
+    total: int
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """What was frozen; the digest names exactly these candidates as they are now."""
+
+    digest: str
+    count: int
+    until_ms: int
+
+
+class SelectionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which frozen selection is to be decided."""
+
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+
+
+class DecidedMany(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a selection. `changed`: no more as they were, and therefore left alone."""
+
+    admitted: int
+    refused: int
+    changed: tuple[str, ...]

@@ -1,0 +1,260 @@
+"""`mnemogate review list`, `release` and `deny`: what waits, one or many at a time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.admin.wire.review_queue import (
+    DecidedMany,
+    ReviewPage,
+    Selection,
+    SelectionRequest,
+)
+from proxy.admin.wire.store import OutcomeView
+from proxy.cli.client import PATIENT_S, part
+from proxy.cli.command import Command
+from proxy.cli.connect import operator
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.terminal import inert, iso
+
+if TYPE_CHECKING:
+    import argparse
+
+    from proxy.cli.client import Operator
+    from proxy.cli.command import Context
+
+_ID_LEN: Final = 32
+# Why it waits, in as many words as a row has room for; the reasons' page has the rest.
+_IN_WORDS: Final = {
+    "class_floor": "gives the agent orders",
+    "source_class_forbidden": "its source may not write this class",
+    "source_below_stored": "would change what somebody more trusted wrote",
+    "person_required": "may be the user's own",
+    "trust_soft_score": "its principal's recent outcomes were bad",
+    "promotion_token_missing": "needs a person's word",
+    "contradicts_anchor": "contradicts what you registered",
+    "outranks_anchor": "outranks what you registered",
+    "quota_exceeded": "much from one origin",
+    "rate_limited": "much in a short time",
+    "drift_alarm": "its region is under alarm",
+}
+
+
+class _Filter(msgspec.Struct, frozen=True, kw_only=True):
+    tenant: str | None = None
+    memory_class: str | None = None
+    reason: str | None = None
+    principal: str | None = None
+    origin: str | None = None
+    since: str | None = None
+    same: str | None = None
+    limit: int | None = None
+
+
+class _Decide(_Filter, frozen=True, kw_only=True):
+    candidate_ids: tuple[str, ...] = ()
+    confirm: str | None = None
+
+
+async def _list(context: Context) -> Exit:
+    asked = context.arguments(_Filter)
+    async with operator(context) as api:
+        query = await _query(api, asked)
+        page = await api.list("/review", ReviewPage, query | {"limit": asked.limit})
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(page)
+        return Exit.OK
+    terminal.table(
+        ("candidate", "tenant", "principal", "class", "age", "why", "from", "same", "begins"),
+        [
+            (
+                held.candidate_id,
+                held.tenant,
+                held.principal,
+                held.memory_class.value,
+                _age(held.held_at_ms),
+                f"{_IN_WORDS.get(held.reason, held.reason)} ({held.reason})",
+                held.origin,
+                str(held.same),
+                held.begins or "-",
+            )
+            for held in page.held
+        ],
+    )
+    more = "" if len(page.held) == page.total else f", {len(page.held)} shown (--limit)"
+    terminal.say(f"{page.total} waiting{more}")
+    return Exit.OK
+
+
+async def _release(context: Context) -> Exit:
+    return await _decide(context, "release", "admit")
+
+
+async def _deny(context: Context) -> Exit:
+    return await _decide(context, "deny", "reject")
+
+
+async def _decide(context: Context, word: str, wanted: str) -> Exit:
+    asked = context.arguments(_Decide)
+    async with operator(context) as api:
+        if asked.confirm is not None:
+            return await _decide_many(context, api, word, asked.confirm)
+        if not asked.candidate_ids:
+            return await _choose(context, api, word, asked)
+        for given in asked.candidate_ids:
+            candidate_id = await _whole_id(api, given)
+            path = f"/review/{part(candidate_id)}/{word}"
+            _tell_one(context, await api.post(path, OutcomeView), wanted)
+    return Exit.OK
+
+
+def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(outcome)
+    if outcome.decision != wanted:
+        raise CommandFailed(
+            Exit.FAILED,
+            f"the gate still answers {outcome.decision}: {outcome.reason} (step {outcome.step})",
+            then="a person's word passes a hold, not a refusal",
+        )
+    became = "" if outcome.memory_id is None else f", memory {inert(outcome.memory_id)}"
+    terminal.say(
+        f"{inert(outcome.candidate_id)}: {outcome.decision}{became}, "
+        f"version {outcome.version}, audit leaf {outcome.leaf_index}"
+    )
+
+
+async def _choose(context: Context, api: Operator, word: str, asked: _Decide) -> Exit:
+    """Freeze what the filter chooses, say how many it is, and act once a person agrees."""
+    query = await _query(api, asked)
+    if not query:
+        raise CommandFailed(
+            Exit.USAGE, "say which: ids, or a filter", then=f"mnemogate review {word} --help"
+        )
+    chosen = await api.post("/review/select", Selection, query, timeout_s=PATIENT_S)
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(chosen)
+        return Exit.OK
+    terminal.say(f"{chosen.count} chosen, as they are now, until {iso(chosen.until_ms)}")
+    if sys.stdin.isatty():
+        terminal.note(f"{word} all {chosen.count}? type yes")
+        if sys.stdin.readline().strip() == "yes":
+            return await _decide_many(context, api, word, chosen.digest)
+    terminal.say(f"then: mnemogate review {word} --confirm {inert(chosen.digest)}")
+    return Exit.OK
+
+
+async def _decide_many(context: Context, api: Operator, word: str, digest: str) -> Exit:
+    request = SelectionRequest(digest=digest)
+    done = await api.post(f"/review/{word}", DecidedMany, request, timeout_s=PATIENT_S)
+    terminal = context.terminal
+    if terminal.as_json:
+        terminal.data(done)
+        return Exit.OK
+    terminal.say(f"{done.admitted} let in, {done.refused} refused")
+    if done.changed:
+        terminal.say(f"{len(done.changed)} were not as they had been, and were left alone:")
+        for candidate_id in done.changed:
+            terminal.say(f"  {inert(candidate_id)}")
+    return Exit.OK
+
+
+async def _query(api: Operator, asked: _Filter) -> dict[str, str | int | None]:
+    """The filter as the API has it, without what was not given."""
+    given: dict[str, str | int | None] = {
+        "tenant": asked.tenant,
+        "class": asked.memory_class,
+        "reason": asked.reason,
+        "principal": asked.principal,
+        "origin": asked.origin,
+        "since_ms": None if asked.since is None else _moment(asked.since),
+        "same": None if asked.same is None else await _whole_id(api, asked.same),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+async def _whole_id(api: Operator, given: str) -> str:
+    """The id that begins so."""
+    if len(given) >= _ID_LEN:
+        return given
+    page = await api.get("/review", ReviewPage, id=given, limit=2)
+    if page.total != 1:
+        many = "nothing that waits" if page.total == 0 else f"{page.total} that wait"
+        raise CommandFailed(
+            Exit.NOT_FOUND, f"{many} has an id that begins with {inert(given)}", then="review list"
+        )
+    return page.held[0].candidate_id
+
+
+def _moment(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandFailed(
+            Exit.USAGE, "--since: a date or a time, like 2030-01-31 or 2030-01-31T12:00:00Z"
+        ) from None
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
+
+def _age(held_at_ms: int) -> str:
+    minutes = max(0, time.time_ns() // 1_000_000 - held_at_ms) // 60_000
+    if minutes < 60:  # noqa: PLR2004 - minutes of an hour
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h" if hours < 48 else f"{hours // 24} d"  # noqa: PLR2004 - two days
+
+
+def _filter_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tenant", help="only this tenant's (default: all)")
+    parser.add_argument("--class", dest="memory_class", choices=("L1", "L2", "L3", "L4"))
+    parser.add_argument("--reason", help="only what waits for this reason")
+    parser.add_argument("--principal", help="only what this principal wrote")
+    parser.add_argument("--origin", help="only what comes from there, as `from` shows it")
+    parser.add_argument("--since", metavar="TIME", help="only what came at or after this time")
+    parser.add_argument("--same", metavar="ID", help="only what says exactly what this one says")
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    _filter_arguments(parser)
+    parser.add_argument("--limit", type=int, help="rows to show (default: 100)")
+
+
+def _decide_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "candidate_ids", metavar="CANDIDATE_ID", nargs="*", help="or the beginning of one"
+    )
+    _filter_arguments(parser)
+    parser.add_argument(
+        "--confirm", metavar="DIGEST", help="act on what a filter chose in the last 15 minutes"
+    )
+
+
+COMMANDS = (
+    Command(
+        words=("review", "list"),
+        summary="list held candidates, oldest first",
+        act=_list,
+        arguments=_list_arguments,
+    ),
+    Command(
+        words=("review", "release"),
+        summary="let held candidates in, if nothing else refuses them",
+        act=_release,
+        arguments=_decide_arguments,
+    ),
+    Command(
+        words=("review", "deny"),
+        summary="refuse held candidates; their content is destroyed",
+        act=_deny,
+        arguments=_decide_arguments,
+    ),
+)
