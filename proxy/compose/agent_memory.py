@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proxy.model.memory_seam import Coupling
     from proxy.seams.recalls import Read, Shown
     from proxy.seams.surroundings import Surroundings
+    from proxy.settings.model import ModelUpstream
     from storage.interfaces import SessionLog, Store
     from telemetry.events import TraceContext
 
@@ -45,6 +46,11 @@ class ModelMemory:
         sessions.restore(records, withholding)
         await asyncio.to_thread(withholding.resolve)
         return cls(log, sessions, withholding)
+
+    def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
+        """Tell the ledger which answers to writes are nobody's words, by the maps of these."""
+        maps = (one for model in models for one in model.maps.maps)
+        self.sessions.knows_answers(text for one in maps for text in one.says)
 
     async def close(self) -> None:
         """Write what waits, and give the file back."""

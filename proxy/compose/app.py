@@ -201,6 +201,7 @@ async def _foundation(
     memory = None
     if settings.models:
         memory = await ModelMemory.opened(store, surroundings)
+        memory.knows_answers(settings.models)
         stack.push_async_callback(memory.close)
     return Foundation(
         settings=settings,

@@ -219,8 +219,13 @@ class Core:
         keys = [self.reader.print(name) for name in names if name]
         server, tool = segment.server[:_NAME_LEN_MAX], segment.tool[:_NAME_LEN_MAX]
         exact = packed(self.reader.print(skeleton(text)) for text in segment.texts)
+        calls = book.calls
+        made = [calls[key] for key in keys if key in calls] if keys else calls.values()
+        echo = self.reader.is_echo(made, segment.texts)
         for key in keys:
             self.do(Relayed(principal_id, key, server, tool, segment.kind, exact))
+        if echo:
+            return
         if any(key in book.calls for key in keys):
             return  # it enters that call's session with its next request, and is read there
         ring = self.ring_of(principal_id)

@@ -17,6 +17,7 @@ from policy.labels.endorsement import UserTurns, endorsed_by, wanted_by
 from policy.model import Origin, SourceKind, meet
 from policy.text.repeating import flowing, repeated
 from policy.text.sentences import fingerprint, tails_of
+from policy.text.skeleton import skeleton
 from policy.text.stems import is_nobodys
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
 from proxy.ledger.records import Entry, Row, Typed
@@ -27,18 +28,20 @@ from proxy.ledger.texts import (
     paragraphs,
     readings,
     sentences_between,
+    spelled_in,
     standing,
     strings_in,
     strings_of,
 )
 from proxy.ledger.turn_values import LabelledSpan, Read, Text, Told, TurnGround, TurnRead, TurnSum
+from proxy.seams.observations import is_observation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from policy.labels.endorsement import Asked
     from proxy.ledger.splices import Rules
-    from proxy.ledger.state import Book
+    from proxy.ledger.state import Book, CallMade
 
 LED_IN_WORDS_MIN: Final = 7
 """Behind a comma or a dash, fewer words are said by everybody: "it was great to see"."""
@@ -59,6 +62,8 @@ class Reader:
     def __init__(self, key: bytes, rules: Rules) -> None:
         self._key = key
         self._rules = rules
+        # Fixed texts of servers' answers, by the maps in use.
+        self.says: frozenset[str] = frozenset()
 
     def print(self, text: str) -> int:
         """The fingerprint of a string."""
@@ -240,6 +245,10 @@ class Reader:
         label, why = SourceKind.TOOL_RESULT, ""
         if relayed is not None and relayed.label.trust < label.trust:
             label, why = relayed.label, "relayed"
+        if is_observation(said.text) or self.is_echo([call] if call else [], (said.text,)):
+            label = meet(SourceKind.MODEL_INFERENCE, ground.session.taint or SourceKind.UNKNOWN)
+            self._echoed(said, call, label, found)
+            return
         below = None if call is None else ground.book.below(call)
         if below is not None and below.trust < label.trust:
             label, why = below, "below"
@@ -269,6 +278,26 @@ class Reader:
         )
         found.texts.append(Text(said.text, origin))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+    def _echoed(self, said: Said, call: CallMade | None, label: SourceKind, found: TurnSum) -> None:
+        """It says what the model said, or we: it taints nothing."""
+        server, tool = (call.row.server, call.row.tool) if call else ("", "")
+        found.row(Row("tool", label, len(said.text), "echo", server, tool, _name(said.call_id)))
+        if said.call_id:
+            found.answers.append(self.print(said.call_id))
+        found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+    def is_echo(self, calls: Iterable[CallMade], texts: Iterable[str]) -> bool:
+        """Whether an answer says only what one of these calls wrote, or what its map knows."""
+        left = [call for call in calls if call.used]
+        for text in texts if left else ():
+            for one in spelled_in(text):
+                if one not in self.says:
+                    found = self.print(skeleton(one))
+                    left = [call for call in left if found in call.exact]
+                if not left:
+                    return False
+        return bool(left)
 
     # ---- the model -------------------------------------------------------------------------------
 

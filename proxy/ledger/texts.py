@@ -95,6 +95,27 @@ def strings_in(value: object) -> Iterator[str]:
             pending.extend(reversed(list(cast("dict[str, object]", part).values())))
 
 
+def spelled_in(text: str) -> Iterator[str]:
+    """Every string that a text spells, keys among them; the text itself where it is no JSON."""
+    if text[:1] not in {"{", "["} or len(text) > _JSON_LEN_MAX:
+        yield text
+        return
+    try:
+        pending: list[object] = [_JSON.decode(text)]
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        yield text
+        return
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, list):
+            pending.extend(cast("list[object]", part))
+        elif isinstance(part, dict):
+            for key, value in cast("dict[str, object]", part).items():
+                pending += (key, value)
+
+
 def strings_of(text: str) -> Iterator[str]:
     """The text itself, and where it spells JSON the strings in it."""
     yield text

@@ -39,6 +39,7 @@ WHY: Final = {
     "summary": "a summary of an earlier context",
     "recalled": "holds a memory with that label",
     "not_recalled": "no memory that was served here",
+    "echo": "says what its call said, or what the gate says: an echo",
     "below": "brought by a conversation that began under its call, and as trusted as that one",
     "relayed": "a relay labelled the server's answer so",
     "changed": "not the description that was approved",

@@ -7,13 +7,11 @@ model that was to be kept from it; so these hold a reason code, a class, and wha
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import Final
 
-from policy.model import ChangeKind, SourceKind
+from policy.model import ChangeKind, MemoryClass, SourceKind
 from policy.verdict import InvariantBroken, Reason
-
-if TYPE_CHECKING:
-    from policy.model import MemoryClass
 
 _ASK_PERSON: Final = "If the person you work for wants it remembered, ask them to confirm it."
 _ORDINARY: Final = "Facts and events may be stored as ordinary knowledge without naming a class."
@@ -62,6 +60,7 @@ NEXT: Final[dict[Reason, str]] = {
 }
 
 
+_ITEM: Final = re.compile(r"^Item \d{1,4} of \d{1,4}: ")
 _LOWERED: Final = " (class_lowered): this source may not write the class that was named"
 
 
@@ -102,6 +101,24 @@ def observation_for(
 def observation_of_call(reason: Reason) -> str:
     """The text for a tool call that was not made at all: it has no class."""
     return f"Not done ({reason.value}). {NEXT[reason]}"
+
+
+@cache
+def _all() -> frozenset[str]:
+    texts = {observation_of_call(reason) for reason in NEXT}
+    for one in MemoryClass:
+        for lowered in (False, True):
+            texts.add(observation_for("admit", None, one, lowered=lowered))
+        for reason in NEXT:
+            texts.add(observation_for("reject", reason, one))
+            for change in (ChangeKind.CREATE, ChangeKind.DELETE):
+                texts.add(observation_for("hold", reason, one, change))
+    return frozenset(texts)
+
+
+def is_observation(text: str) -> bool:
+    """Whether a text is made of these alone, each in its line: nobody's words have room in it."""
+    return all(_ITEM.sub("", line) in _all() for line in text.strip().split("\n"))
 
 
 def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | None:

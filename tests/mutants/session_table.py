@@ -9,6 +9,7 @@ from tests.mutants.mutant import Mutant, at
 _SESSIONS: Final = "tests/unit/proxy/ledger/test_sessions.py"
 _CONVERSATIONS: Final = "tests/unit/proxy/ledger/test_conversations.py"
 _PROMPTS: Final = "tests/unit/proxy/ledger/test_system_text.py"
+_ECHOES: Final = "tests/unit/proxy/ledger/test_echoes.py"
 _SPLICES: Final = "tests/unit/proxy/ledger/test_splices.py"
 _NAMES: Final = at(
     "tests/unit/proxy/ledger/test_joining.py",
@@ -209,6 +210,54 @@ SESSIONS: Final = (
         new="    if False:\n",
         invariant="a result that holds only names of tools is catalogue",
         tests=(at(_SPLICES, "test_tools_that_an_agent_searched_for_lower_nothing"),),
+    ),
+    Mutant(
+        name="what was written may stand among other things in its answer",
+        file="proxy/ledger/reading.py",
+        old="                    left = [call for call in left if found in call.exact]\n",
+        new="",
+        invariant="an answer is an echo only where every string of it is the candidate's or fixed",
+        tests=(at(_ECHOES, "test_an_answer_that_says_anything_else_is_its_servers"),),
+    ),
+    Mutant(
+        name="keys of an answer are nobody's words",
+        file="proxy/ledger/texts.py",
+        old="                pending += (key, value)",
+        new="                pending += (value,)",
+        invariant="an answer is an echo only where every string of it is the candidate's or fixed",
+        tests=(at(_ECHOES, "test_an_answer_that_says_anything_else_is_its_servers"),),
+    ),
+    Mutant(
+        name="the answer of any call is an echo of it",
+        file="proxy/ledger/reading.py",
+        old="        left = [call for call in calls if call.used]",
+        new="        left = [*calls]",
+        invariant="only an answer to a write is an echo",
+        tests=(at(_ECHOES, "test_a_call_that_wrote_nothing_is_answered_by_a_tool"),),
+    ),
+    Mutant(
+        name="what begins as the gate speaks is the gate's",
+        file="proxy/seams/observations.py",
+        old='    return all(_ITEM.sub("", line) in _all() for',
+        new='    return all(_ITEM.sub("", line).startswith(("Not ", "Stored ")) for',
+        invariant="nobody's words have room in an observation",
+        tests=(at(_ECHOES, "test_an_answer_that_says_anything_else_is_its_servers"),),
+    ),
+    Mutant(
+        name="what the gate says taints as a tool does",
+        file="proxy/ledger/reading.py",
+        old="        if is_observation(said.text) or self",
+        new="        if self",
+        invariant="the gate's own observations taint nothing",
+        tests=(at(_ECHOES, "test_what_the_gate_says_of_a_write_taints_nothing"),),
+    ),
+    Mutant(
+        name="an echo washes the session that it is said in",
+        file="proxy/ledger/reading.py",
+        old="            self._echoed(said, call, label, found)",
+        new="            self._echoed(said, call, SourceKind.MODEL_INFERENCE, found)",
+        invariant="an echo carries the label of what was written",
+        tests=(at(_ECHOES, "test_an_echo_is_no_better_than_what_was_written"),),
     ),
     Mutant(
         name="a span ends where its text says so",

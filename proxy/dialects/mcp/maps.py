@@ -185,6 +185,8 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     posture: Posture = Posture.MEMORY
     # `serverInfo.name` by which a shipped map is chosen.
     server_names: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    # Fixed texts of its answers to writes, the keys of objects among them: nobody's words.
+    says: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
     memory_class: MemoryClass = MemoryClass.L3
     class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
     shown: Shown = Shown()

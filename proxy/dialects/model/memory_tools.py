@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.text.skeleton import skeleton
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.maps import Tool, ToolKind, ToolMap, path
 from proxy.dialects.mcp.pieces import declared as declared_paths
@@ -190,8 +191,8 @@ def _changes(found: MemoryTool, kinds: frozenset[ToolKind]) -> bool:
 
 @lru_cache(maxsize=_NAMES_KEPT_MAX)
 def folded(name: str) -> str:
-    """A name without case and without the characters that hosts replace."""
-    return _FOLDED.sub("_", name.casefold()).strip("_")
+    """A name without case, look-alike letters, and the characters that hosts replace."""
+    return _FOLDED.sub("_", skeleton(name).casefold()).strip("_")
 
 
 def _servers(tool: Declared) -> set[str]:

@@ -85,6 +85,15 @@ def test_a_hosts_name_for_a_servers_tool_is_read_as_both(spelling: str, server: 
     assert named(found) == ("server-memory", "create_entities", server.replace("__", "_"))
 
 
+def test_a_letter_that_looks_like_another_hides_no_tool() -> None:
+    odd = tuple(
+        tool(f"mcp__memory__{one.replace('a', chr(0x430))}", arguments)
+        for one, arguments in LISTED["server-memory"].items()
+    )
+    found = OfferedTools(odd, ALL).find(call("mcp__memory__cre\u0430te_entities"))
+    assert named(found) == ("server-memory", "create_entities", "memory")
+
+
 def test_a_tool_that_only_ends_like_one_of_memory_is_none() -> None:
     strange = {
         "browser_close_session": LISTED["superlocalmemory"]["close_session"],
