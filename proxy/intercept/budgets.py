@@ -90,12 +90,7 @@ class Budgets:
         self._accounts: OrderedDict[PrincipalId, _Account] = OrderedDict()
 
     def require_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
-        """Keep room for what counts for so many writes, or stop the whole request without a trace.
-
-        A flood that reached the gate would be refused there as well, at the price of two leaves
-        for each write of it: the log would be the thing that is flooded.
-
-        It is kept until they are measured, or given back.
+        """Stop what counts for so many writes where the window has no room for it.
 
         Raises:
             RateLimited: The window has no room for them.
@@ -106,7 +101,20 @@ class Budgets:
         # Requests that are read side by side must not each find the room that is left.
         if len(window) + account.kept_count + count > limit:
             raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
-        account.kept_count += count
+
+    def keep_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
+        """Keep room for what counts for so many writes, or stop the whole request without a trace.
+
+        A flood that reached the gate would be refused there as well, at the price of two leaves
+        for each write of it: the log would be the thing that is flooded.
+
+        It is kept until they are measured, or given back.
+
+        Raises:
+            RateLimited: The window has no room for them.
+        """
+        self.require_room(principal_id, count, limit, now_ms)
+        self._account(principal_id).kept_count += count
 
     def spend(self, principal_id: PrincipalId, count: int, now_ms: int) -> None:
         """Count work in that is not a write: what reads of much take of the same window."""
@@ -116,7 +124,8 @@ class Budgets:
     def give_back(self, principal_id: PrincipalId, count: int) -> None:
         """Room that was kept is not needed: these are not measured."""
         account = self._account(principal_id)
-        account.kept_count = max(0, account.kept_count - count)
+        # Less than nothing: where none was kept (`over_rate = "hold"`), there is none to give back.
+        account.kept_count = max(0, account.kept_count - max(0, count))
 
     def measure(
         self, candidate: Candidate, vector: bytes, now_ms: int, weight: int = 1

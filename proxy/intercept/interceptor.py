@@ -147,7 +147,7 @@ class Writing:
         if limits.over_rate is OverBudget.REJECT:
             kept = sum(map(_weight, proposals))
             now_ms = self._out.now_ms()
-            self._budgets.require_room(owner, kept, limits.writes_per_window_max, now_ms)
+            self._budgets.keep_room(owner, kept, limits.writes_per_window_max, now_ms)
         alone = len(proposals) == 1
         items: list[WrittenItem | StorageError] = []
         try:

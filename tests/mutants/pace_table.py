@@ -102,7 +102,7 @@ PACE: Final = (
     Mutant(
         name="room in a window is not kept while a request is read",
         file="proxy/intercept/budgets.py",
-        old="        account.kept_count += count\n",
+        old="        self._account(principal_id).kept_count += count\n",
         new="",
         invariant="requests that are read side by side do not each find the room that is left",
         tests=(

@@ -211,6 +211,7 @@ _NO_OPERATORS_FILES = {
     "storage/upkeep/restore.py",  # the copy that it has just made
     "proxy/settings/load.py",  # the packaged ruleset
     "proxy/settings/tool_maps.py",  # the shipped maps
+    "proxy/settings/wider.py",  # the packaged ruleset
     "proxy/doctor/isolation.py",  # /proc
     "proxy/doctor/locate.py",
     "proxy/doctor/processes.py",

@@ -66,24 +66,24 @@ def test_a_request_that_does_not_fit_is_stopped_and_counts_for_nothing() -> None
     counted = budgets()
     for _ in range(3):
         counted.measure(candidate_of("tea"), b"", NOW)
-    counted.require_room(ME, 1, 4, NOW)  # control: to the limit it fits
+    counted.keep_room(ME, 1, 4, NOW)  # control: to the limit it fits
     counted.give_back(ME, 1)
     with pytest.raises(RateLimited) as caught:
-        counted.require_room(ME, 2, 4, NOW)
+        counted.keep_room(ME, 2, 4, NOW)
     assert caught.value.retry_after_s == WINDOW_MS // 1_000
-    counted.require_room(ME, 1, 4, NOW)
+    counted.keep_room(ME, 1, 4, NOW)
     counted.give_back(ME, 1)
-    counted.require_room(ME, 4, 4, NOW + WINDOW_MS)
+    counted.keep_room(ME, 4, 4, NOW + WINDOW_MS)
 
 
 def test_requests_that_are_read_side_by_side_do_not_both_find_the_room_that_is_left() -> None:
     counted = budgets()
-    counted.require_room(ME, 3, 4, NOW)
+    counted.keep_room(ME, 3, 4, NOW)
     with pytest.raises(RateLimited):
-        counted.require_room(ME, 2, 4, NOW)
+        counted.keep_room(ME, 2, 4, NOW)
     for _ in range(3):
         counted.measure(candidate_of("tea"), b"", NOW)
-    counted.require_room(ME, 1, 4, NOW)  # what was kept is what was measured
+    counted.keep_room(ME, 1, 4, NOW)  # what was kept is what was measured
 
 
 def test_bytes_count_in_the_window() -> None:
@@ -101,6 +101,24 @@ def test_principals_that_are_not_seen_again_do_not_fill_the_memory() -> None:
     counted = budgets()
     counted.measure(candidate_of("tea"), b"", NOW)
     for number in range(PRINCIPALS_MAX):
-        counted.require_room(PrincipalId(f"p{number}"), 1, 10, NOW)
+        counted.keep_room(PrincipalId(f"p{number}"), 1, 10, NOW)
     assert counted.measure(candidate_of("tea"), b"", NOW).writes_in_window_count == 0
     assert counted.measure(candidate_of("tea"), b"", NOW).writes_in_window_count == 1
+
+
+def test_asking_whether_there_is_room_takes_none() -> None:
+    counted = budgets()
+    for _ in range(10):
+        counted.require_room(ME, 4, 4, NOW)
+    counted.keep_room(ME, 4, 4, NOW)
+    with pytest.raises(RateLimited):
+        counted.require_room(ME, 1, 4, NOW)
+
+
+def test_where_no_room_was_kept_none_is_given_back() -> None:
+    counted = budgets()
+    counted.give_back(ME, -4)
+    counted.require_room(ME, 4, 4, NOW)
+    counted.keep_room(ME, 4, 4, NOW)
+    counted.give_back(ME, 4)
+    counted.require_room(ME, 4, 4, NOW)  # control
