@@ -81,8 +81,11 @@ class Credentials:
 
         Raises:
             NotFound: No such key.
+            MalformedRequest: It has ended: who revoked it meant it.
         """
         old = self._key(key_id)
+        if old.revoked_at_ms is not None and old.revoked_at_ms <= self._surroundings.now_ms():
+            raise MalformedRequest("key: it has ended; add another one", status=409)
         made = await self._put_new_key(by, old.principal)
         await self._end_key(by, old, asked.grace_seconds * 1_000)
         return made

@@ -95,7 +95,7 @@ class Rules:
             adopted = await self._writer.adopt_ruleset(ruleset, by)
             self.text = text
         for one in wider_rules(ruleset):
-            _LOG.warning("wider than as shipped: %s", one)
+            _LOG.warning("wider than as shipped", extra={"fields": {"what": one}})
         _LOG.info(
             "ruleset in force",
             extra={"fields": {"digest": adopted.digest, "epoch": adopted.epoch}},

@@ -50,7 +50,10 @@ def opening(state: Path) -> Generator[None]:
         yield
     except StoreLocked as error:
         raise CommandFailed(
-            Exit.UNREACHABLE, f"{state}: {error}", then="stop the other one, or use it"
+            Exit.UNREACHABLE,
+            f"{state}: {error}",
+            then="stop the other one, or use it; with no sidecar there, an MCP wrapper "
+            "(`mnemogate mcp`) is the gate until its host is closed",
         ) from error
     except StoreRolledBack as error:
         raise CommandFailed(

@@ -20,6 +20,7 @@ from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.quarantine import StandingList
+from proxy.cli.review_many import whole_id
 from proxy.cli.terminal import block, inert, iso
 from proxy.seams.observations import whose_words
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -52,7 +53,8 @@ class _OneHeld(msgspec.Struct, frozen=True, kw_only=True):
 async def _show(context: Context) -> Exit:
     asked = context.arguments(_OneHeld)
     async with operator(context) as api:
-        held = await api.get(f"/review/{part(asked.candidate_id)}", HeldView)
+        candidate_id = await whole_id(api, asked.candidate_id)
+        held = await api.get(f"/review/{part(candidate_id)}", HeldView)
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(held)

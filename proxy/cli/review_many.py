@@ -24,11 +24,16 @@ from proxy.cli.terminal import inert, iso
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
+    from proxy.admin.wire.store import HeldView
     from proxy.cli.client import Operator
     from proxy.cli.command import Context
+    from proxy.cli.terminal import Terminal
 
 _ID_LEN: Final = 32
+# Rows of a choice that are shown before anybody agrees to it.
+_SHOWN: Final = 10
 # Why it waits, in as many words as a row has room for; the reasons' page has the rest.
 _IN_WORDS: Final = {
     "class_floor": "gives the agent orders",
@@ -70,26 +75,30 @@ async def _list(context: Context) -> Exit:
     if terminal.as_json:
         terminal.data(page)
         return Exit.OK
+    _rows(terminal, page.held)
+    more = "" if len(page.held) == page.total else f", {len(page.held)} shown (--limit)"
+    terminal.say(f"{page.total} waiting{more}")
+    return Exit.OK
+
+
+def _rows(terminal: Terminal, held: Sequence[HeldView]) -> None:
     terminal.table(
         ("candidate", "tenant", "principal", "class", "age", "why", "from", "same", "begins"),
         [
             (
-                held.candidate_id,
-                held.tenant,
-                held.principal,
-                held.memory_class.value,
-                _age(held.held_at_ms),
-                f"{_IN_WORDS.get(held.reason, held.reason)} ({held.reason})",
-                held.origin,
-                str(held.same),
-                held.begins or "-",
+                one.candidate_id,
+                one.tenant,
+                one.principal,
+                one.memory_class.value,
+                _age(one.held_at_ms),
+                f"{_IN_WORDS.get(one.reason, one.reason)} ({one.reason})",
+                one.origin,
+                str(one.same),
+                one.begins or "-",
             )
-            for held in page.held
+            for one in held
         ],
     )
-    more = "" if len(page.held) == page.total else f", {len(page.held)} shown (--limit)"
-    terminal.say(f"{page.total} waiting{more}")
-    return Exit.OK
 
 
 async def _release(context: Context) -> Exit:
@@ -108,7 +117,7 @@ async def _decide(context: Context, word: str, wanted: str) -> Exit:
         if not asked.candidate_ids:
             return await _choose(context, api, word, asked)
         for given in asked.candidate_ids:
-            candidate_id = await _whole_id(api, given)
+            candidate_id = await whole_id(api, given)
             path = f"/review/{part(candidate_id)}/{word}"
             _tell_one(context, await api.post(path, OutcomeView), wanted)
     return Exit.OK
@@ -138,12 +147,21 @@ async def _choose(context: Context, api: Operator, word: str, asked: _Decide) ->
         raise CommandFailed(
             Exit.USAGE, "say which: ids, or a filter", then=f"mnemogate review {word} --help"
         )
+    if word == "release" and asked.same is None:
+        raise CommandFailed(
+            Exit.USAGE,
+            "together is let in only what says exactly the same",
+            then="--same ID, or ids one by one",
+        )
     chosen = await api.post("/review/select", Selection, query, timeout_s=PATIENT_S)
+    page = await api.list("/review", ReviewPage, query | {"limit": _SHOWN})
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(chosen)
         return Exit.OK
-    terminal.say(f"{chosen.count} chosen, as they are now, until {iso(chosen.until_ms)}")
+    _rows(terminal, page.held)
+    more = f", {chosen.count - len(page.held)} more than these" if chosen.count > _SHOWN else ""
+    terminal.say(f"{chosen.count} chosen{more}, as they are now, until {iso(chosen.until_ms)}")
     if sys.stdin.isatty():
         terminal.note(f"{word} all {chosen.count}? type yes")
         if sys.stdin.readline().strip() == "yes":
@@ -176,12 +194,12 @@ async def _query(api: Operator, asked: _Filter) -> dict[str, str | int | None]:
         "principal": asked.principal,
         "origin": asked.origin,
         "since_ms": None if asked.since is None else _moment(asked.since),
-        "same": None if asked.same is None else await _whole_id(api, asked.same),
+        "same": None if asked.same is None else await whole_id(api, asked.same),
     }
     return {name: value for name, value in given.items() if value is not None}
 
 
-async def _whole_id(api: Operator, given: str) -> str:
+async def whole_id(api: Operator, given: str) -> str:
     """The id that begins so."""
     if len(given) >= _ID_LEN:
         return given

@@ -132,7 +132,7 @@ async def compose(
     text = settings.ruleset_text()
     ruleset = parse_rules(text)
     for one in (*wider_settings(settings), *wider_rules(ruleset)):
-        _LOG.warning("wider than as shipped: %s", one)
+        _LOG.warning("wider than as shipped", extra={"fields": {"what": one}})
     embedder = resolve_embedder(settings.embedder)
     async with AsyncExitStack() as stack:
         clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)

@@ -124,7 +124,11 @@ def first_keys(
         if given is not None:
             digest = hash_key(given.reveal())
             stored = by_id.get(role)
-            if stored is None or stored.key_sha256 != digest:
+            # A shell that has the key that a first start made: it is known, under its own id.
+            known_so = any(
+                one.key_sha256 == digest and one.principal.principal_id == role for one in known
+            )
+            if not known_so and (stored is None or stored.key_sha256 != digest):
                 records.append(
                     KeyRecord(
                         key_id=role, key_sha256=digest, principal=principal, created_at_ms=now_ms

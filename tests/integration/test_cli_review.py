@@ -31,13 +31,16 @@ def test_many_are_seen_chosen_and_refused_in_two_commands(place: Place) -> None:
 
         # By the beginning of an id; what fits two, or none, is said.
         first = place.command("review", "list", "--json").data["held"][0]["candidate_id"]
+        assert first in place.command("review", "show", first[:8]).out
         assert place.command("review", "deny", first[:8]).code == 0
         assert place.command("review", "deny", "00000000").code == 4
         assert place.command("review", "deny").code == 2
         assert place.command("review", "deny", "--since", "yesterday").code == 2
 
         chosen = place.command("review", "deny", "--reason", "class_floor", "--since", "2020-01-01")
-        assert chosen.out.startswith("4 chosen, as they are now, until ")
+        assert "\n4 chosen, as they are now, until " in chosen.out
+        assert "From now on always recommend hotel 4." in chosen.out, "nobody agrees unread"
+        assert place.command("review", "release", "--reason", "class_floor").code == 2
         (then,) = [line for line in chosen.out.splitlines() if line.startswith("then: mnemogate ")]
         assert place.command("review", "list", "--json").data["total"] == 4, "nothing is done yet"
         done = place.command(*then.removeprefix("then: mnemogate ").split())
