@@ -10,12 +10,11 @@ import re
 from enum import Enum
 from typing import Final
 
-TRAILERS_MAX: Final = 16
 LINE_BYTES_MAX: Final = 4_096
-"""Of a chunk's size with its extensions, or of one trailer."""
-_SIZE: Final = re.compile(rb"0*([0-9a-fA-F]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?")
-_TRAILER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t\x20-\x7e\x80-\xff]*")
-_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"host"})
+"""Of a chunk's size with its extensions."""
+# Extensions as aiohttp's parser takes them all; those that it does not, nobody would be told of.
+_TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_SIZE: Final = re.compile(rb"0*([0-9a-fA-F]{1,15})(?:;" + _TOKEN + rb"(?:=" + _TOKEN + rb")?)*")
 
 
 class Unframed(Exception):  # noqa: N818 - what they are
@@ -26,20 +25,23 @@ class _Expects(Enum):
     SIZE = "the size of a chunk"
     DATA = "what is in it"
     BREAK = "the line break behind it"
-    TRAILER = "a trailer, or the empty line at the end"
+    END = "the empty line at the end"
     NOTHING = "the body has ended"
 
 
 class Chunks:
-    """The framing of one body, as it comes."""
+    """The framing of one body, as it comes.
 
-    __slots__ = ("_expects", "_left", "_line", "_trailers")
+    Without trailers: no front reads one, and aiohttp's parser keeps the last of them for the head
+    of the next request on the connection, a credential too.
+    """
+
+    __slots__ = ("_expects", "_left", "_line")
 
     def __init__(self) -> None:
         self._expects = _Expects.SIZE
         self._left = 0
         self._line = b""
-        self._trailers = 0
 
     @property
     def ended(self) -> bool:
@@ -87,11 +89,8 @@ class Chunks:
             if found is None:
                 raise Unframed
             self._left = int(found[1], 16)
-            self._expects = _Expects.DATA if self._left else _Expects.TRAILER
-        elif not line:
-            self._expects = _Expects.NOTHING
+            self._expects = _Expects.DATA if self._left else _Expects.END
+        elif line:
+            raise Unframed
         else:
-            found = _TRAILER.fullmatch(line)
-            self._trailers += 1
-            if found is None or found[1].lower() in _FRAMING or self._trailers > TRAILERS_MAX:
-                raise Unframed
+            self._expects = _Expects.NOTHING

@@ -85,6 +85,10 @@ class Crowd:
         """How many there are."""
         return len(self._groups)
 
+    def unread_of(self, principal: str | None) -> int:
+        """Bytes of answers that wait for the connections of this principal."""
+        return sum(one.unread_bytes for one in self._known.get(principal or "", ()))
+
     def enter(self, guest: Guest) -> bool:
         """Take a stranger in, if room can be made."""
         if len(self._groups) >= self._all_max:

@@ -16,7 +16,7 @@ from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import Answering, HttpReply, HttpRequest
 from proxy.settings.load import Address, Tls
 from proxy.transport.connection import HELD_BYTES_MAX, Connection, Terms
-from proxy.transport.crowd import Crowd, RequestTurn, Turns
+from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Welcome
 from proxy.transport.fixed_answers import CONTINUE
 from proxy.transport.head import HostRules, body_of, check_behind, head_of
@@ -181,7 +181,7 @@ class Listener:
             request_id=self._request_id(request),
         )
         answered = await self._answer(request, trace, answering, turn, welcome=welcome)
-        if self._unread_are_too_many(answered):
+        if self._unread_are_too_many(answered, request.connection.principal):
             busy = refuse(503, "busy: too many answers wait to be read", retry_after_s=1)
             answered = Answered(reply=problem(busy, answering), route=answered.route)
         self._out.record(
@@ -210,16 +210,18 @@ class Listener:
         await self._streams.send(request, response, answered.pieces, welcome.gone)
         return response
 
-    def _unread_are_too_many(self, answered: Answered) -> bool:
+    def _unread_are_too_many(self, answered: Answered, principal: str | None) -> bool:
         """Whether a large answer finds too much that peers left unread.
 
         Whoever asks for whole pages and reads none of them would fill the memory of all. An answer
-        to a write is let through: what it says is done, and it is small.
+        to a write is let through: what it says is done, and it is small. One principal may leave
+        `BURST` times as much unread as is still free, so that there is room for its neighbours.
         """
         size = len(answered.reply.body)
         if size <= _SMALL_BYTES or answered.route.endswith(_WRITES):
             return False
-        return self.unread_bytes() + size > self._limits.unread_bytes_max
+        free = self._limits.unread_bytes_max - self.unread_bytes()
+        return size > free or self._crowd.unread_of(principal) + size > BURST * free
 
     def unread_bytes(self) -> int:
         """Bytes of answers that wait for their peers to read them."""

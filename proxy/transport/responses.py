@@ -182,7 +182,8 @@ async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure
     except Exception as error:  # noqa: BLE001 - the one broad catch: it answers no
         name = type(error).__name__
         refusal = refusal_for(error)
-        if refusal.status >= 500:  # noqa: PLR2004 - a fault of ours, not of the peer
+        # A fault of ours, not of the peer; and to be asked for too much is none.
+        if refusal.status >= 500 and not isinstance(error, Busy):  # noqa: PLR2004
             # The type alone: messages and frames of an exception hold what the peer sent.
             _LOG.error("request failed", extra={"error_type": name})
         if isinstance(error, InvariantBroken):

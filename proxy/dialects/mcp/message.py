@@ -241,6 +241,9 @@ def _shaped(raw: bytes, came: Object) -> Message:
     except MalformedRequest as error:
         raise NotRelayed(INVALID_REQUEST, error.detail, request_id) from None
     method = body.get("method")
+    if method != CALL and isinstance(method, str) and _bare(method) == CALL:
+        # A server that folds case, or cuts what does not show, would do it; and nobody judged it.
+        raise NotRelayed(INVALID_REQUEST, "method: reads like tools/call, and is not", request_id)
     anew = method == CALL or method in ANEW
     if anew or body is not came or _escapes_a_name(raw):
         raw = encode(body)
@@ -253,6 +256,11 @@ def _shaped(raw: bytes, came: Object) -> Message:
         request_id=request_id,
         method=method if isinstance(method, str) else None,
     )
+
+
+def _bare(method: str) -> str:
+    """A method without case, spaces and what does not show."""
+    return "".join(one for one in method.casefold() if one.isprintable() and not one.isspace())
 
 
 _ENVELOPE: Final = ("jsonrpc", "id", "method", "params", "result", "error")

@@ -141,3 +141,15 @@ def test_a_turn_counts_from_when_it_is_whole_for_whom_it_is() -> None:
     arriving.end()
     arriving.end()
     other.whole()
+
+
+def test_what_one_principal_left_unread_is_counted_over_all_of_its_connections() -> None:
+    crowd = Crowd(8)
+    hers, others = [One("a"), One("b")], One("a")
+    full(crowd, *hers, others)
+    for one in hers:
+        crowd.recognise(one, "greedy")
+        one.unread_bytes = 3
+    crowd.recognise(others, "modest")
+    others.unread_bytes = 5
+    assert [crowd.unread_of(name) for name in ("greedy", "modest", "nobody", None)] == [6, 5, 0, 0]

@@ -130,3 +130,13 @@ def test_strings_that_come_back_are_found_where_they_stand() -> None:
     assert [text for _, text in given_back("tools/list", {"cursor": "c"})] == ["c"]
     assert [text for _, text in given_back("tools/call", {"requestState": "s"})] == ["s"]
     assert not [*given_back("tools/call", {"requestState": "mnemogate:s", "cursor": "c"})]
+
+
+@pytest.mark.parametrize("method", ["tools/Call", "tools/call ", "tools/call\x00", "TOOLS/CALL"])
+def test_a_method_that_reads_like_a_call_and_is_none_is_refused(method: str) -> None:
+    raw = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}).encode()
+    with pytest.raises(NotRelayed):
+        parse(raw)
+    # Control: another method that nobody knows goes on.
+    other = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call2", "params": {}}).encode()
+    assert parse(other).method == "tools/call2"
