@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -24,7 +25,6 @@ from tests.unit.storage.opening import HELD_S, Bench, candidate_of, submission_o
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import lmdb
 
@@ -45,17 +45,28 @@ class Hand:
         self.ids: list[CandidateId] = []
         self.metas = b""
         self.handle = -1
+        # Of every such file of this process, this store's or not: a descriptor, and its metas.
+        self._files: list[tuple[int, bytes]] = []
 
     def __call__(self, name: str) -> None:
         if self.store is None:
             return
         if name == "intercepted":
-            self.handle = os.open(_memory_file(), os.O_RDWR | os.O_CLOEXEC)
-            self.metas = os.pread(self.handle, _METAS, 0)
+            self._close()
+            handles = [os.open(path, os.O_RDWR | os.O_CLOEXEC) for path in _memory_files()]
+            self._files = [(handle, os.pread(handle, _METAS, 0)) for handle in handles]
         if name == "staged":
+            value = self.values()[0]
+            ours = [one for one in self._files if value in _whole(one[0])]
+            ((self.handle, self.metas),) = ours
             self._alter(self)
-            os.close(self.handle)
+            self._close()
             self.store = None
+
+    def _close(self) -> None:
+        for handle, _ in self._files:
+            os.close(handle)
+        self._files = []
 
     @property
     def env(self) -> lmdb.Environment:
@@ -69,11 +80,18 @@ class Hand:
             return [bytes(txn.get(bytes.fromhex(one)) or b"") for one in self.ids]
 
 
-def _memory_file() -> str:
-    """The one file of this process that is in memory."""
-    paths = {os.path.realpath(f"/proc/self/fd/{name}"): name for name in _descriptors()}
-    (found,) = {name for path, name in paths.items() if "memfd:mnemogate" in path}
-    return f"/proc/self/fd/{found}"
+def _memory_files() -> list[str]:
+    """The files of this process that are in memory: another test's store may have one as well."""
+    found: dict[int, str] = {}
+    for name in _descriptors():
+        path = f"/proc/self/fd/{name}"
+        if "memfd:mnemogate" in os.path.realpath(path):
+            found[Path(path).stat().st_ino] = path
+    return list(found.values())
+
+
+def _whole(handle: int) -> bytes:
+    return os.pread(handle, os.fstat(handle).st_size, 0)
 
 
 def _descriptors() -> list[str]:
@@ -82,7 +100,7 @@ def _descriptors() -> list[str]:
 
 def _flip_a_byte(hand: Hand) -> None:
     handle, value = hand.handle, hand.values()[0]
-    held = os.pread(handle, os.fstat(handle).st_size, 0)
+    held = _whole(handle)
     # Two places of a page may have it: LMDB copies pages.
     at = held.find(value)
     while at >= 0:

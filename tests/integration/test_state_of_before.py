@@ -50,6 +50,16 @@ def said(place: Place) -> Any:  # noqa: ANN401 - what the version before answere
     return before
 
 
+def waiting(place: Place) -> Any:  # noqa: ANN401 - the answer as it came
+    """What waits, without what a row of the list tells from here on."""
+    answer = place.command("review", "list", "--json").data
+    for row in answer["held"]:
+        for later in ("origin", "begins", "same"):
+            del row[later]
+        row["change"] = None
+    return {"held": answer["held"]}
+
+
 def listed(sidecar: Running, key: str) -> Any:  # noqa: ANN401 - the answer as it came
     asked = urllib.request.Request(  # noqa: S310 - a server of this test
         f"{sidecar.ready['data']}/v1/memories", headers={"Authorization": f"Bearer {key}"}
@@ -69,7 +79,7 @@ def test_a_state_directory_of_before_opens_and_says_what_it_said(place: Place) -
     assert place.command("audit", "verify", "--json").data == before["verify"]
     with place.running("--config", str(place.root / "mnemogate.toml")) as sidecar:
         assert listed(sidecar, keys["agent"]) == before["list"][1]
-        assert place.command("review", "list", "--json").data == before["review"]
+        assert waiting(place) == before["review"]
         begun = place.command("session", "list", "--json").data["sessions"]
         assert {one["session"] for one in begun} >= {*before.get("sessions", ())}
         spent, _ = sidecar.write(keys["agent"], text="Another text.", nonce="n-1")
@@ -98,7 +108,7 @@ def test_a_backup_of_before_is_restored_with_what_was_held(place: Place, tmp_pat
     assert restored.code == 0, restored.err
     with new.running() as sidecar:
         assert listed(sidecar, before["keys"]["agent"]) == before["list"][1]
-        assert new.command("review", "list", "--json").data == before["review"]
+        assert waiting(new) == before["review"]
 
 
 def test_a_backup_of_before_with_one_byte_changed_is_refused(place: Place, tmp_path: Path) -> None:
