@@ -18,6 +18,7 @@ import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from policy.labels.taint import Seen
     from policy.model import Principal, Provenance
     from proxy.dialects.strict_json.tolerant import Json
+
+# Two thousand examples take minutes.
+pytestmark = pytest.mark.timeout(900)
 
 EXAMPLES: Final = int(os.environ.get("MNEMOGATE_DOORS", "2000" if HEAVY else "60"))
 _QUIET: Final = settings(
