@@ -89,7 +89,12 @@ SESSION_LABELS: Final = (
         old="dict.fromkeys((*readings(text), *repeated(text))):",
         new="dict.fromkeys((text, *repeated(text))):",
         invariant="what was heard is known again, however it was spelled",
-        tests=(at(_DOOR_TESTS, "test_it_is_no_person_s_however_it_was_spelled"),),
+        tests=(
+            at(
+                "tests/property/test_one_door.py",
+                "test_typed_at_the_same_key_it_is_no_better_than_its_door",
+            ),
+        ),
     ),
     Mutant(
         name="a sentence is heard whole",
