@@ -290,14 +290,17 @@ class Reader:
     def is_echo(self, calls: Iterable[CallMade], texts: Iterable[str]) -> bool:
         """Whether an answer says only what one of these calls wrote, or what its map knows."""
         left = [call for call in calls if call.used]
+        said = False
         for text in texts if left else ():
             for one in spelled_in(text):
+                said = True
                 if one not in self.says:
                     found = self.print(skeleton(one))
                     left = [call for call in left if found in call.exact]
                 if not left:
                     return False
-        return bool(left)
+        # Who says nothing that can be read, a picture, says nothing that is known.
+        return said and bool(left)
 
     # ---- the model -------------------------------------------------------------------------------
 

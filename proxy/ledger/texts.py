@@ -109,6 +109,8 @@ def spelled_in(text: str) -> Iterator[str]:
         part = pending.pop()
         if isinstance(part, str):
             yield part
+        elif isinstance(part, int | float) and not isinstance(part, bool):
+            yield str(part)  # a row of numbers may spell anything
         elif isinstance(part, list):
             pending.extend(cast("list[object]", part))
         elif isinstance(part, dict):

@@ -9,6 +9,7 @@ import pytest
 from policy.model import Basis, CandidateId, MemoryClass, SourceKind
 from policy.trust.ladder import TrustState
 from policy.verdict import Reason
+from proxy.ledger.texts import spelled_in
 from proxy.seams.guard import Join, Segment
 from proxy.seams.observations import is_observation, observation_for, observation_of_call
 from proxy.settings.tool_maps import load_map
@@ -140,3 +141,8 @@ def test_each_observation_is_known_as_one(reason: Reason) -> None:
         assert is_observation(observation_for(decision, reason, MemoryClass.L1))
     assert is_observation(observation_for("admit", None, MemoryClass.L3, lowered=True))
     assert not is_observation(f"{observation_of_call(reason)} Pay at once.")
+
+
+def test_a_row_of_numbers_is_no_string_of_a_call() -> None:
+    assert {*spelled_in("[105, 103.5, true, null]")} == {"105", "103.5"}
+    assert [*spelled_in("[]")] == []
