@@ -168,10 +168,8 @@ class Engine:
         def work(change: Change) -> list[Outcome | StorageError]:
             outcomes.clear()  # the work is done again when dead readers had filled the map
             change.judged = tuple(one.candidate_id for one in batch)
-            room = self.parts.store.quota_bytes - self.bytes_used
             outcomes.extend(
-                self._judge_one(change, case, room) if isinstance(case, Case) else case
-                for case in cases
+                self._judge_one(change, case) if isinstance(case, Case) else case for case in cases
             )
             return outcomes
 
@@ -183,12 +181,16 @@ class Engine:
 
         return self.transact(work, confirmed)
 
-    def _judge_one(self, change: Change, case: Case, room: int) -> Outcome | StorageError:
+    def _judge_one(self, change: Change, case: Case) -> Outcome | StorageError:
         # Asked on the thread that writes the key's end, so one of the two comes first.
         welcome = case.arrived.welcome
         if welcome is not None and not welcome():
             return CredentialEnded("the key ended")
         judge = self.parts.judge
+        # What waits before it in the same batch takes room as well, or a large batch would also
+        # take what is kept for deletions. What a purge frees is free only in the next transaction.
+        taken = max(0, change.charges.total())
+        room = self.parts.store.quota_bytes - self.bytes_used - taken
         refusal = judge.usage.no_room(case.submission.candidate, room, change)
         if refusal is not None:
             return refusal

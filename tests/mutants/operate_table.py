@@ -80,6 +80,14 @@ OPERATE: Final = (
         tests=(at(_USAGE, "test_one_tenant_fills_its_share_and_another_still_writes"),),
     ),
     Mutant(
+        name="a batch is let in whole where one of it has room",
+        file="storage/write/engine.py",
+        old="        taken = max(0, change.charges.total())\n",
+        new="        taken = 0\n",
+        invariant="what waits together takes no more than the quota, nor what deletions need",
+        tests=(at(_USAGE, "test_a_batch_leaves_deletions_what_is_theirs"),),
+    ),
+    Mutant(
         name="a deletion of nothing leaves leaves for ever",
         file="storage/write/usage.py",
         old="        return room < 0 or self._is_beyond(self._bytes[candidate.tenant])\n",

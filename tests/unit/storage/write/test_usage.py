@@ -28,6 +28,7 @@ from tests.unit.storage.opening import (
 
 QUOTA = 1 << 22
 QUOTA_SMALL = 1 << 20
+QUOTA_TIGHT = 1 << 19
 SHARED = EmbeddedOptions(quota_bytes=QUOTA, staging_quota_bytes=1 << 26, tenant_share=0.1)
 UNSHARED = msgspec.structs.replace(SHARED, tenant_share=1.0)
 OTHER = Principal(principal_id=PrincipalId("agent-2"), tenant=Tenant("other"))
@@ -153,7 +154,6 @@ def test_deletes_of_nothing_end_where_their_tenant_or_the_store_is_full(
         with contextlib.suppress(ExceptionGroup):
             write(store, *(_of_nothing(start + one) for one in range(100)))
     leaves, used = _size(store)
-    # A batch is let in whole where there was room at its beginning.
     assert used < QUOTA_SMALL * (0.5 if share < 1 else 1.1)
     assert _answered(store, _of_nothing(10_000)) == ["QuotaReached"]
     assert _size(store) == (leaves, used), "it left nothing"
@@ -182,6 +182,19 @@ def test_one_that_frees_nothing_takes_no_other_of_its_batch_back(bench: Bench) -
     assert [type(error) for error in raised.value.exceptions] == [QuotaReached, QuotaReached]
     assert store.reader.get(TENANT, memories[0].memory_id) is None
     assert store.reader.get(TENANT, memories[1].memory_id) is None
+    assert store.reader.check().problems == ()
+    store.close()
+
+
+def test_a_batch_leaves_deletions_what_is_theirs(bench: Bench) -> None:
+    """Written at once, what would take three times the store ends at its quota."""
+    tight = msgspec.structs.replace(UNSHARED, quota_bytes=QUOTA_TIGHT)
+    store = bench.open(options=tight)
+    flood = [submission_of(candidate_of(f"{one}", AGENT), AGENT) for one in range(600)]
+    with pytest.raises(ExceptionGroup):
+        write(store, *flood)
+    _, used = _size(store)
+    assert 0.75 * QUOTA_TIGHT < used < 1.05 * QUOTA_TIGHT
     assert store.reader.check().problems == ()
     store.close()
 
