@@ -109,6 +109,7 @@ def test_a_backup_of_before_is_restored_with_what_was_held(place: Place, tmp_pat
     with new.running() as sidecar:
         assert listed(sidecar, before["keys"]["agent"]) == before["list"][1]
         assert waiting(new) == before["review"]
+        assert new.command("check", "--json").data["problems"] == []
 
 
 def test_a_backup_of_before_with_one_byte_changed_is_refused(place: Place, tmp_path: Path) -> None:
