@@ -288,6 +288,7 @@ def _health(
         user_turns_unset=unset_in(settings.models),
         unmapped_tools=services.unmapped_tools,
         flooding=services.flooding,
+        unbound_uids=services.unbound_uids,
         wider=lambda: (*beyond, *wider_rules(store.ruleset)),
     )
 

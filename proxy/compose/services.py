@@ -144,6 +144,7 @@ class Services:
         shadow = Shadow(store.reader, embedder)
         self.confirming = Confirming(store.token_key, store.reader.held_candidate, surroundings)
         self._foundation = foundation
+        self._unbound: set[int] = set()
         budgets, graphs = foundation.budgets(), Graphs(store.reader)
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.guard = foundation.guard(writing, ledger, self.confirming)
@@ -200,6 +201,10 @@ class Services:
     def flooding(self) -> int:
         """How many principals have a filter of their own for what they heard."""
         return len(self.operate.ledger.flooding)
+
+    def unbound_uids(self) -> tuple[int, ...]:
+        """The uids of relays that are no principal's, where a model front judges ahead of them."""
+        return tuple(sorted(self._unbound)) if self._foundation.settings.models else ()
 
     @asynccontextmanager
     async def tending(self, retention_s: float) -> AsyncGenerator[None]:
@@ -261,6 +266,7 @@ class Services:
             halt=halt,
             link_of=self.confirming.link_of,
             own_uid=os.geteuid(),
+            unbound=self._unbound,
         )
 
 

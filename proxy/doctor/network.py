@@ -48,6 +48,7 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True):
     user_turns_unset: tuple[str, ...] = ()
     unmapped_tools: tuple[str, ...] = ()
     flooding: int = 0
+    unbound_uids: tuple[int, ...] = ()
     wider: tuple[str, ...] = ()
     staging: str = STAGED_IN_MEMORY
 
@@ -114,11 +115,24 @@ def _staged(attempt: Attempt, place: str) -> Finding:
     return attempt.skipped(f"not in memory: {place or 'nowhere, no file can be had'}")
 
 
+def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
+    if not unbound:
+        return attempt.ok("none comes from a uid that is bound to nobody")
+    # No hole: what the model front judged is judged once more, and belongs to no conversation.
+    uids = ", ".join(map(str, unbound))
+    return attempt.skipped(
+        f"uid {uids} is bound to no principal: a call that the model front let through is judged a "
+        "second time, as nobody's conversation. In the file of settings, add a table "
+        f"[[principals]] with the id and the tenant of the agent's key, and uid = {unbound[0]}"
+    )
+
+
 def _modes(aim: Aim) -> Iterator[Finding]:
     mode = Attempt("mode", "ask the sidecar whether it refuses anything", "enforce")
     typing = Attempt("model.user_turns", "ask the sidecar who types the user turns", "it was told")
     heard = Attempt("model.heard", "ask the sidecar which keys flood what it remembers", "none")
     maps = Attempt("model.memory_tools", "ask the sidecar which memory tools no map takes", "none")
+    relays = Attempt("relay.uid", "ask the sidecar whose relays come to it", "uids that are bound")
     wide = Attempt("settings.wider", "ask the sidecar what lets in more than as shipped", "nothing")
     staging = Attempt(
         "staging.undecided", "ask the sidecar where candidates are before a verdict", "in memory"
@@ -128,7 +142,7 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         ready = msgspec.json.decode(answer.body, type=_Readiness)
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         why = f"cannot be asked ({type(error).__name__})"
-        yield from (one.skipped(why) for one in (mode, typing, maps, heard, wide, staging))
+        yield from (one.skipped(why) for one in (mode, typing, maps, heard, relays, wide, staging))
         return
     yield _staged(staging, ready.staging)
     if ready.mode == "observe":
@@ -150,6 +164,7 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         yield heard.skipped(f"{ready.flooding} did; `mnemogate session list` names them")
     else:
         yield heard.ok("none did")
+    yield _relays(relays, ready.unbound_uids)
     if ready.wider:
         # The operator's to choose; that it was chosen must not go unseen.
         yield wide.skipped("; ".join(ready.wider))

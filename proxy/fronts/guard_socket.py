@@ -72,8 +72,12 @@ class GuardFront:
         halt: Callable[[], None],
         link_of: Callable[[CandidateId], str | None],
         own_uid: int,
+        unbound: set[int],
     ) -> None:
-        """`link_of` makes a link that decides: for `own_uid`, which could decide without one."""
+        """`link_of` makes a link that decides: for `own_uid`, which could decide without one.
+
+        `unbound` gets the uids that came and are bound to no principal: the gate's own, and root.
+        """
         self._guard = guard
         self._operations = operations
         self._authenticator = authenticator
@@ -85,6 +89,7 @@ class GuardFront:
         # What each relay that is present has admitted and not settled.
         self._sending: dict[str, set[CandidateId]] = {}
         self._present: Counter[str] = Counter()
+        self._unbound = unbound
 
     async def answer(self, incoming: Incoming) -> Answered:
         """The answer; failures as problem details."""
@@ -107,6 +112,8 @@ class GuardFront:
         peer = visit.peer
         if self._authenticator.authenticate(None, peer) is not None:
             return self._authenticator.require(None, visit)
+        if peer.uid is not None:
+            self._unbound.add(peer.uid)
         return Principal(principal_id=PrincipalId(f"uid:{peer.uid}"), tenant=Tenant(DEFAULT_TENANT))
 
     async def _serve(

@@ -43,6 +43,8 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unmapped_tools: tuple[str, ...] = ()
     # How many principals heard more in a day than their tenant can be expected to remember.
     flooding: int = 0
+    # Of relays beside a model front: no call of theirs is the one that the model front judged.
+    unbound_uids: tuple[int, ...] = ()
     # Settings and rules by which more is let in than as shipped.
     wider: tuple[str, ...] = ()
     # Where undecided candidates are staged.
@@ -60,10 +62,12 @@ class Health:
         user_turns_unset: tuple[str, ...] = (),
         unmapped_tools: Callable[[], tuple[str, ...]] = tuple,
         flooding: Callable[[], int] = int,
+        unbound_uids: Callable[[], tuple[int, ...]] = tuple,
         wider: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._wider = wider
         self._flooding = flooding
+        self._unbound_uids = unbound_uids
         self._user_turns_unset = user_turns_unset
         self._unmapped_tools = unmapped_tools
         self._status = status
@@ -105,6 +109,7 @@ class Health:
             user_turns_unset=self._user_turns_unset,
             unmapped_tools=self._unmapped_tools(),
             flooding=self._flooding(),
+            unbound_uids=self._unbound_uids(),
             wider=self._wider(),
             staging=status.staged_in,
         )

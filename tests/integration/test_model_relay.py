@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from proxy.dialects.mcp.calls import read_call
+from proxy.guard.client import GuardClient
+from proxy.guard.wire import SOCKET
+from proxy.seams.guard import GuardedCall, Join
+from proxy.settings.tool_maps import load_map
 from storage.audit import ResultLeaf, VerdictLeaf, decode_leaf
 from tests.integration.mcp_bench import call as mcp_call
 from tests.integration.mcp_bench import modern, stateless_head
 from tests.integration.model_bench import Bench, asking, call, fronted
+from tests.integration.running import running
+from tests.unit.proxy.guarded import AGENT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -72,6 +80,37 @@ class Desk:
 
 def entities(text: str) -> Json:
     return {"entities": [{"name": "Ada", "entityType": "fact", "observations": [text]}]}
+
+
+BOUND = f'[[principals]]\nid = "agent"\ntenant = "default"\nuid = {os.geteuid()}\n'
+
+
+@pytest.mark.parametrize("bound", [False, True])
+async def test_a_relay_of_a_uid_that_is_bound_to_nobody_judges_again_and_doctor_is_told(
+    tmp_path: Path, *, bound: bool
+) -> None:
+    async with fronted(tmp_path, beside=BOUND if bound else "") as bench:
+        at = Desk(bench, tmp_path / "nothing")
+        async with GuardClient(bench.front.state / SOCKET) as relay:
+            await relay.pin(AGENT, "memory", ())
+            (made,) = json.loads(await at.model(GOOD))["content"][-1:]
+            params: Json = {"name": "create_entities", "arguments": entities(GOOD)}
+            items = read_call(load_map("server-memory"), params).items
+            join = Join(tool_use_id=made["id"])
+            call_made = GuardedCall(server="memory", tool="create_entities", items=items, join=join)
+            (judged,) = await relay.judge(AGENT, call_made)
+        assert judged.decision == "admit"
+        assert at.leaves() == (["admit"] if bound else ["admit", "admit"])
+        async with bench.front.client.get(f"{bench.front.admin_url}/readyz") as answer:
+            ready = await answer.json()
+        assert ready.get("unbound_uids") == (None if bound else [os.geteuid()])
+
+
+async def test_where_no_model_front_judges_ahead_no_uid_needs_a_name(tmp_path: Path) -> None:
+    async with running(tmp_path) as live, GuardClient(live.state / SOCKET) as relay:
+        await relay.pin(AGENT, "memory", ())
+        async with live.client.get(f"{live.admin_url}/readyz") as answer:
+            assert "unbound_uids" not in await answer.json()
 
 
 @asynccontextmanager

@@ -270,4 +270,17 @@ OPERATE: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="a uid that is bound to nobody goes unnoticed",
+        file="proxy/fronts/guard_socket.py",
+        old="            self._unbound.add(peer.uid)\n",
+        new="            self._unbound.discard(peer.uid)\n",
+        invariant="doctor names the uid of a relay whose calls no model front's verdict reaches",
+        tests=(
+            at(
+                "tests/integration/test_model_relay.py",
+                "test_a_relay_of_a_uid_that_is_bound_to_nobody_judges_again_and_doctor_is_told",
+            ),
+        ),
+    ),
 )

@@ -132,6 +132,25 @@ def test_a_key_that_floods_what_a_tenant_remembers_is_counted(tmp_path: Path) ->
     assert "2 did" in found.got
 
 
+def test_a_relay_of_a_uid_that_is_bound_to_nobody_is_told_with_what_to_write(
+    tmp_path: Path,
+) -> None:
+    def unbound(*_request: object) -> tuple[int, bytes]:
+        return 200, b'{"mode": "enforce", "unbound_uids": [1001]}'
+
+    def bound(*_request: object) -> tuple[int, bytes]:
+        return 200, b'{"mode": "enforce"}'
+
+    with _server(unbound) as url:
+        found = _probe(url, tmp_path)["relay.uid"]
+    assert found.verdict is ProbeResult.SKIPPED
+    assert "uid 1001 is bound to no principal" in found.got
+    assert "[[principals]]" in found.got
+    assert found.got.endswith("uid = 1001")
+    with _server(bound) as url:
+        assert _probe(url, tmp_path)["relay.uid"].verdict is ProbeResult.OK
+
+
 def test_what_lets_in_more_than_as_shipped_is_named(tmp_path: Path) -> None:
     def wider(*_request: object) -> tuple[int, bytes]:
         return 200, b'{"mode": "enforce", "wider": ["ruleset: matrix.unknown.L1"]}'
