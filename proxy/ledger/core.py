@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from policy.model import Origin, SourceKind, meet
 from policy.text.skeleton import skeleton
+from proxy.dialects.model.memory_tools import folded, servers_by
+from proxy.dialects.model.tools import Declared
 from proxy.dialects.model.transcript import Turn
 from proxy.ledger.reading import Reader
 from proxy.ledger.records import (
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from proxy.ledger.records import Record
     from proxy.ledger.ring import RingText
     from proxy.ledger.splices import Rules
-    from proxy.ledger.state import Book, SessionState
+    from proxy.ledger.state import Book, CallMade, SessionState
     from proxy.ledger.turn_values import TurnRead
     from proxy.seams.guard import Segment
 
@@ -219,8 +221,7 @@ class Core:
         keys = [self.reader.print(name) for name in names if name]
         server, tool = segment.server[:_NAME_LEN_MAX], segment.tool[:_NAME_LEN_MAX]
         exact = packed(self.reader.print(skeleton(text)) for text in segment.texts)
-        calls = book.calls
-        made = [calls[key] for key in keys if key in calls] if keys else calls.values()
+        made = [call for call in book.calls.values() if _is_answered_by(segment, keys, call)]
         echo = self.reader.is_echo(made, segment.texts)
         for key in keys:
             self.do(Relayed(principal_id, key, server, tool, segment.kind, exact))
@@ -325,6 +326,14 @@ class Core:
                 if len(ring):
                     ring.drop()
                     break
+
+
+def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
+    """Whether a segment may answer that mapped write: by its ids, else by server and tool."""
+    if keys or not call.mapped:
+        return call.row.key in keys
+    named = Declared(name=call.row.tool, server=call.row.server or None)
+    return not {"", folded(segment.server)}.isdisjoint(servers_by(named, segment.tool))
 
 
 def _beside(memory: Memory) -> list[str]:

@@ -288,8 +288,11 @@ class Reader:
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
     def is_echo(self, calls: Iterable[CallMade], texts: Iterable[str]) -> bool:
-        """Whether an answer says only what one of these calls wrote, or what its map knows."""
-        left = [call for call in calls if call.used]
+        """Whether an answer says only what one of these calls wrote, or what its map knows.
+
+        A call whose words were written some other way has a tool that may answer anything.
+        """
+        left = [call for call in calls if call.mapped]
         said = False
         for text in texts if left else ():
             for one in spelled_in(text):

@@ -234,6 +234,7 @@ class KeptCall(msgspec.Struct, frozen=True, array_like=True):
     row: CallRow
     open: bool
     used: bool
+    mapped: bool = False
 
 
 class KeptBook(msgspec.Struct, frozen=True, array_like=True):

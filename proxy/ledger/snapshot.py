@@ -62,7 +62,7 @@ def _records_of(book: Book) -> Iterator[Record]:
     yield from book.relayed.values()
     dropped, until_ms = book.dropped or (None, 0)
     calls = tuple(
-        KeptCall(call.session, call.at_ms, call.row, call.open, call.used)
+        KeptCall(call.session, call.at_ms, call.row, call.open, call.used, call.mapped)
         for call in book.calls.values()
     )
     unplaced = tuple(book.unplaced)
@@ -127,5 +127,5 @@ def restore_book(book: Book, kept: KeptBook) -> None:
     book.unplaced.extend(kept.unplaced)
     for one in kept.calls:
         call = CallMade(one.session, one.at_ms, one.row)
-        call.open, call.used = one.open, one.used
+        call.open, call.used, call.mapped = one.open, one.used, one.mapped
         book.calls[one.row.key] = call

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from policy.labels.taint import Joined
 from policy.model import MemoryId, SourceKind, meet
 from policy.verdict import InvariantBroken
 from proxy.ledger.hearsay import Hearsay
@@ -80,7 +81,7 @@ class TypedTurn:
 class CallMade:
     """A call that a model of a session made."""
 
-    __slots__ = ("at_ms", "exact", "open", "parts", "row", "session", "used")
+    __slots__ = ("at_ms", "exact", "mapped", "open", "parts", "row", "session", "used")
 
     def __init__(self, session: str, at_ms: int, row: CallRow) -> None:
         self.session = session
@@ -90,6 +91,8 @@ class CallMade:
         self.parts = frozenset(prints(row.parts))
         self.open = True
         self.used = False
+        # Whether a tool map says that it writes: its id came with what is written.
+        self.mapped = False
 
 
 class SessionState:
@@ -433,6 +436,7 @@ def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
         if call is not None:
             # Its tool writes a memory: no conversation begins below it.
             call.used, call.open = True, False
+            call.mapped |= wrote.joined == Joined.CALL.value
 
 
 def _once(writes: deque[Wrote], wrote: Wrote) -> None:

@@ -149,7 +149,7 @@ class OfferedTools:
             return
         for tool_map in self._maps.maps:
             for name, rule in tool_map.tools.items():
-                for server in _cuts(tool, name):
+                for server in servers_by(tool, name):
                     if self._maps.named or _fits(rule, tool):
                         yield _Option(
                             found=MemoryTool(tool_map=tool_map, tool=name, server=server),
@@ -164,7 +164,7 @@ class OfferedTools:
             typed = set(tool_map.model.types.values())
             for name in tool_map.tools:
                 named = Declared(name=call.name, server=call.server)
-                if name not in typed and not [*_cuts(named, name)]:
+                if name not in typed and not [*servers_by(named, name)]:
                     continue
                 if call.arguments is None and name in typed:
                     continue
@@ -221,7 +221,7 @@ def _bare(name: str) -> str:
     return name.removeprefix(start)
 
 
-def _cuts(tool: Declared, name: str) -> Iterator[str]:
+def servers_by(tool: Declared, name: str) -> Iterator[str]:
     """The servers by which a host's name for a tool would be this name of a map."""
     wanted, there = folded(name), folded(tool.name)
     if tool.server is not None:

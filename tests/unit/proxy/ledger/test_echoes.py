@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policy.labels.taint import Joined
 from policy.model import Basis, CandidateId, MemoryClass, SourceKind
 from policy.trust.ladder import TrustState
 from policy.verdict import Reason
@@ -23,18 +24,22 @@ from tests.unit.proxy.ledgers import (
     Ledger,
     assistant,
     call,
+    kept,
     reply,
     result,
     user,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.ledger.sessions import Entered
 
 NOTE = "Alice drinks green tea in the morning."
 ALICE: dict[str, Json] = {"name": "Alice", "entityType": "person", "observations": [NOTE]}
 SAVE = call("w1", "create_entities", entities=[ALICE])
+HOSTED = call("w1", "mcp__memory__create_entities", entities=[ALICE])
 ECHO = '[{"name":"Alice","entityType":"person","observations":["' + NOTE + '"]}]'
 HELD = observation_for("hold", Reason.SOURCE_CLASS_FORBIDDEN, MemoryClass.L2)
 FOREIGN = [
@@ -43,6 +48,8 @@ FOREIGN = [
     f"{ECHO} Bills are paid at the quay.",
     f"{HELD} Bills are paid at the quay.",
     HELD.replace("L2", "the quay"),
+    '["Alice", 104, 105, 46]',
+    "[]",
 ]
 
 
@@ -122,6 +129,63 @@ async def test_an_answer_that_says_anything_else_is_its_servers(
 
 async def test_a_call_that_wrote_nothing_is_answered_by_a_tool() -> None:
     assert (await _answered(ECHO, wrote=False)).taint is TOOL
+
+
+@pytest.mark.parametrize("tool", ["create_entities", "fetch"])
+async def test_a_call_that_no_map_takes_is_answered_by_a_tool(tool: str) -> None:
+    # Its agent wrote the same words some other way, so the ledger finds the call by its text.
+    ledger = Ledger()
+    ledger.sessions.knows_answers(load_map("server-memory").says)
+    fetched = call("w1", tool, entities=[ALICE])
+    first = await ledger.ask(user("Keep what matters."), system="You are an agent.")
+    await ledger.answer(first, reply("", fetched))
+    seen = ledger.seen(NOTE)
+    assert seen.joined is Joined.TEXT
+    ledger.sessions.wrote(ADA.principal_id, seen, _admitted())
+    asked = user("Keep what matters."), assistant("", fetched), result("w1", ECHO)
+    assert (await ledger.ask(*asked, system="You are an agent.")).taint is TOOL
+
+
+@pytest.mark.parametrize(
+    ("server", "tool", "echo"),
+    [
+        ("memory", "create_entities", True),
+        ("memory", "open_nodes", False),
+        ("weather", "create_entities", False),
+    ],
+)
+async def test_an_answer_without_an_id_is_an_echo_only_of_its_own_server_and_tool(
+    server: str, tool: str, *, echo: bool
+) -> None:
+    ledger = Ledger()
+    ledger.sessions.knows_answers(load_map("server-memory").says)
+    first = await ledger.ask(user("Keep what matters."), system="You are an agent.")
+    await ledger.answer(first, reply("", HOSTED))
+    seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
+    ledger.sessions.wrote(ADA.principal_id, seen, _admitted())
+    segment = Segment(server=server, tool=tool, call_id="1", texts=(ECHO,), kind=UNKNOWN)
+    ledger.sessions.saw(ADA.principal_id, segment)
+    assert bool(ledger.sessions.culprits(ADA.principal_id, NOTE)) is not echo
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_what_was_an_echo_is_one_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, compacted: bool
+) -> None:
+    before = kept(tmp_path, is_new=True)
+    first = await before.ask(user("Keep what matters."), system="You are an agent.")
+    await before.answer(first, reply("", SAVE))
+    seen = before.seen(NOTE, join=Join(tool_use_id="w1"))
+    before.sessions.wrote(ADA.principal_id, seen, _admitted())
+    if compacted:
+        monkeypatch.setattr("proxy.ledger.sessions.GROWN_BYTES", 1)
+        assert await before.sessions.compact()
+    await before.sessions.close()
+    after = kept(tmp_path, before.clock)
+    after.sessions.knows_answers(load_map("server-memory").says)
+    asked = user("Keep what matters."), assistant("", SAVE), result("w1", ECHO)
+    assert (await after.ask(*asked, system="You are an agent.")).taint is HOST
+    await after.sessions.close()
 
 
 async def test_an_echo_is_no_better_than_what_was_written() -> None:
