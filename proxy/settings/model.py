@@ -91,9 +91,9 @@ MEANINGS: Final[dict[str, str]] = {
     "user_turns": "`person`: people type the user turns, so one turn of theirs, stored as it is, "
     "is `user_input`. `program`: a program writes them, and nothing is. Unset: only what follows "
     'an explicit "remember that".',
-    "system_text": "`known`: what a program adds to its system prompt, or says between the turns, "
-    "when a conversation goes on is `unknown`; but what its prompt said before (numbers and dates "
-    "aside), and memories by their labels. `trusted`: all of it is the program's own.",
+    "system_text": "What a program adds to its system prompt, or says between the turns, once a "
+    "conversation goes on. `known`: `unknown`, unless its prompt said it before, or it is a "
+    "memory, which keeps its label. `trusted`: the program's own.",
     "answer_seconds": "Seconds to the beginning of an answer, and between two pieces of it.",
     "total_seconds": "Seconds for a whole answer, every second asking of the model included.",
     "request_bytes_max": "Largest request body in bytes.",
