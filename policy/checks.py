@@ -55,7 +55,7 @@ Check = Callable[[Candidate, Facts, Ruleset], Finding]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One numbered check; the number is that of MWP 3.2 (9 and 10 are design section 6)."""
+    """One numbered check; the number is that of MWP 3.2 (9 and 10: docs/architecture.md)."""
 
     number: int
     name: str
@@ -177,7 +177,7 @@ def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> 
 def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     """The source may write the class, and change what it is aimed at."""
     # (1) Source-class compatibility (MWP 3.2; attacks A1, A2), the class floor and the update and
-    #     delete rules (design 5.6, 5.9, section 6).
+    #     delete rules (docs/architecture.md).
     provenance = provenance_of(candidate, facts)
     if provenance is None or facts.reading is None:
         return UNAVAILABLE
@@ -236,8 +236,9 @@ def _below_stored(candidate: Candidate, provenance: Provenance, facts: Facts) ->
     if stored_class(facts) is None or stored is None:
         return None
     own, other = provenance.source, stored.source
-    # Whatever steers a removal is not in its text, so its label is that of its context. A note that
-    # was written in such a context may be cleared away from one; a person's own words may not.
+    # The order to remove stands in no text of the removal, so its label is that of its context. A
+    # removal from a tainted context may clear away a note that was written in such a context, and
+    # never a person's own words.
     if candidate.change in _REMOVALS and other.trust < SourceKind.USER_INPUT.trust:
         own, other = provenance.ceiling, stored.ceiling
     if own.trust >= other.trust:
@@ -367,7 +368,7 @@ def cognitive_staging(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> F
 
 def budgets(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
     """Size, rate and topic quota leave room for this candidate."""
-    # (9) Floods (design section 6). Sizes are measured here, whatever the fact says.
+    # (9) Floods (docs/architecture.md). Sizes are measured here, and not taken from the fact.
     state, limits = facts.budget, ruleset.budgets
     if state is None:
         return UNAVAILABLE
@@ -395,7 +396,7 @@ def _bytes_len(text: str | None) -> int:
 
 def drift(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
     """The candidate falls in no cell under alarm."""
-    # (10) Slow poisoning (design section 6).
+    # (10) Slow poisoning (docs/architecture.md).
     if facts.drift_alarms is None:
         return UNAVAILABLE
     return Objection(Reason.DRIFT_ALARM, holds=True) if facts.drift_alarms else None

@@ -1,4 +1,8 @@
-"""The sans-I/O gate: numbered steps, one verdict, and the only place where a permit is made."""
+"""The sans-I/O gate: numbered steps, one verdict, and the only place where a permit is made.
+
+The steps follow "MWP", Mediated Write-Path: Jungsoo Baek, *Structural Write-Path Control for
+Non-Formation in Agent Persistent Memory*, https://certumsystems.com/mwp/ (docs/glossary.md).
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
 
 
 class SourceKind(enum.Enum):
-    """Who is accountable for a text, most trusted first (design section 3)."""
+    """Who is accountable for a text, most trusted first (docs/glossary.md#labels)."""
 
     __hash__ = object.__hash__
 
@@ -97,7 +97,7 @@ class ChangeKind(enum.Enum):
 
 
 class Channel(enum.Enum):
-    """To whom the operator bound a credential (design 5.7)."""
+    """To whom the operator bound a credential (docs/glossary.md#memories)."""
 
     AGENT = "agent"
     USER = "user"
@@ -105,7 +105,7 @@ class Channel(enum.Enum):
 
 
 class Claims(enum.Enum):
-    """What the labels that a client names are worth on its channel (design 5.7)."""
+    """What the labels that a client names are worth on its channel (docs/glossary.md#labels)."""
 
     IGNORED = "ignored"
     TRUSTED = "trusted"

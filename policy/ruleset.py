@@ -1,6 +1,6 @@
 """The rules of one epoch: who may write what, within which budgets. Parsed strictly from TOML.
 
-Whatever a ruleset does not say is closed: an absent pair is refused, an unknown word is an error.
+A ruleset opens only what it names: an absent pair is refused, an unknown word is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RulesetError(ValueError):
 
 
 class Cell(enum.Enum):
-    """What the matrix says to one source and one class (design section 6)."""
+    """What the matrix says to one source and one class (docs/glossary.md#decisions)."""
 
     ADMIT = "admit"
     ENHANCED = "enhanced"  # admitted after the language check of step 2

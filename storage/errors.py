@@ -16,7 +16,7 @@ class QuotaReached(StoreUnavailable):
 
 
 class CredentialEnded(StoreUnavailable):
-    """Whoever proposed it was let in on a key that ended before the commit; nothing was written."""
+    """The proposer's key ended before the commit; nothing was written."""
 
 
 class OutcomeUnknown(StorageError):

@@ -1,7 +1,7 @@
 """A bounded way out of the decision path: events in at one end, batches out on a thread.
 
-Whoever offers an event never waits for whoever takes it away. When the far side is dead or slow the
-pipe fills, drops and counts; nothing else changes.
+The producer of an event never waits for its consumer. When the far side is dead or slow the pipe
+fills, drops and counts; nothing else changes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Whether a text was seen before: prints of texts, and an index that finds whose copy it is.
 
-Only lowers a label or names a culprit (design section 5): what is not found proves nothing. Prints
-are made of the skeleton, word by word, so that case, look-alike and invisible letters, wrapping and
-the order of sentences do not matter. They are winnowed (Schleimer, Wilkerson and Aiken, 2003): of
-every `WINDOW` neighbouring shingles the least is kept, so that any run of `SHINGLE + WINDOW - 1`
-words that two texts share leaves a print in both.
+Only lowers a label or names a culprit (docs/architecture.md#where-a-label-comes-from): what is not
+found proves nothing. Prints are made of the skeleton, word by word, so that case, look-alike and
+invisible letters, wrapping and the order of sentences do not matter. They are winnowed (Schleimer,
+Wilkerson and Aiken, 2003): of every `WINDOW` neighbouring shingles the least is kept, so that any
+run of `SHINGLE + WINDOW - 1` words that two texts share leaves a print in both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Whether a person said what a candidate says (design 5.4): the one way in which text raises.
+"""Endorsement: whether a person said what a candidate says. Nothing else in a text raises a label.
 
-Its whole text has to be what one turn of hers makes her own (`policy.text.own_words`). What names
-or files a candidate has to be words of that text. Both sides are compared as fingerprints, so that
-nobody has to keep what was said.
+A candidate is endorsed when its whole text is what one turn of a person makes her own
+(`policy.text.own_words`). What names or files a candidate has to be words of that text. Both sides
+are compared as fingerprints, so that nobody has to keep what was said
+(docs/architecture.md#where-a-label-comes-from).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the session ledger knows of one candidate: evidence about its label, never a claim.
 
 The ledger sees what entered each session of an agent, and from which channel. It says so in a
-`Seen`; `policy.labels.derive` makes a label of it (design section 5, rules 1 to 4).
+`Seen`; `policy.labels.derive` makes a label of it (docs/architecture.md#where-a-label-comes-from).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a text carries another one that was refused (design section 12).
+"""Whether a text carries another one that was refused (docs/glossary.md#decisions).
 
 A refused text is known by numbers of its words under a secret key, never by the words: an index of
 refused texts would be one more place to find them in. Any eight words in a row that a text shares

@@ -1,7 +1,7 @@
 """The rules in force with their text, and how others take their place while the sidecar runs.
 
-A file that cannot be used changes nothing: the last good rules stay in force, and whoever asked
-hears why. Whoever runs the sidecar may ask by SIGHUP, an operator by the operator API.
+A file that cannot be used changes nothing: the last good rules stay in force, and the caller gets
+the reason. A change is asked for by SIGHUP or by the operator API.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Rules:
     async def reload(self, by: PrincipalId, digest: str | None = None) -> Reloaded:
         """Read the file again and put what it says in force; `digest` is what it must be.
 
-        Whatever waits for the writer is judged by the rules that are in force on its turn; a
-        decision that is being made ends under the epoch it began with.
+        A candidate that waits for the writer is judged by the rules that are in force on its turn;
+        a decision that is being made ends under the epoch it began with.
 
         Raises:
             RulesetRefused: The file cannot be used.

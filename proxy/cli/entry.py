@@ -54,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough (`| head`). What was asked about may still not hold: a
-        # check that was not heard to its end has not said yes.
+        # The reader of our output has closed it (`| head`). Exit code 0 would be wrong for a check:
+        # one that was not printed to its end has not said yes.
         return Exit.CUT_SHORT
     finally:
         _end()

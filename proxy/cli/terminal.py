@@ -161,11 +161,11 @@ class Terminal:
 
 @contextmanager
 def answering() -> Generator[None]:
-    """What a command prints is what it is for: say so where it cannot be printed.
+    """Print a command's result, and say so where it cannot be printed.
 
     Raises:
         CommandFailed: The disk behind stdout is full, or the like.
-        BrokenPipeError: Whoever read it has enough.
+        BrokenPipeError: The reader closed the pipe.
     """
     try:
         yield

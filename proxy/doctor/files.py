@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.doctor.finding import Aim
 
 REFUSED: Final = "permission denied"
-# Whoever may talk to one of these is root on this machine.
+# A peer that may talk to one of these sockets is as good as root on this machine.
 _ROOT_SOCKETS: Final = (
     "/run/docker.sock",
     "/run/podman/podman.sock",

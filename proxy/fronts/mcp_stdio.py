@@ -271,4 +271,4 @@ class _FileSink:
         """A file has always room, or fails."""
 
     def close(self) -> None:
-        """Whoever opened it closes it."""
+        """Nothing: the file belongs to the caller, who closes it."""

@@ -87,9 +87,9 @@ class Ahead:
         return before
 
     def find(self, principal: Principal, call: GuardedCall) -> AdmittedAhead | None:
-        """What this call is, where it was admitted ahead: by its id if it has one, else the oldest.
+        """The admission that fits this call: by its id if it has one, else the oldest.
 
-        Whatever its id, it has to be the very same call of the same principal.
+        In either case it has to be the very same call of the same principal.
         """
         mine = self._open.get(principal)
         if not mine:

@@ -1,4 +1,4 @@
-"""Which strings of another server's answers must not reach the agent (design section 8).
+"""Which strings of another server's answers must not reach the agent (docs/architecture.md#mcp).
 
 What is held, denied, quarantined or not settled yet does not exist for the agent, wherever a copy
 of it lies. A string is known by prints of the pieces, never by their text: an index of refused

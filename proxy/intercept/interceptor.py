@@ -1,8 +1,8 @@
 """Makes a candidate of each proposal, gathers its evidence, and waits for its verdict.
 
-This is the interceptor (design section 4, steps 2 to 5): it mints the candidate id and the nonce,
-computes the digest over all fields, derives the true source, and hands the whole to the one
-writer. Between that moment and the verdict nothing of the candidate is sent anywhere.
+This is the interceptor (docs/architecture.md#the-life-of-a-write): it mints the candidate id and
+the nonce, computes the digest over all fields, derives the true source, and hands the whole to the
+one writer. Between that moment and the verdict nothing of the candidate is sent anywhere.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class Writing:
         alone = len(proposals) == 1
         items: list[WrittenItem | StorageError] = []
         try:
-            # Whatever is malformed shows here: once a chunk is judged, its writes cannot be taken
-            # back.
+            # Malformed changes show here, before the first is judged: the writes of a judged chunk
+            # cannot be taken back.
             prepared = await self._prepared(principal, proposals)
             for start in range(0, len(prepared), CHUNK_LEN):
                 chunk: list[_Intercepted | WrittenItem] = []

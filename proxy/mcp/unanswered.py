@@ -56,7 +56,7 @@ class Unanswered:
         if not self._connection.finish(pending):
             return
         if pending.own is not None:
-            # Whoever asked settles what went with it.
+            # This was a request of our own: its sender settles what it was about.
             if not pending.own.done():
                 pending.own.set_exception(ServerGone())
             return

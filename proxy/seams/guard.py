@@ -1,8 +1,9 @@
-"""What a relay asks of the gate about one message: the seam of guard mode (design section 4).
+"""What a relay asks of the gate about one message.
 
-A relay holds a connection and no credential; the guard holds the store and decides nothing that the
-gate does not. Both may live in one process, or talk over the gate's own Unix socket: every value
-here crosses that socket, so each is a bounded struct.
+The seam of guard mode (docs/architecture.md#mcp). A relay holds a connection and no credential; the
+guard holds the store and decides nothing that the gate does not. Both may live in one process, or
+talk over the gate's own Unix socket: every value here crosses that socket, so each is a bounded
+struct.
 """
 
 from __future__ import annotations

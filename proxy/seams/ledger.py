@@ -41,7 +41,7 @@ class Sees(Protocol):
 
 
 class NoSessions:
-    """No model front is configured: nobody sees what enters a context (design 5.8)."""
+    """No model front is configured, so nobody sees what enters a context (docs/clients.md)."""
 
     def seen(
         self,

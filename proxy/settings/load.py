@@ -150,7 +150,7 @@ def load_settings(
         _assemble(values, env, _bindings(listed["principals"])), **_behind(listed, env)
     )
     if settings.agent_key is not None and settings.agent_key == settings.operator_key:
-        # Whoever reads the agent's environment would be an operator.
+        # With one key for both, a reader of the agent's environment would be an operator.
         raise SettingsError("agent_key and operator_key: must be two different keys")
     if check_places:
         _check_places(settings, env)

@@ -1,8 +1,8 @@
 """Who is connected to a listener, who goes first where it is full, and whose turn it is.
 
-Whoever has shown no credential costs nothing to become: such connections may never stand in the way
-of one that has, nor of each other's first request. Whoever has shown one may take what is free, and
-not what the next one needs.
+A connection without a credential costs a peer nothing, so such connections may never stand in the
+way of one with a credential, nor of each other's first request. A principal may take all places
+that are free, except those that the next principal needs.
 """
 
 from __future__ import annotations

@@ -211,10 +211,10 @@ class Listener:
         return response
 
     def _unread_are_too_many(self, answered: Answered, principal: str | None) -> bool:
-        """Whether a large answer finds too much that peers left unread.
+        """Whether the bytes that peers left unread are too many for one more large answer.
 
-        Whoever asks for whole pages and reads none of them would fill the memory of all. An answer
-        to a write is let through: what it says is done, and it is small. One principal may leave
+        A peer that asks for whole pages and reads none of them would fill the memory. An answer to
+        a write is always sent: the write is done, and the answer is small. One principal may leave
         `BURST` times as much unread as is still free, so that there is room for its neighbours.
         """
         size = len(answered.reply.body)

@@ -1,7 +1,7 @@
 """The one table from verdict or exception to wire answer, and the one place that catches broadly.
 
-Whatever goes wrong, the answer is *no*, says which kind of wrong, and holds nothing that the peer
-or the store put in: no exception text, no traceback, no content.
+For every failure the answer is *no*. It names the kind of failure and contains nothing from the
+peer or the store: no exception text, no traceback, no content.
 """
 
 from __future__ import annotations

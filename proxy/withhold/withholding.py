@@ -1,4 +1,4 @@
-"""From the moment of interception nothing that is sent carries a rejected candidate (design 4.9).
+"""From the moment of interception nothing that is sent carries a rejected candidate.
 
 Beside the interceptor: it tells of every candidate before it is judged and after. Model requests of
 a principal wait until none of its candidates is undecided, and what was refused is taken out of

@@ -1,4 +1,4 @@
-"""Guard mode: what was admitted, and what the server behind made of it (design section 4).
+"""Guard mode: what was admitted, and what the server behind made of it (docs/architecture.md#mcp).
 
 An admission is an intent: its row is there with both leaves, and no read shows it. A result leaf
 makes it a memory or ends it; without one, nobody knows, and it is listed until somebody does.

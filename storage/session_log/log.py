@@ -90,7 +90,7 @@ class SealedLog:
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
         """Make records durable, and all that were added before them."""
-        # Whoever waits may be cancelled; what is written is written for all.
+        # A waiting caller may be cancelled; the record is written for everybody all the same.
         await asyncio.shield(self.add(records))
 
     def _start(self) -> None:

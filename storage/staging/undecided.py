@@ -92,7 +92,8 @@ class Undecided:
             self._shut()
             raise StoreUnavailable(f"staging cannot be read: {error}") from error
         if None in found:
-            # Whatever altered it may have altered its tree: nothing more is put in there.
+            # The write that altered this row may have altered its tree: nothing more is put in
+            # there.
             self._keys.clear()
             self._shut()
         return found

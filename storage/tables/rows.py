@@ -171,7 +171,7 @@ def held_key(candidate_id: CandidateId) -> bytes | None:
 def chain(view: View, ordinal: int, bytes_max: int | None = None) -> list[Row]:
     """Every row of one memory, oldest first; with a limit, the newest that fit, and one at least.
 
-    Whoever may update a memory makes its history as long as he likes.
+    Anybody who may update a memory can make its history as long as he likes, hence the limit.
     """
     rows: list[Row] = []
     size = 0

@@ -44,7 +44,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     approved_by: PrincipalId | None = None
     # What an enforcing gate would have answered, where an observing one admitted over it.
     objection: Hold | Reject | None = None
-    # Guard mode (design section 4): the row is an intent until the server behind has answered.
+    # Guard mode (docs/architecture.md#mcp): the row is an intent until the server behind has
+    # answered.
     guarded_key: str | None = None
     sent: bool = True
     culprit: Culprit | None = None

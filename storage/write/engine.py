@@ -1,8 +1,9 @@
 """The embedded store's transactions: stage, judge, commit, and find out what a disk error meant.
 
-Everything here runs on the writer thread. The order is the promise (design section 4): staged, then
-judged inside the transaction that would commit it, held ones durable in staging first, one commit,
-then the keys of what is decided destroyed, then the index, then the answer.
+Everything here runs on the writer thread. The order is the promise (docs/architecture.md): a
+candidate is staged, then judged inside the transaction that would commit it. A held one is made
+durable in staging first. After the one commit the keys of decided candidates are destroyed, then
+the index follows, then the answer goes out.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class Gatherer:
         """What is known of the thing that the server behind files under this key."""
         call = call_of(candidate) if candidate.change is ChangeKind.CREATE else None
         made_new = candidate.change is ChangeKind.CREATE and (call is None or call.effect is None)
-        # Whatever was stored without a key is not what a change without one is aimed at.
+        # A change without a key is never aimed at a memory that was stored without one.
         if not key or made_new:
             return NOTHING_THERE
         return read_thing(

@@ -224,7 +224,8 @@ class Judge:
             approved_by=docket.by,
             objection=verdict.objection,
             guarded_key=submission.guarded_key,
-            # Whoever waits for this verdict sends it; what a person releases waits to be sent.
+            # The waiting caller sends this call itself; a call that a person releases waits for a
+            # relay.
             sent=docket.case.held is None,
             culprit=culprit_of(provenance.culprits, submission.candidate),
             session=provenance.session,

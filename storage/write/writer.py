@@ -244,8 +244,8 @@ class EmbeddedWriter:
                 self._housekeep()
             self._last_orders()
         finally:
-            # Whatever ended the thread, nobody waits for ever, and nobody is told more than is
-            # known: what was being written may be durable.
+            # However the thread ended, no caller may wait for ever, and none is told more than is
+            # known: the write under way may be durable.
             self._dead = True
             if not self._closing and self._engine.broken is None:
                 self._engine.broken = "the writer thread ended; start again"

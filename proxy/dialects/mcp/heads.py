@@ -1,8 +1,8 @@
 """What the head of an HTTP request says about the message in its body, held against the body.
 
 From 2026-07-28 on, headers repeat the method, the tool and some arguments, so that routers need not
-read bodies. Whoever routes by a header that the body contradicts was lied to: the gate judges the
-body, and what is behind might obey the header.
+read bodies. A header that contradicts the body is an attack: the gate judges the body, and the
+server behind might obey the header.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One text that an answer shows: what to ask of it, and what stays of it.
 
-A text is asked for as it stands. Whoever answers reads it in every way in which a model may: a
+A text is asked about as it stands. The answer considers every reading that a model may give it: a
 withheld memory that comes back inside JSON, or inside a link, is still that memory.
 """
 

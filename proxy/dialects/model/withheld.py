@@ -1,9 +1,8 @@
 """What of a model request must not go on, taken out of it: what all APIs share. Pure.
 
-Whoever calls says which text carries something refused, and what stands in its place (`Asks`). Of a
-tool's result and of a call the lines go, of other texts the sentences; a result of which nothing
-should be left goes whole. What a person typed stays; so does what stands in a system prompt or a
-tool list that is trusted.
+The caller says which text carries something refused, and what stands in its place (`Asks`). Tool
+results and calls lose lines, other texts lose sentences; a result of which nothing should be left
+goes whole. Text that a person typed stays, and so does a trusted system prompt or tool list.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class OurAdapter:
 
 def _item(raw: msgspec.Raw) -> Item:
     shown = shown_in(raw)
-    # Whatever it is filed under, as much as its text.
+    # Every string of an item is judged: what it is filed under as much as its text.
     return Item(text=bytes(raw).decode(), source=shown.source, memory_class=shown.memory_class)
 
 

@@ -184,7 +184,7 @@ class Line:
             self._limit(request_id, exchange, self._parts.call_seconds)
 
     def _limit(self, request_id: RequestId, exchange: Exchange, seconds: float) -> None:
-        """Whoever is behind has so long for a call; our own verdict's time is not counted."""
+        """Limit the time of the server behind for a call; our own verdict's time is not counted."""
 
         def too_late() -> None:
             self.spawn(self.relay.lost(request_id))

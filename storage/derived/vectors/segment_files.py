@@ -7,7 +7,7 @@ its version, and its parser is C++ that bytes from a disk should not reach. Plai
 length for their count, are checked row by row, and are added to a fresh index in under a
 millisecond per segment.
 
-The files are a cache. Whatever does not fit the store exactly is removed and rebuilt.
+The files are a cache: a file that does not fit the store exactly is removed and rebuilt.
 """
 
 from __future__ import annotations

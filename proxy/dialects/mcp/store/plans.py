@@ -80,11 +80,12 @@ def _delete_entities(arguments: Object) -> Plan:
 
 
 def _entities_taken_away(entities: Sequence[KnownEntity]) -> Step[tuple[WrittenItem, ...]]:
-    """Delete entities with all that hangs on them; the entity last, or not at all.
+    """Delete entities with everything that hangs on them; the entity last, or not at all.
 
-    Whatever hangs on an entity is asked for first, the hardest to delete before the rest: where
-    one memory has to stay, so does its entity, and nothing that is easier to delete was touched.
-    Else an agent could make the entity that a person spoke of anew, around what she said.
+    The memories that hang on an entity are asked for first, the hardest to delete before the rest.
+    If one of them has to stay, the entity stays, and nothing easier to delete was touched.
+    Otherwise an agent could remove the entity that a person spoke of and make it anew, without what
+    she said.
     """
     written: dict[MemoryId, WrittenItem] = {}
     stages: tuple[Callable[[KnownEntity], tuple[MemoryId, ...]], ...] = (
