@@ -41,6 +41,8 @@ def problem(refusal: Refusal, answering: Answering) -> HttpReply:
     headers: tuple[tuple[str, str], ...] = ()
     if refusal.retry_after_s is not None:
         headers += (("Retry-After", str(refusal.retry_after_s)),)
+    if refusal.allowed:
+        headers += (("Allow", ", ".join(refusal.allowed)),)
     if refusal.status == _UNAUTHORIZED:  # RFC 9110 wants the header with this status
         headers += (("WWW-Authenticate", 'Bearer realm="mnemogate"'),)
     return HttpReply(status=refusal.status, body=body, content_type=PROBLEM_TYPE, headers=headers)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from policy.model import Channel, Principal, PrincipalId, Tenant
-from proxy.admin.openapi import document
+from proxy.dialects.openapi import document
 from proxy.dialects.problem import problem
+from proxy.dialects.query import NoQuery, query_as
 from proxy.fronts.confirm_page import ROUTE as CONFIRM_ROUTE
 from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE
 from proxy.fronts.operator_routes import API, ROUTES, OperatorCall, Route
-from proxy.seams.faults import NotFound, Unauthenticated, UnknownWrite
+from proxy.seams.faults import MethodNotAllowed, NotFound, Unauthenticated, UnknownWrite
 from proxy.seams.operation import HttpReply, HttpRequest
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.transport.auth import operator_of
@@ -21,7 +22,7 @@ from proxy.transport.exchange import REFUSED_ROUTE, Answered, Incoming
 from proxy.transport.responses import Failure, attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.admin.commands import Operate
     from proxy.fronts.confirm_page import ConfirmPage
@@ -36,7 +37,16 @@ _ENCODER: Final = msgspec.json.Encoder()
 def admin_routes() -> frozenset[str]:
     """Every route that telemetry may name."""
     fixed = HEALTH_PATHS | {OPENAPI, CONFIRM_ROUTE, UNKNOWN_ROUTE, REFUSED_ROUTE}
-    return frozenset(fixed | {API + route.template for route in ROUTES})
+    return frozenset(fixed | {API + route.counted_as for route in ROUTES})
+
+
+def _matching(path: str) -> Iterator[tuple[Route, str]]:
+    """The routes of a path, whatever their method, each with its variable segment."""
+    if path.startswith(API):
+        for route in ROUTES:
+            argument = route.match(path.removeprefix(API))
+            if argument is not None:
+                yield route, argument
 
 
 class AdminFront:
@@ -76,15 +86,14 @@ class AdminFront:
 
     def _route(self, head: HttpRequest) -> tuple[Route | None, str]:
         method = "GET" if head.method == "HEAD" else head.method
-        for route in ROUTES:
-            argument = route.match(method, head.path)
-            if argument is not None:
+        for route, argument in _matching(head.path):
+            if route.method == method:
                 return route, argument
         return None, ""
 
     def _template(self, head: HttpRequest, route: Route | None) -> str:
         if route is not None:
-            return API + route.template
+            return API + route.counted_as
         if self._confirm.claims(head.path):
             return CONFIRM_ROUTE
         return head.path if head.path in self.routes else UNKNOWN_ROUTE
@@ -102,10 +111,15 @@ class AdminFront:
         who[0] = by.principal_id
         incoming.enter(by)
         if head.path == OPENAPI and head.method in READING:
-            return HttpReply(status=200, body=document(API, ROUTES))
+            return HttpReply(status=200, body=document("Mnemogate operator API", API, ROUTES))
         if route is None:
+            allowed = tuple(one.method for one, _ in _matching(head.path))
+            if allowed:
+                raise MethodNotAllowed(allowed)
             raise NotFound if head.method in _SAFE else UnknownWrite
         request = await incoming.complete()
+        if route.takes is NoQuery:
+            query_as(request.query, NoQuery)
         call = OperatorCall(by=by, incoming=incoming, request=request, argument=argument)
         view = await route.handler(self._operate, call)
         return HttpReply(status=200, body=_ENCODER.encode(view))

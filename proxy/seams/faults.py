@@ -15,6 +15,14 @@ class MalformedRequest(Exception):
         self.status = status
 
 
+class MethodNotAllowed(MalformedRequest):
+    """The route is there, and not for this method; `allowed` are those that it is there for."""
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        super().__init__(f"method: this route takes {', '.join(allowed)}", status=405)
+        self.allowed = allowed
+
+
 class UnknownWrite(Exception):
     """A mutating route no dialect knows: it counts as a write and is refused.
 

@@ -323,6 +323,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
     title: str
     detail: str
     retry_after_s: int | None = None
+    allowed: tuple[str, ...] = ()  # the methods of a route, where it was another
 
 
 class Answering(msgspec.Struct, frozen=True, kw_only=True):

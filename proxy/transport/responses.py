@@ -16,6 +16,7 @@ from proxy.dialects.problem import PROBLEM_TYPE, problem
 from proxy.seams.faults import (
     Busy,
     MalformedRequest,
+    MethodNotAllowed,
     NotFound,
     NotOperator,
     RateLimited,
@@ -94,7 +95,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refuse(
-    status: int, detail: str, *, retry_after_s: int | None = None, title: str | None = None
+    status: int,
+    detail: str,
+    *,
+    retry_after_s: int | None = None,
+    title: str | None = None,
+    allowed: tuple[str, ...] = (),
 ) -> Refusal:
     """A refusal with the fixed title of its status."""
     return Refusal(
@@ -102,12 +108,15 @@ def refuse(
         title=title or _TITLES.get(status, "Refused"),
         detail=detail,
         retry_after_s=retry_after_s,
+        allowed=allowed,
     )
 
 
 def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - it is the table
     """The answer for a failure, content-free."""
     match error:
+        case MethodNotAllowed():
+            return refuse(error.status, error.detail, allowed=error.allowed)
         case MalformedRequest():
             return refuse(error.status, error.detail)
         case UnknownWrite():

@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 
 from policy.model import Channel, Claims
-from proxy.fronts.operator_routes import API, ROUTES
 from storage.audit import Checkpoint, VerifierKey, open_checkpoint, verify_inclusion
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 
@@ -342,18 +341,3 @@ async def test_policy_check_and_compact_answer(tmp_path: Path) -> None:
         report = await admin.ask("POST", "/check")
         assert report["problems"] == []
         assert (await admin.ask("POST", "/compact"))["bytes_saved"] >= 0
-
-
-async def test_openapi_document_lists_every_route_with_its_shapes(tmp_path: Path) -> None:
-    async with operating(tmp_path) as admin:
-        await admin.ask("GET", "/openapi.json", key=AGENT_KEY, status=403)
-        described = await admin.ask("GET", "/openapi.json")
-        listed = {
-            (method.upper(), path)
-            for path, methods in described["paths"].items()
-            for method in methods
-        }
-        assert listed == {
-            (route.method, API + route.template.replace("{}", "{name}")) for route in ROUTES
-        }
-        assert "KeyRequest" in described["components"]["schemas"]

@@ -140,6 +140,32 @@ PROXY: Final = (
         ),
     ),
     Mutant(
+        name="a document that leaves out what stands in the path of a route",
+        file="proxy/dialects/openapi.py",
+        old="            for name in _ARGUMENT.findall(route.template)\n",
+        new="            for name in ()\n",
+        invariant="each route, parameter and answer of an API is what its document says",
+        tests=(
+            at(
+                "tests/integration/test_openapi.py",
+                "test_the_native_api_is_what_its_document_says",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a parameter that no document names is passed over",
+        file="proxy/dialects/query.py",
+        old="        if name not in numbers:\n            raise",
+        new="        if name not in numbers:\n            continue\n            raise",
+        invariant="a query has the parameters that its route's document names, and no others",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/test_query.py",
+                "test_a_parameter_that_is_not_known_or_given_twice_is_refused",
+            ),
+        ),
+    ),
+    Mutant(
         name="a batch shares one nonce",
         file=_NATIVE,
         old='nonce = change.nonce if key is None else f"{key}/{index}"',

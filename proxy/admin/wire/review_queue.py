@@ -26,7 +26,7 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     reason: Reason | None = None
     principal: _Name | None = None
     origin: Annotated[str, Meta(min_length=1, max_length=1_024)] | None = None
-    since_ms: Annotated[int, Meta(ge=0)] | None = None
+    since_ms: Annotated[int, Meta(ge=0, le=10**15 - 1)] | None = None
     # Those that say exactly what this one says, itself included.
     same: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
     # What its id begins with.

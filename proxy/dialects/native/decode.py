@@ -5,31 +5,43 @@ from __future__ import annotations
 import math
 import re
 import struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from policy.model import METADATA_LEN_MAX, NONCE_LEN_MAX, ChangeKind, MemoryClass, MemoryId, Scope
 from policy.query import AllOf, Compare, Field, Filter, Test
 from proxy.dialects.expiry import expiry
 from proxy.dialects.native.wire import (
     UUID_PATTERN,
+    AnyDocument,
     Batch,
+    BatchOut,
     Change,
     Create,
     Delete,
+    EntitiesOut,
+    FiledUnder,
     Filters,
+    FoundOut,
+    HistoryOut,
+    ItemOut,
+    MemoryOut,
+    OffsetQuery,
+    PageOut,
+    PageQuery,
     SearchBody,
     Update,
+    WhoOut,
 )
+from proxy.dialects.openapi import Described
+from proxy.dialects.query import NoQuery, query_as
 from proxy.dialects.strict_json.strict import (
-    JsonValue,
     canonical_json,
     convert,
     decode_as,
     decode_object,
 )
-from proxy.seams.faults import MalformedRequest, UnknownWrite
+from proxy.seams.faults import MalformedRequest, MethodNotAllowed, UnknownWrite
 from proxy.seams.operation import (
-    PAGE_LEN_MAX,
     DeleteWhere,
     GetHistory,
     GetMemory,
@@ -43,89 +55,90 @@ from proxy.seams.operation import (
     Write,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ROOT: Final = "/v1"
 MEMORIES: Final = f"{ROOT}/memories"
+OPENAPI: Final = f"{ROOT}/openapi.json"
 BATCH_NOTE: Final = "batch"
 _UUID: Final = re.compile(UUID_PATTERN)
-_ID_PATH: Final = re.compile(rf"{MEMORIES}/([^/]+)(/history)?")
 _NONCE: Final = re.compile(r"[\x21-\x7e]{1,%d}" % NONCE_LEN_MAX)  # noqa: UP031 - braces in a regex
 _INDEX_LEN_MAX: Final = 8
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _DEFAULT_CLASS: Final = MemoryClass.L3
-_SCOPES: Final = {
-    "user_id": Field.USER_ID,
-    "agent_id": Field.AGENT_ID,
-    "run_id": Field.RUN_ID,
-    "app_id": Field.APP_ID,
-    "target": Field.TARGET,
-    "class": Field.MEMORY_CLASS,
-    "source": Field.SOURCE,
-}
 
 
-def decode(request: HttpRequest) -> Operation:  # noqa: PLR0911 - the route table
+class NativeRoute(Described, frozen=True, kw_only=True):
+    """One route, and how a request to it is read: its body, its query, the id in its path."""
+
+    reads: Callable[[HttpRequest, str], Operation]
+
+
+def decode(request: HttpRequest) -> Operation:
     """The operation a native request asks for.
 
     Raises:
-        MalformedRequest: It is not one; 404 for a read of a route that is not there.
+        MalformedRequest: It is not one; 404 for a read of a route that is not there, 405 for a
+            method that a route does not have.
         UnknownWrite: A mutating route that is not there.
     """
     method = "GET" if request.method == "HEAD" else request.method
-    match (method, request.path):
-        case ("POST", "/v1/memories"):
-            body = decode_as(request.body, Create)
-            return Write(proposals=(_create(body, _nonce(request, body.nonce)),))
-        case ("POST", "/v1/memories/batch"):
-            return _batch(request)
-        case ("POST", "/v1/search"):
-            return _search(request)
-        case ("DELETE", "/v1/memories"):
-            return _delete_where(request)
-        case ("GET", "/v1/memories"):
-            return _list(request)
-        case ("GET", "/v1/entities"):
-            given = _query(request, frozenset({"offset"}))
-            offset = _number(given.get("offset", "0"), "offset", 0, 10**9)
-            return ListEntities(offset=offset, by_offset=True)
-        case ("GET", "/v1/whoami"):
-            _no_query(request)
-            return Identify()
-        case _:
-            return _by_id(method, request)
-
-
-def _by_id(method: str, request: HttpRequest) -> Operation:
-    found = _ID_PATH.fullmatch(request.path)
-    if found is None:
-        raise _unknown(method)
-    told = found[2] is not None
-    memory_id = _memory_id(found[1])
-    _no_query(request)
-    match (method, told):
-        case ("GET", False):
-            return GetMemory(memory_id=memory_id)
-        case ("GET", True):
-            return GetHistory(memory_id=memory_id)
-        case ("PATCH" | "PUT", False):
-            # The id is in the path; one in the body would be a second opinion.
-            sent = decode_object(request.body)
-            if not isinstance(sent, dict) or "id" in sent:
-                raise MalformedRequest("body: an object without an id")
-            body = convert({**sent, "id": memory_id}, Update)
-            return Write(proposals=(_update(body, _nonce(request, body.nonce)),))
-        case ("DELETE", False):
-            if request.body:
-                raise MalformedRequest("body: a delete has none")
-            nonce = _nonce(request, None)
-            return Write(proposals=(_delete(Delete(id=memory_id), nonce),))
-        case _:
-            raise _unknown(method)
-
-
-def _unknown(method: str) -> Exception:
+    allowed: list[str] = []
+    for route in ROUTES:
+        argument = route.match(request.path)
+        if argument is None:
+            continue
+        if route.method != method:
+            allowed.append(route.method)
+            continue
+        if route.takes is NoQuery:
+            query_as(request.query, NoQuery)
+        return route.reads(request, argument)
+    if allowed:
+        raise MethodNotAllowed(tuple(dict.fromkeys(allowed)))
     if method in _READS:
-        return MalformedRequest("there is nothing here", status=404)
-    return UnknownWrite()
+        raise MalformedRequest("there is nothing here", status=404)
+    raise UnknownWrite
+
+
+def _create_one(request: HttpRequest, _argument: str) -> Operation:
+    body = decode_as(request.body, Create)
+    return Write(proposals=(_create(body, _nonce(request, body.nonce)),))
+
+
+def _update_one(request: HttpRequest, argument: str) -> Operation:
+    memory_id = _memory_id(argument)
+    # The id is in the path; one in the body would be a second opinion.
+    sent = decode_object(request.body)
+    if not isinstance(sent, dict) or "id" in sent:
+        raise MalformedRequest("body: an object without an id")
+    body = convert({**sent, "id": memory_id}, Update)
+    return Write(proposals=(_update(body, _nonce(request, body.nonce)),))
+
+
+def _delete_one(request: HttpRequest, argument: str) -> Operation:
+    memory_id = _memory_id(argument)
+    if request.body:
+        raise MalformedRequest("body: a delete has none")
+    nonce = _nonce(request, None)
+    return Write(proposals=(_delete(Delete(id=memory_id), nonce),))
+
+
+def _get(_request: HttpRequest, argument: str) -> Operation:
+    return GetMemory(memory_id=_memory_id(argument))
+
+
+def _history(_request: HttpRequest, argument: str) -> Operation:
+    return GetHistory(memory_id=_memory_id(argument))
+
+
+def _entities(request: HttpRequest, _argument: str) -> Operation:
+    return ListEntities(offset=query_as(request.query, OffsetQuery).offset, by_offset=True)
+
+
+def _identify(_request: HttpRequest, _argument: str) -> Operation:
+    return Identify()
 
 
 def _memory_id(text: str) -> MemoryId:
@@ -145,7 +158,7 @@ def _nonce(request: HttpRequest, in_body: str | None) -> str | None:
     return in_header
 
 
-def _batch(request: HttpRequest) -> Write:
+def _batch(request: HttpRequest, _argument: str) -> Operation:
     batch = decode_as(request.body, Batch)
     key = _nonce(request, None)
     if key is not None and len(key) > NONCE_LEN_MAX - _INDEX_LEN_MAX:
@@ -236,7 +249,7 @@ def _vector(given: list[float] | None) -> bytes | None:
     return packed
 
 
-def _search(request: HttpRequest) -> Search:
+def _search(request: HttpRequest, _argument: str) -> Operation:
     body = decode_as(request.body, SearchBody)
     if (body.query is None) == (body.vector is None):
         raise MalformedRequest("search: give a query or a vector, and only one")
@@ -249,7 +262,7 @@ def _search(request: HttpRequest) -> Search:
     )
 
 
-def _where(filters: Filters) -> Filter:
+def _where(filters: FiledUnder) -> Filter:
     named = {
         Field.USER_ID: filters.user_id,
         Field.AGENT_ID: filters.agent_id,
@@ -264,51 +277,126 @@ def _where(filters: Filters) -> Filter:
         for field, value in named.items()
         if value is not None
     ]
-    tests.extend(
-        Test(field=Field.METADATA, compare=Compare.EQ, key=key, values=(value,))
-        for key, value in filters.metadata.items()
-    )
+    if isinstance(filters, Filters):
+        tests.extend(
+            Test(field=Field.METADATA, compare=Compare.EQ, key=key, values=(value,))
+            for key, value in filters.metadata.items()
+        )
     return AllOf(parts=tuple(tests))
 
 
-def _query(request: HttpRequest, allowed: frozenset[str]) -> dict[str, JsonValue]:
-    """Query parameters, each known and given once."""
-    given: dict[str, JsonValue] = {}
-    for key, value in request.query:
-        if key not in allowed:
-            raise MalformedRequest("query: a parameter is not known here")
-        if key in given:
-            raise MalformedRequest(f"query: {key} is given twice")
-        given[key] = value
-    return given
+def _list(request: HttpRequest, _argument: str) -> Operation:
+    asked = query_as(request.query, PageQuery)
+    return ListMemories(where=_where(asked), offset=asked.offset, limit=asked.limit, by_offset=True)
 
 
-def _no_query(request: HttpRequest) -> None:
-    _query(request, frozenset())
-
-
-def _list(request: HttpRequest) -> ListMemories:
-    given = _query(request, frozenset({*_SCOPES, "offset", "limit"}))
-    offset = _number(given.pop("offset", "0"), "offset", 0, 10**9)
-    limit = _number(given.pop("limit", "100"), "limit", 1, PAGE_LEN_MAX)
-    return ListMemories(
-        where=_where(convert(given, Filters)), offset=offset, limit=limit, by_offset=True
-    )
-
-
-def _number(text: JsonValue, name: str, low: int, high: int) -> int:
-    if not isinstance(text, str) or re.fullmatch(r"[0-9]{1,10}", text) is None:
-        raise MalformedRequest(f"{name}: a whole number")
-    number = int(text)
-    if not low <= number <= high:
-        raise MalformedRequest(f"{name}: from {low} to {high}")
-    return number
-
-
-def _delete_where(request: HttpRequest) -> DeleteWhere:
+def _delete_where(request: HttpRequest, _argument: str) -> Operation:
     if request.body:
         raise MalformedRequest("body: a delete has none")
-    given = _query(request, frozenset(_SCOPES))
-    if not given:
+    asked = query_as(request.query, FiledUnder)
+    if not request.query:
         raise MalformedRequest("query: say which; deleting everything has no short form")
-    return DeleteWhere(where=_where(convert(given, Filters)), nonce=_nonce(request, None))
+    return DeleteWhere(where=_where(asked), nonce=_nonce(request, None))
+
+
+_ONE: Final = f"{MEMORIES}/{{id}}"
+_VERDICTS: Final = (202, 403, 422, 503)
+ROUTES: Final = (
+    NativeRoute(
+        method="POST",
+        template=MEMORIES,
+        summary="Write one memory.",
+        asks=Create,
+        answers=ItemOut,
+        status=201,
+        refuses=ItemOut,
+        refused=_VERDICTS,
+        reads=_create_one,
+    ),
+    NativeRoute(
+        method="POST",
+        template=f"{MEMORIES}/batch",
+        summary="Create, update and delete, each judged by itself, in order.",
+        asks=Batch,
+        answers=BatchOut,
+        reads=_batch,
+    ),
+    NativeRoute(
+        method="GET",
+        template=MEMORIES,
+        summary="One page of memories, newest first.",
+        takes=PageQuery,
+        answers=PageOut,
+        reads=_list,
+    ),
+    NativeRoute(
+        method="DELETE",
+        template=MEMORIES,
+        summary="Delete all that fit the query, each judged by itself.",
+        takes=FiledUnder,
+        answers=BatchOut,
+        reads=_delete_where,
+    ),
+    NativeRoute(method="GET", template=_ONE, summary="One memory.", answers=MemoryOut, reads=_get),
+    *(
+        NativeRoute(
+            method=method,
+            template=_ONE,
+            summary="Change a memory; what is left out stays.",
+            asks=Update,
+            in_path=("id",),
+            answers=ItemOut,
+            refuses=ItemOut,
+            refused=(202, 403, 404, 422, 503),
+            reads=_update_one,
+        )
+        for method in ("PATCH", "PUT")
+    ),
+    NativeRoute(
+        method="DELETE",
+        template=_ONE,
+        summary="Delete a memory.",
+        answers=ItemOut,
+        refuses=ItemOut,
+        refused=(202, 403, 404, 422, 503),
+        reads=_delete_one,
+    ),
+    NativeRoute(
+        method="GET",
+        template=f"{_ONE}/history",
+        summary="The committed steps of a memory, oldest first.",
+        answers=HistoryOut,
+        reads=_history,
+    ),
+    NativeRoute(
+        method="POST",
+        template=f"{ROOT}/search",
+        summary="The memories nearest to a question or a vector, best first.",
+        asks=SearchBody,
+        answers=FoundOut,
+        reads=_search,
+    ),
+    NativeRoute(
+        method="GET",
+        template=f"{ROOT}/entities",
+        summary="The ids that memories are filed under.",
+        takes=OffsetQuery,
+        answers=EntitiesOut,
+        reads=_entities,
+    ),
+    NativeRoute(
+        method="GET",
+        template=f"{ROOT}/whoami",
+        summary="Who the sidecar takes the caller for, and the store's incarnation.",
+        answers=WhoOut,
+        reads=_identify,
+    ),
+    # Whoever may ask who he is may ask what there is to ask.
+    NativeRoute(
+        method="GET",
+        template=OPENAPI,
+        summary="This document.",
+        answers=AnyDocument,
+        reads=_identify,
+    ),
+)

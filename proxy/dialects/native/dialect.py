@@ -23,6 +23,7 @@ from proxy.dialects.native.wire import (
     StepOut,
     WhoOut,
 )
+from proxy.dialects.openapi import document
 from proxy.dialects.problem import PROBLEM_BASE, PROBLEM_TYPE, problem
 from proxy.seams.operation import (
     Answering,
@@ -115,6 +116,9 @@ class Native:
                 return _ok(HistoryOut(id=result.memory_id, history=steps))
             case Entities():
                 return _ok(_entities(result))
+            case Identity() if request.path == native_decode.OPENAPI:
+                body = document("Mnemogate native API", "", native_decode.ROUTES)
+                return HttpReply(status=200, body=body)
             case Identity():
                 return _ok(_who(result))
 

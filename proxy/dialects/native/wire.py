@@ -17,7 +17,7 @@ from policy.model import (
 )
 from policy.tokens import TOKEN_LEN_MAX
 from proxy.dialects.expiry import EXPIRY_LEN_MAX, RFC3339_PATTERN
-from proxy.seams.operation import BATCH_LEN_MAX, SEARCH_LIMIT_MAX
+from proxy.seams.operation import BATCH_LEN_MAX, PAGE_LEN_MAX, SEARCH_LIMIT_MAX
 
 VECTOR_LEN_MAX = 8_192
 UUID_PATTERN = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
@@ -92,8 +92,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ]
 
 
-class Filters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything given must match; metadata by equality of a top-level key."""
+class FiledUnder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which memories: everything given must match."""
 
     user_id: Wide | None = None
     agent_id: Wide | None = None
@@ -102,6 +102,24 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     target: Wide | None = None
     memory_class: MemoryClass | None = msgspec.field(default=None, name="class")
     source: SourceKind | None = None
+
+
+class PageQuery(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which of them, and from where on."""
+
+    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    limit: Annotated[int, Meta(ge=1, le=PAGE_LEN_MAX)] = 100
+
+
+class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """From where on."""
+
+    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
+
+
+class Filters(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything given must match; metadata by equality of a top-level key."""
+
     metadata: Annotated[dict[Wide, str | int | float | bool | None], Meta(max_length=16)] = {}
 
 
@@ -233,3 +251,13 @@ class WhoOut(msgspec.Struct, frozen=True, kw_only=True):
     claims: str
     incarnation: str
     version: int
+
+
+class AnyDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """An OpenAPI document."""
+
+    openapi: str
+    info: dict[str, Any]
+    security: list[Any]
+    paths: dict[str, Any]
+    components: dict[str, Any]

@@ -11,7 +11,7 @@ import pytest
 from policy import query
 from policy.model import ChangeKind, MemoryClass, SourceKind
 from proxy.dialects.native.dialect import Native
-from proxy.seams.faults import MalformedRequest, UnknownWrite
+from proxy.seams.faults import MalformedRequest, MethodNotAllowed, UnknownWrite
 from proxy.seams.operation import (
     DeleteWhere,
     GetHistory,
@@ -218,16 +218,31 @@ def test_search_that_does_not_fit_is_malformed(body: dict[str, Any]) -> None:
     ("method", "path"),
     [
         ("POST", "/v1/forget"),
-        ("DELETE", "/v1/entities"),
-        ("PUT", "/v1/memories"),
-        ("POST", f"/v1/memories/{ID}"),
-        ("DELETE", f"/v1/memories/{ID}/history"),
-        ("POST", "/v1/whoami"),
+        ("DELETE", "/v1/memories/batch/history/all"),
     ],
 )
 def test_unknown_mutating_route_is_a_write_nobody_knows(method: str, path: str) -> None:
     with pytest.raises(UnknownWrite):
         NATIVE.decode(request(method, path))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/v1/entities", ("GET",)),
+        ("PUT", "/v1/memories", ("POST", "GET", "DELETE")),
+        ("POST", f"/v1/memories/{ID}", ("GET", "PATCH", "PUT", "DELETE")),
+        ("DELETE", f"/v1/memories/{ID}/history", ("GET",)),
+        ("POST", "/v1/whoami", ("GET",)),
+        ("GET", "/v1/search", ("POST",)),
+    ],
+)
+def test_a_method_that_a_route_does_not_have_is_told_those_that_it_has(
+    method: str, path: str, allowed: tuple[str, ...]
+) -> None:
+    with pytest.raises(MethodNotAllowed) as told:
+        NATIVE.decode(request(method, path))
+    assert (told.value.status, told.value.allowed) == (405, allowed)
 
 
 def test_memory_id_is_a_uuid_and_nothing_else() -> None:

@@ -1,0 +1,54 @@
+"""What the query of an operator's request may ask."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from proxy.seams.tenants import DEFAULT_TENANT, TenantName
+
+PAGE_MAX = 1_000
+INDEX_MAX = 10**15 - 1
+
+_Limit = Annotated[int, Meta(ge=0, le=PAGE_MAX)]
+
+
+class TenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose."""
+
+    tenant: TenantName = DEFAULT_TENANT
+
+
+class AnyTenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose; left out: everybody's."""
+
+    tenant: TenantName | None = None
+
+
+class MemoriesQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose memories, and which page of them."""
+
+    user_id: str | None = None
+    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    limit: _Limit = 100
+
+
+class LeavesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which leaves of the audit log."""
+
+    offset: Annotated[int, Meta(ge=0, le=INDEX_MAX)] = 0
+    limit: _Limit = 100
+
+
+class LeafQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which leaf of the audit log."""
+
+    leaf: Annotated[int, Meta(ge=0, le=INDEX_MAX)]
+
+
+class SessionsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many sessions."""
+
+    limit: _Limit = 100

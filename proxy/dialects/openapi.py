@@ -1,0 +1,184 @@
+"""OpenAPI documents of our own APIs, made from their routing tables: they cannot fall behind."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from proxy.dialects.problem import PROBLEM_TYPE, Problem
+from proxy.dialects.query import NoQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from proxy.dialects.strict_json.strict import JsonValue
+
+    Schema = Mapping[str, JsonValue]
+
+_REFERENCE: Final = "#/components/schemas/{name}"
+_JSON: Final = "application/json"
+_ARGUMENT: Final = re.compile(r"\{([a-z_]*)\}")
+_NONCE: Final[Schema] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "The nonce of this write, where its body has none.",
+    "schema": {"type": "string"},
+}
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """What a routing table says of one route; `{name}` in the template is its variable segment."""
+
+    method: str
+    template: str
+    summary: str
+    # Shapes of query, body and answer; whoever handles the route reads and writes the same ones.
+    takes: type[msgspec.Struct] = NoQuery
+    asks: type[msgspec.Struct] | None = None
+    answers: type[msgspec.Struct]
+    status: int = 200
+    # Members of `asks` that stand in the path instead.
+    in_path: tuple[str, ...] = ()
+    # A verdict that is not an admission, as problem details, and its statuses.
+    refuses: type[msgspec.Struct] | None = None
+    refused: tuple[int, ...] = ()
+
+    @property
+    def counted_as(self) -> str:
+        """The template without the names in it: what requests are counted by stays as it is."""
+        return _ARGUMENT.sub("{}", self.template)
+
+    def match(self, path: str) -> str | None:
+        """The variable segment, "" where the template has none, None where it does not match."""
+        found = _pattern(self.template).fullmatch(path)
+        if found is None:
+            return None
+        return found[1] if found.re.groups else ""
+
+
+@cache
+def _pattern(template: str) -> re.Pattern[str]:
+    return re.compile(_ARGUMENT.sub("([^/]{1,256})", re.sub(r"[.]", r"\\.", template)))
+
+
+class _Media(msgspec.Struct, frozen=True, kw_only=True):
+    schema: Schema
+
+
+class _RequestBody(msgspec.Struct, frozen=True, kw_only=True):
+    content: Mapping[str, _Media]
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    description: str
+    content: Mapping[str, _Media] | None = None
+
+
+class _Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    summary: str
+    responses: Mapping[str, _Told]
+    parameters: tuple[Schema, ...] = ()
+    request_body: _RequestBody | None = msgspec.field(name="requestBody", default=None)
+
+
+@cache
+def document(title: str, root: str, routes: Sequence[Described]) -> bytes:
+    """OpenAPI 3.1, as JSON. `root` stands before each template. Computed once per table."""
+    shapes: set[type[msgspec.Struct]] = {Problem}
+    for route in routes:
+        shapes |= {route.takes, route.answers}
+        shapes |= {shape for shape in (route.asks, route.refuses) if shape is not None}
+    ordered = sorted(shapes, key=lambda shape: shape.__name__)
+    refs, components = msgspec.json.schema_components(ordered, ref_template=_REFERENCE)
+    schemas = _Schemas(dict(zip(ordered, refs, strict=True)), components)
+    paths: dict[str, dict[str, _Operation]] = {}
+    for route in routes:
+        paths.setdefault(root + route.template, {})[route.method.lower()] = _operation(
+            route, schemas
+        )
+    bodies = {route.asks for route in routes}
+    for shape in {route.takes for route in routes} - bodies:
+        del components[shape.__name__]  # said as parameters
+    return msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": title, "version": "1"},
+            "security": [{"key": []}],
+            "paths": paths,
+            "components": {
+                "schemas": components,
+                "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            },
+        }
+    )
+
+
+class _Schemas:
+    """What a struct is called in the document, and what is said of it there."""
+
+    def __init__(
+        self,
+        refs: Mapping[type[msgspec.Struct], Schema],
+        components: Mapping[str, dict[str, JsonValue]],
+    ) -> None:
+        self._refs = refs
+        self._components = components
+
+    def ref(self, shape: type[msgspec.Struct], status: str, media: str = _JSON) -> _Told:
+        """An answer of this shape."""
+        return _Told(description=status, content={media: _Media(schema=self._refs[shape])})
+
+    def body(self, route: Described) -> _RequestBody | None:
+        """The body of a request: what stands in the path, or tells one of several, may be away."""
+        if route.asks is None:
+            return None
+        schema = self._refs[route.asks]
+        tag = route.asks.__struct_config__.tag_field
+        if tag is not None or route.in_path:
+            whole = self._components[route.asks.__name__]
+            schema = {
+                **whole,
+                "title": f"{route.asks.__name__}Body",
+                "properties": _without(whole["properties"], route.in_path),
+                "required": _without(whole.get("required", []), (*route.in_path, tag)),
+            }
+        return _RequestBody(content={_JSON: _Media(schema=schema)})
+
+    def parameters(self, route: Described) -> tuple[Schema, ...]:
+        """What stands in the path, the query and the head."""
+        found: list[Schema] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in _ARGUMENT.findall(route.template)
+        ]
+        whole = self._components[route.takes.__name__]
+        properties, required = whole["properties"], whole.get("required", [])
+        if isinstance(properties, dict) and isinstance(required, list):
+            found += [
+                {"name": name, "in": "query", "required": name in required, "schema": schema}
+                for name, schema in properties.items()
+            ]
+        return (*found, _NONCE) if route.refuses is not None else tuple(found)
+
+
+def _without(whole: JsonValue, names: tuple[str | None, ...]) -> JsonValue:
+    if isinstance(whole, dict):
+        return {name: value for name, value in whole.items() if name not in names}
+    return [one for one in whole if one not in names] if isinstance(whole, list) else whole
+
+
+def _operation(route: Described, schemas: _Schemas) -> _Operation:
+    responses = {str(route.status): schemas.ref(route.answers, "Done.")}
+    if route.refuses is not None:
+        for status in route.refused:
+            told = schemas.ref(route.refuses, "A verdict: it is not done.", PROBLEM_TYPE)
+            responses[str(status)] = told
+    responses["default"] = schemas.ref(Problem, "Problem details (RFC 9457).", PROBLEM_TYPE)
+    return _Operation(
+        summary=route.summary,
+        responses=responses,
+        parameters=schemas.parameters(route),
+        request_body=schemas.body(route),
+    )

@@ -1,0 +1,65 @@
+"""The parameters of a query, held against the struct that also describes them."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from proxy.dialects.strict_json.strict import convert
+from proxy.seams.faults import MalformedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.dialects.strict_json.strict import JsonValue
+
+_Shape = TypeVar("_Shape", bound=msgspec.Struct)
+_DIGITS: Final = re.compile(r"[0-9]{1,15}")
+
+
+class NoQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A query without parameters."""
+
+
+def query_as(given: Iterable[tuple[str, str]], shape: type[_Shape]) -> _Shape:
+    """The query as this struct: each parameter known and given once.
+
+    Raises:
+        MalformedRequest: One is not known, given twice, or not of its kind.
+    """
+    numbers = _numbers(shape)
+    read: dict[str, JsonValue] = {}
+    for name, text in given:
+        if name not in numbers:
+            raise MalformedRequest("query: a parameter is not known here")
+        if name in read:
+            raise MalformedRequest(f"query: {name} is given twice")
+        bounds = numbers[name]
+        read[name] = text if bounds is None else _number(name, text, *bounds)
+    return convert(read, shape)
+
+
+def _number(name: str, text: str, low: int, high: int) -> int:
+    if _DIGITS.fullmatch(text) is None:
+        raise MalformedRequest(f"{name}: a whole number")
+    if not low <= int(text) <= high:
+        raise MalformedRequest(f"{name}: from {low} to {high}")
+    return int(text)
+
+
+@cache
+def _numbers(shape: type[msgspec.Struct]) -> dict[str, tuple[int, int] | None]:
+    """Each parameter's name, with the bounds of one that is a number."""
+    return {field.encode_name: _bounds(field.type) for field in msgspec.structs.fields(shape)}
+
+
+def _bounds(kind: object) -> tuple[int, int] | None:
+    told = inspect.type_info(kind)
+    for one in told.types if isinstance(told, inspect.UnionType) else (told,):
+        if isinstance(one, inspect.IntType):
+            return one.ge or 0, 10**15 - 1 if one.le is None else one.le
+    return None
