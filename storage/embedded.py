@@ -149,6 +149,14 @@ class EmbeddedStore:
         """
         self._engine.parts.derived.wait(patience_s)
 
+    def read_cursor(self, name: str) -> bytes | None:
+        """How far a follower of the log had come; see `Store`."""
+        return self._directory.read_cursor(name)
+
+    def write_cursor(self, name: str, cursor: bytes) -> None:
+        """Keep how far a follower of the log has come; see `Store`."""
+        self._directory.write_cursor(name, cursor)
+
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
         """The session ledger's log, and what was in it; see `Store`."""
         state = self._directory.root

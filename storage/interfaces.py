@@ -485,6 +485,13 @@ class Store(Protocol):
         """
         ...
 
+    def read_cursor(self, name: str) -> bytes | None:
+        """How far a follower of the log had come; None where it never said. Blocks."""
+        ...
+
+    def write_cursor(self, name: str, cursor: bytes) -> None:
+        """Keep that, durable and whole when this returns. Blocks; OSError: the one before stays."""
+
     def close(self) -> None:
         """Finish what is queued, and give the store back. Blocks."""
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SECRET_LEN: Final = 32
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
+_CURSOR_BYTES_MAX: Final = 4_096
 
 
 class Secrets(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +122,30 @@ class StateDirectory:
         for handle in self._lock:
             os.close(handle)
         self._lock = ()
+
+    def read_cursor(self, name: str) -> bytes | None:
+        """How far a follower of the log had come; None where it never said.
+
+        Raises:
+            OSError, UnfitFile: The file cannot be read, or is not this user's own.
+        """
+        try:
+            return read_file(self._cursor(name), _CURSOR_BYTES_MAX)
+        except FileNotFoundError:
+            return None
+
+    def write_cursor(self, name: str, cursor: bytes) -> None:
+        """Keep how far a follower of the log has come, durably.
+
+        Raises:
+            OSError: It could not be written; the one before is still there.
+        """
+        path = self._cursor(name)
+        path.parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        write_durably(path, cursor)
+
+    def _cursor(self, name: str) -> Path:
+        return self.root / "cursors" / f"{name}.json"
 
     @property
     def bootstrapped(self) -> bool:

@@ -79,6 +79,11 @@ class Confirming:
         held = None if self._base is None else self._held(candidate_id)
         return None if held is None else f"{self._base}{CONFIRM}/{candidate_id}"
 
+    def page_of(self, candidate_id: CandidateId) -> str | None:
+        """The address of a candidate's page, whether or not it waits; it asks for the key."""
+        base = self._base
+        return None if base is None else f"{base}{CONFIRM}/{candidate_id}"
+
     def link_of(self, candidate_id: CandidateId) -> str | None:
         """The same with a code: whoever has it decides without a key."""
         held = None if self._base is None else self._held(candidate_id)

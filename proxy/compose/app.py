@@ -22,6 +22,7 @@ from proxy.compose.mcp import McpServing
 from proxy.compose.observe_mode import warned
 from proxy.compose.process import no_core_dumps
 from proxy.compose.services import Foundation, Scrape, Services
+from proxy.compose.telling import tellers
 from proxy.embed.embedding import resolve_embedder
 from proxy.fronts.admin import admin_routes
 from proxy.fronts.guard_socket import guard_routes
@@ -131,8 +132,7 @@ async def compose(
     """
     text = settings.ruleset_text()
     ruleset = parse_rules(text)
-    for one in (*wider_settings(settings), *wider_rules(ruleset)):
-        _LOG.warning("wider than as shipped", extra={"fields": {"what": one}})
+    _tell_wider(settings, ruleset)
     embedder = resolve_embedder(settings.embedder)
     async with AsyncExitStack() as stack:
         clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)
@@ -160,6 +160,7 @@ async def compose(
             admin=services.admin_front(health, halted.set),
             guard=services.guard_front(halted.set),
         )
+        told = await tellers(settings, store, services.confirming, surroundings)
         listening = Listening(settings, surroundings, halted)
         data, admin = await listening.open(
             stack, fronts, listen=composition.listen, guards=composition.guarding
@@ -172,7 +173,7 @@ async def compose(
         await stack.enter_async_context(warned(observing=observing, wait=composition.wait))
         if composition.listen:
             await stack.enter_async_context(mcp.running())
-            await stack.enter_async_context(services.tending(settings.retention_seconds))
+            await stack.enter_async_context(services.tending(settings.retention_seconds, told))
         # Behind everything that can fail, so that no start makes keys and then shows none. Where
         # nothing listens nobody brings one: the first start that serves makes them.
         keys = await _first_keys(foundation, services) if composition.listen else ()
@@ -188,6 +189,11 @@ async def compose(
             rules=rules,
             guard=services.guard,
         )
+
+
+def _tell_wider(settings: Settings, ruleset: Ruleset) -> None:
+    for one in (*wider_settings(settings), *wider_rules(ruleset)):
+        _LOG.warning("wider than as shipped", extra={"fields": {"what": one}})
 
 
 async def _foundation(

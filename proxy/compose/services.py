@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from policy.model import Tenant
     from proxy.admin.rules_in_force import Rules
     from proxy.compose.agent_memory import ModelMemory
+    from proxy.compose.telling import Tellers
     from proxy.fronts.health import Health
     from proxy.intercept.interceptor import Submits
     from proxy.model.memory_seam import Coupling
@@ -207,9 +208,10 @@ class Services:
         return tuple(sorted(self._unbound)) if self._foundation.settings.models else ()
 
     @asynccontextmanager
-    async def tending(self, retention_s: float) -> AsyncGenerator[None]:
+    async def tending(self, retention_s: float, told: Tellers) -> AsyncGenerator[None]:
         """What is done every so often, for as long as the block runs."""
-        async with self.operate.ledger.compacting(), self.retaining.sweeping(retention_s):
+        ledger, retaining = self.operate.ledger, self.retaining
+        async with ledger.compacting(), retaining.sweeping(retention_s), told.telling():
             yield
 
     def memory_front(self, dialects: tuple[Dialect, ...], halt: Callable[[], None]) -> MemoryFront:

@@ -18,6 +18,7 @@ import msgspec
 from proxy.settings.mcp import McpServer, mcp_servers
 from proxy.settings.model import ModelUpstream, model_upstreams
 from proxy.settings.principals import Binding, bindings_of
+from proxy.settings.review_webhook import ReviewWebhook, review_webhook
 from proxy.settings.secret_files import secret_from
 from proxy.settings.table import ENVIRONMENT_PREFIX, SETTINGS, Setting
 from proxy.settings.values import Address, BadValue, Raw, Secret
@@ -38,6 +39,7 @@ _TLS_BYTES_MAX = 16 * 1024 * 1024
 # A file that a store leaves in its state directory with its first commit.
 MARKER = "marker"
 _LISTED = ("principals", "mcp", "model")
+_REVIEW = "review"
 
 __all__ = ["SETTINGS", "Address", "Binding", "Secret", "Settings", "SettingsError", "load_settings"]
 
@@ -96,6 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bindings: tuple[Binding, ...]
     mcp: tuple[McpServer, ...] = ()
     models: tuple[ModelUpstream, ...] = ()
+    review_webhook: ReviewWebhook | None = None
 
     def ruleset_text(self) -> str:
         """The TOML text of the ruleset; read again at each call, for a reload.
@@ -213,7 +216,7 @@ def _home(env: Mapping[str, str]) -> Path:
 
 def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object]]]:
     """Settings of the file, and its tables that may be written more than once."""
-    listed: dict[str, list[object]] = {name: [] for name in _LISTED}
+    listed: dict[str, list[object]] = {name: [] for name in (*_LISTED, _REVIEW)}
     if file is None:
         return {}, listed
     try:
@@ -226,6 +229,8 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object
     except (ValueError, RecursionError):
         # Besides syntax and encoding, the reader's own limits: thousands of digits or brackets.
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
+    # The one table of its own; read where the others are.
+    listed[_REVIEW] = [table.pop(_REVIEW)] if _REVIEW in table else []
     for name in _LISTED:
         tables = table.pop(name, [])
         if not isinstance(tables, list):
@@ -267,6 +272,7 @@ def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str
         return {
             "mcp": mcp_servers(listed["mcp"], env),
             "models": model_upstreams(listed["model"]),
+            "review_webhook": review_webhook(listed[_REVIEW]),
         }
     except BadValue as error:
         raise SettingsError(str(error)) from None

@@ -18,7 +18,7 @@ import msgspec
 from proxy.seams.faults import UpstreamError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
     from types import TracebackType
 
 HEADER_BYTES_MAX: Final = 16 * 1024
@@ -92,17 +92,25 @@ class Upstream:
         *,
         headers: tuple[tuple[str, str], ...] = (),
         limits: UpstreamLimits | None = None,
+        connector: Callable[[], aiohttp.BaseConnector] | None = None,
     ) -> None:
-        """`headers` replace whatever a request would have said under their names."""
+        """`headers` replace whatever a request would have said under their names.
+
+        `connector` makes what connects, where addresses are judged first.
+        """
         self._url = url
         self._injected = {name.lower(): value for name, value in headers}
         self._limits = limits or UpstreamLimits()
+        self._connector = connector or self._any_address
         self._session: aiohttp.ClientSession | None = None
+
+    def _any_address(self) -> aiohttp.BaseConnector:
+        return aiohttp.TCPConnector(limit=self._limits.connections_max)
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections; nothing is sent."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._limits.connections_max),
+            connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,  # a proxy variable would choose another server behind

@@ -20,6 +20,7 @@ from tests.mutants.proxy_table import PROXY
 from tests.mutants.reading_table import READING
 from tests.mutants.relay_table import RELAY
 from tests.mutants.replies_table import REPLIES
+from tests.mutants.reporting_table import REPORTING
 from tests.mutants.session_labels_table import SESSION_LABELS
 from tests.mutants.session_table import SESSIONS
 from tests.mutants.settle_table import SETTLE
@@ -52,4 +53,5 @@ MUTANTS: Final = (
     *ENDORSED,
     *PACE,
     *WALLS,
+    *REPORTING,
 )

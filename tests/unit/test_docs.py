@@ -19,6 +19,7 @@ from proxy.settings.load import setting_table
 from proxy.settings.mcp import MEANINGS, mcp_servers
 from proxy.settings.model import MEANINGS as MODEL_MEANINGS
 from proxy.settings.model import model_upstreams
+from proxy.settings.review_webhook import MEANINGS as WEBHOOK_MEANINGS
 from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
 from tests.benchmarks.__main__ import arguments as bench_arguments
@@ -71,6 +72,11 @@ def test_every_key_of_an_mcp_table_is_listed() -> None:
 def test_every_key_of_a_model_table_is_listed() -> None:
     expected = [f"| `{name}` | {meaning} |" for name, meaning in MODEL_MEANINGS.items()]
     assert _rows(_text("docs/settings.md"), "## Model APIs") == expected
+
+
+def test_every_key_of_the_webhooks_table_is_listed() -> None:
+    expected = [f"| `{name}` | {meaning} |" for name, meaning in WEBHOOK_MEANINGS.items()]
+    assert _rows(_text("docs/settings.md"), "## The webhook of the review") == expected
 
 
 def test_the_readmes_model_tables_are_ones_that_are_taken(tmp_path: Path) -> None:

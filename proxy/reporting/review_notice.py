@@ -1,0 +1,98 @@
+"""What waits for a person, as an event: CloudEvents 1.0 in JSON, structured mode. Pure.
+
+The fields are a closed list. A leaf holds no content, and of a leaf only what is no name goes out:
+no principal, no tenant, no origin, no place in the log.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.model import CandidateId, MemoryClass  # noqa: TC001 - msgspec reads the annotations
+from storage.audit import VerdictLeaf, decode_leaf
+from storage.values import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TYPE: Final = "dev.mnemogate.review.v1"
+CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
+_ENCODER: Final = msgspec.json.Encoder()
+# As it stands in the bytes of every leaf that says so, and of few others.
+_HOLD: Final = msgspec.msgpack.encode(Decision.HOLD.value)
+
+
+class HeldNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One candidate that came to wait. `age_seconds` is at the time of the event."""
+
+    id: CandidateId
+    memory_class: MemoryClass = msgspec.field(name="class")
+    reason: str
+    age_seconds: int
+    # Asks for the operator's key, and decides nothing by being opened.
+    page: str | None = None
+
+
+class ReviewData(msgspec.Struct, frozen=True, kw_only=True):
+    """All of one notice, in the order of the log."""
+
+    count: int
+    held: tuple[HeldNotice, ...]
+
+
+class ReviewEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The event around it."""
+
+    specversion: str = "1.0"
+    id: str
+    source: str
+    type: str = TYPE
+    time: str
+    datacontenttype: str = "application/json"
+    data: ReviewData
+
+
+def hold_of(leaf: bytes) -> VerdictLeaf | None:
+    """The verdict of a leaf that says that a candidate waits; None of every other leaf.
+
+    Raises:
+        StoreCorrupt: It may be one, and does not decode.
+    """
+    if _HOLD not in leaf:
+        return None
+    found = decode_leaf(leaf)
+    held = isinstance(found, VerdictLeaf) and found.decision is Decision.HOLD
+    return found if held and isinstance(found, VerdictLeaf) else None
+
+
+def review_event(
+    message_id: str,
+    holds: Sequence[VerdictLeaf],
+    *,
+    source: str,
+    page_of: Callable[[CandidateId], str | None],
+) -> bytes:
+    """The event of some holds, at least one; its time is that of the last of them."""
+    at_ms = holds[-1].at_ms
+    notices = tuple(
+        HeldNotice(
+            id=one.candidate_id,
+            memory_class=one.memory_class,
+            reason="" if one.reason is None else one.reason.value,
+            age_seconds=max(0, at_ms - one.at_ms) // 1_000,
+            page=page_of(one.candidate_id),
+        )
+        for one in holds
+    )
+    moment = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    return _ENCODER.encode(
+        ReviewEvent(
+            id=message_id,
+            source=source,
+            time=moment.replace("+00:00", "Z"),
+            data=ReviewData(count=len(notices), held=notices),
+        )
+    )

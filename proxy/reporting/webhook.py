@@ -1,0 +1,99 @@
+"""A receiver over HTTP: one signed POST for each message (Standard Webhooks 1.0).
+
+Where it goes is an operator's URL, and yet nothing of it is relied on: the name may lead into this
+network, the answer may redirect, be endless, or never come.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from proxy.seams.faults import UpstreamError
+from proxy.settings.review_webhook import key_of
+from proxy.transport.addresses import JudgedResolver, look_up
+from proxy.transport.upstream import Upstream, UpstreamLimits
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from proxy.settings.review_webhook import ReviewWebhook
+    from proxy.transport.addresses import LookUp
+
+_DONE: Final = range(200, 300)
+LIMITS: Final = UpstreamLimits(connect_seconds=5.0, head_seconds=10.0, connections_max=1)
+
+
+def signature(key: bytes, message_id: str, timestamp_s: int, body: bytes) -> str:
+    """One signature as the header has it: `v1,` and HMAC-SHA256 of id, time and body in base64."""
+    signed = f"{message_id}.{timestamp_s}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+
+
+class Webhook:
+    """Implements `Sink`. Event loop only; one connection for each message."""
+
+    def __init__(
+        self,
+        table: ReviewWebhook,
+        now_ms: Callable[[], int],
+        content_type: str,
+        *,
+        limits: UpstreamLimits = LIMITS,
+        look_up: LookUp = look_up,
+        tls: ssl.SSLContext | bool = True,
+    ) -> None:
+        """`tls` verifies the receiver; by default against the system's authorities."""
+        self._now_ms = now_ms
+        self._content_type = content_type
+        self._keys = tuple(key_of(secret) for secret in table.secrets)
+        parts = urlsplit(table.url)
+        self._host = str(parts.hostname)
+        self._resolver = JudgedResolver(
+            table.allow, only_allowed=parts.scheme != "https", look_up=look_up
+        )
+        self._tls = tls
+        self._upstream = Upstream(table.url, limits=limits, connector=self._connector)
+
+    def _connector(self) -> aiohttp.BaseConnector:
+        return aiohttp.TCPConnector(
+            resolver=self._resolver,
+            use_dns_cache=False,
+            force_close=True,
+            limit=LIMITS.connections_max,
+            ssl=self._tls,
+        )
+
+    async def deliver(self, message_id: str, body: bytes) -> None:
+        """Send one message, signed for now with every key there is.
+
+        Of the answer its status counts: no byte of its body is read.
+
+        Raises:
+            UpstreamError: It was not taken, or nobody knows.
+        """
+        # A connector does not ask its resolver about an address.
+        if _is_address(self._host):
+            self._resolver.check(self._host)
+        timestamp_s = self._now_ms() // 1_000
+        signatures = [signature(key, message_id, timestamp_s, body) for key in self._keys]
+        headers = {
+            "content-type": self._content_type,
+            "user-agent": "mnemogate",
+            "webhook-id": message_id,
+            "webhook-timestamp": str(timestamp_s),
+            "webhook-signature": " ".join(signatures),
+        }
+        async with self._upstream as upstream, upstream.send("POST", headers, body) as reply:
+            if reply.status not in _DONE:
+                raise UpstreamError(f"the receiver answered {reply.status}")
+
+
+def _is_address(host: str) -> bool:
+    """Whether a connector takes this for an address, in whatever spelling."""
+    return ":" in host or host.replace(".", "").isdigit()

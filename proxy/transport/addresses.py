@@ -1,0 +1,124 @@
+"""Which addresses a request that this machine makes for an operator may go to.
+
+A name is looked up once for each connection, every address of it is judged, and the connection goes
+to what was judged. A name that is looked up again in between could lead elsewhere by then (DNS
+rebinding), to a service that trusts whoever reaches it: a cloud's metadata, an unguarded database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from proxy.seams.faults import UpstreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Network: TypeAlias = IPv4Network | IPv6Network
+LookUp: TypeAlias = Callable[[str, int], Awaitable[tuple[str, ...]]]
+"""From a host and a port to its addresses, as text."""
+
+# The registries of special-purpose addresses of IANA, and multicast; and what a cloud serves its
+# machines at beside the link-local address.
+_NOT_PUBLIC: Final[tuple[Network, ...]] = tuple(
+    ip_network(one)
+    for one in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
+        *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16"),
+        *("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        "168.63.129.16/32",
+        *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+    )
+)
+# All other IPv6 is not public: loopback, local, IPv4-mapped, and NAT64, behind which may be any.
+_GLOBAL_UNICAST: Final = ip_network("2000::/3")
+
+
+def refused(address: str, allowed: Iterable[Network], *, only_allowed: bool = False) -> bool:
+    """Whether nothing is sent to this address: it is not public, and nobody listed it.
+
+    `only_allowed`: public ones do not count either. What is no address in its usual spelling is
+    refused: a system may read one in it all the same (`2130706433`, `127.1`).
+    """
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return True
+    if any(found in one for one in allowed):
+        return False
+    if only_allowed or any(found in one for one in _NOT_PUBLIC):
+        return True
+    return found.version == 6 and found not in _GLOBAL_UNICAST  # noqa: PLR2004 - of the protocol
+
+
+async def look_up(host: str, port: int) -> tuple[str, ...]:
+    """Every address of a host, as the system's resolver knows it.
+
+    Raises:
+        OSError: It has none.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class JudgedResolver(AbstractResolver):
+    """What a connector asks for addresses: it is given those that may be connected to. Event loop.
+
+    One address of a name that is refused refuses the name: no server of an operator's is half of it
+    elsewhere.
+    """
+
+    def __init__(
+        self, allowed: Iterable[Network], *, only_allowed: bool, look_up: LookUp = look_up
+    ) -> None:
+        """`only_allowed`: what is public is refused as well, as over plain HTTP."""
+        self._allowed = tuple(allowed)
+        self._only_allowed = only_allowed
+        self._look_up = look_up
+
+    def check(self, address: str) -> None:
+        """Refuse an address that nothing is sent to.
+
+        Raises:
+            UpstreamError: It is one.
+        """
+        if refused(address, self._allowed, only_allowed=self._only_allowed):
+            raise UpstreamError(
+                f"{address} is not an address that anything is sent to; `allow` lists exceptions",
+                sent=False,
+            )
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of a host, all of them judged.
+
+        Raises:
+            UpstreamError: One of them is refused.
+            OSError: There is none.
+        """
+        del family  # of an address, its text says it
+        found = await self._look_up(host, port)
+        for address in found:
+            self.check(address)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in found
+        ]
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,101 @@
+"""Faults in what others are told, and in where that goes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_OUTBOX: Final = "proxy/reporting/outbox.py"
+_OUTBOXES: Final = "tests/unit/proxy/reporting/test_outbox.py"
+_WEBHOOK: Final = "proxy/reporting/webhook.py"
+_WEBHOOKS: Final = "tests/unit/proxy/reporting/test_webhook.py"
+_ADDRESSES: Final = "proxy/transport/addresses.py"
+_NOTICES: Final = "tests/integration/test_review_webhook.py"
+
+REPORTING: Final = (
+    Mutant(
+        name="what was sent counts as told",
+        file=_OUTBOX,
+        old="        await self._sink.deliver(message_id, self._telling.body(message_id, told))\n",
+        new="        await self._move(Cursor(told=until))\n"
+        "        await self._sink.deliver(message_id, self._telling.body(message_id, told))\n",
+        invariant="a receiver is told at least once",
+        tests=(
+            at(
+                _OUTBOXES,
+                "test_a_receiver_that_was_down_for_an_hour_is_told_of_a_thousand_in_their_order",
+            ),
+        ),
+        quick=True,
+    ),
+    Mutant(
+        name="a message after a crash is another one",
+        file=_OUTBOX,
+        old="        if self._cursor.until is not None:\n            end = self._cursor.until\n",
+        new="",
+        invariant="what is sent again is the same message under the same id",
+        tests=(at(_OUTBOXES, "test_a_message_of_a_crash_is_sent_again_whole_under_its_id"),),
+    ),
+    Mutant(
+        name="each hold has a message of its own",
+        file=_OUTBOX,
+        old="return again or full or self._out.now_ms() - self._sent_ms >= TOGETHER_S * 1_000",
+        new="return True",
+        invariant="what comes within a minute is told together",
+        tests=(at(_OUTBOXES, "test_what_comes_within_a_minute_of_a_message_is_told_together"),),
+    ),
+    Mutant(
+        name="one public address vouches for the others of its name",
+        file=_ADDRESSES,
+        old="        for address in found:\n            self.check(address)\n",
+        new="        for address in found[:1]:\n            self.check(address)\n",
+        invariant="every address of a receiver's name is judged",
+        tests=(at(_WEBHOOKS, "test_a_name_that_leads_to_what_is_not_public_is_refused"),),
+    ),
+    Mutant(
+        name="an IPv4 address inside IPv6 is any address",
+        file=_ADDRESSES,
+        old="    return found.version == 6 and found not in _GLOBAL_UNICAST",
+        new="    return found.version == 6 and found.is_loopback",
+        invariant="of IPv6 only global unicast is public",
+        tests=(at(_WEBHOOKS, "test_a_name_that_leads_to_what_is_not_public_is_refused"),),
+    ),
+    Mutant(
+        name="an address in the URL is judged by nobody",
+        file=_WEBHOOK,
+        old="        if _is_address(self._host):\n            self._resolver.check(self._host)\n",
+        new="",
+        invariant="an address is judged however it is written",
+        tests=(
+            at(_WEBHOOKS, "test_an_address_in_the_url_is_judged_as_well"),
+            at(_WEBHOOKS, "test_an_address_in_another_spelling_is_judged_as_what_it_means"),
+        ),
+    ),
+    Mutant(
+        name="a connection looks its name up by itself",
+        file=_WEBHOOK,
+        old="            resolver=self._resolver,\n",
+        new="",
+        invariant="a connection goes to the address that was judged",
+        tests=(at(_WEBHOOKS, "test_a_name_is_looked_up_once_and_connected_to_is_what_was_judged"),),
+    ),
+    Mutant(
+        name="an answer of any status is a yes",
+        file=_WEBHOOK,
+        old="            if reply.status not in _DONE:\n",
+        new="            if reply.status < 0:\n",
+        invariant="only 2xx is taken for told",
+        tests=(at(_WEBHOOKS, "test_what_is_not_taken_is_a_failure"),),
+    ),
+    Mutant(
+        name="a notice leads to a page that decides",
+        file="proxy/admin/confirm_links.py",
+        old='        return None if base is None else f"{base}{CONFIRM}/{candidate_id}"\n',
+        new="        return self.link_of(candidate_id)\n",
+        invariant="no notice has a link that decides",
+        tests=(
+            at(_NOTICES, "test_a_hold_is_told_signed_with_both_secrets_and_without_a_word_of_it"),
+        ),
+    ),
+)
