@@ -42,6 +42,22 @@ def share(hits: float, n: int) -> Figure:
     )
 
 
+def rate(count: int, n: int, unit: str) -> Figure:
+    """So many in each of `n`, with Byar's interval of a Poisson count: right near 0 too."""
+    if n == 0:
+        return skipped("nothing was tried")
+    more = count + 1
+    low = count * (1 - 1 / (9 * count) - _Z / (3 * math.sqrt(count))) ** 3 if count else 0.0
+    high = more * (1 - 1 / (9 * more) + _Z / (3 * math.sqrt(more))) ** 3
+    return Figure(
+        value=_rounded(count / n),
+        n=n,
+        low=_rounded(max(0.0, low) / n),
+        high=_rounded(high / n),
+        unit=unit,
+    )
+
+
 def skipped(why: str) -> Figure:
     """Nothing was measured."""
     return Figure(value=None, n=0, low=None, high=None, skipped=why)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from proxy.evaluate.book import Book
+    from proxy.evaluate.honest_work import Arguments
     from proxy.evaluate.systems import Bench
 
 TURNS: Final = 200
@@ -127,19 +128,19 @@ async def _works(bench: Bench, key: str, agent: Agent, day: _Day, cost: _Cost) -
             agent.say("Go on.")
         elif move.name == "keep_note":
             kept += 1
-            observation = await _refused(bench, key, move.arguments["text"])
+            observation = await _refused(bench, key, str(move.arguments["text"]))
             agent.result(heard.call_id, observation)
         else:
             agent.result(heard.call_id, _found(move, draws))
     cost.add(agent)
 
 
-def _call(day: _Day, turn: int, name: str, arguments: dict[str, str]) -> Move:
+def _call(day: _Day, turn: int, name: str, arguments: Arguments) -> Move:
     call_id = f"toolu_{day.draws.getrandbits(96):024x}"
     return Move(f"Step {turn}: {name.replace('_', ' ')}.", call_id, name, arguments)
 
 
-def _work(draws: Random) -> tuple[str, dict[str, str]]:
+def _work(draws: Random) -> tuple[str, Arguments]:
     kind = draws.randrange(4)
     if kind == 0:
         # A file of hers, in which a refused note may stand as it is.
@@ -155,7 +156,7 @@ def _work(draws: Random) -> tuple[str, dict[str, str]]:
 def _found(move: Move, draws: Random) -> str:
     """What a tool gives: a file, a mail that came meanwhile, a page of notes."""
     if move.name == "write_file":
-        return f"Wrote {len(move.arguments['text'])} characters to {move.arguments['path']}."
+        return f"Wrote {len(str(move.arguments['text']))} characters to {move.arguments['path']}."
     if move.name == "send_mail":
         return f"Sent. One mail came in:\n\n{_mail(draws)}"
     return draws.choice((_code, _mail, _notes))(draws)

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 from aiohttp import web
 
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.evaluate.model import ScriptedModel, asked
 
 if TYPE_CHECKING:
-    from proxy.dialects.strict_json.strict import JsonValue
+    from collections.abc import Iterable, Mapping, Sequence
+
     from proxy.evaluate.systems import Bench
 
 TOOLS: Final = ("read_file", "write_file", "send_mail", "keep_note")
+NO_TOOLS: Final[Mapping[str, Sequence[str]]] = {}
+Arguments = dict[str, JsonValue]
+"""Of a call: what JSON has, however deep."""
 _STREAMED: Final = b"data: "
 
 
@@ -23,7 +28,7 @@ class Move(NamedTuple):
     text: str
     call_id: str = ""
     name: str = ""
-    arguments: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
+    arguments: Arguments = {}  # noqa: RUF012 - nobody changes it
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -31,7 +36,7 @@ class _Block(msgspec.Struct, frozen=True):
     text: str = ""
     id: str = ""
     name: str = ""
-    input: dict[str, str] = {}
+    input: Arguments = {}
     partial_json: str = ""
 
 
@@ -73,7 +78,7 @@ class _Sent(msgspec.Struct, frozen=True):
 _EVENT: Final = msgspec.json.Decoder(_Event)
 _REPLY: Final = msgspec.json.Decoder(_Reply)
 _SENT: Final = msgspec.json.Decoder(_Sent)
-_ARGUMENTS: Final = msgspec.json.Decoder(dict[str, str])
+_ARGUMENTS: Final = msgspec.json.Decoder(Arguments)
 
 
 class Worker(ScriptedModel):
@@ -103,9 +108,20 @@ class Worker(ScriptedModel):
 class Agent:
     """One conversation of an agent that does what its model says."""
 
-    def __init__(self, bench: Bench, worker: Worker, key: str, api: str, *, stream: bool) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        worker: Worker,
+        key: str,
+        api: str,
+        *,
+        stream: bool,
+        tools: Mapping[str, Sequence[str]] = NO_TOOLS,
+    ) -> None:
+        """`tools`: what it has besides `TOOLS`, each with the names of its arguments."""
         self._bench, self._worker, self._key = bench, worker, key
         self._api, self._stream = api, stream
+        self._tools = {**dict.fromkeys(TOOLS, ()), **tools}
         self.messages: list[JsonValue] = []
         # What of its own turns, and of its tools' results, did not go upstream as it was sent.
         self.kinds: list[str] = []
@@ -149,11 +165,14 @@ class Agent:
         body: dict[str, JsonValue] = {"model": "scripted", "stream": self._stream}
         if self._api == "openai":
             tools: list[JsonValue] = [
-                {"type": "function", "function": {"name": name}} for name in TOOLS
+                {"type": "function", "function": {"name": name, "parameters": _schema(given)}}
+                for name, given in self._tools.items()
             ]
             above: list[JsonValue] = [{"role": "system", "content": system}] if system else []
             return {**body, "tools": tools, "messages": [*above, *self.messages]}
-        tools = [{"name": name, "input_schema": {"type": "object"}} for name in TOOLS]
+        tools = [
+            {"name": name, "input_schema": _schema(given)} for name, given in self._tools.items()
+        ]
         body |= {"system": system} if system else {}
         return {**body, "max_tokens": 64, "tools": tools, "messages": self.messages}
 
@@ -175,6 +194,10 @@ class Agent:
         if self._api == "openai":
             return _chat_message(move)
         return {"role": "assistant", "content": _message(move)["content"]}
+
+
+def _schema(arguments: Iterable[str]) -> JsonValue:
+    return {"type": "object", "properties": {name: {} for name in arguments}}
 
 
 def _pieced(raw: bytes) -> tuple[_Block, ...]:

@@ -19,6 +19,7 @@ from proxy.evaluate.forged import corpora, forged
 from proxy.evaluate.honest import honest
 from proxy.evaluate.labels import labels
 from proxy.evaluate.leakage import leakage
+from proxy.evaluate.month import month
 from proxy.evaluate.names import LONG, SECTIONS
 from proxy.evaluate.noise import noise
 from proxy.evaluate.roc import roc
@@ -32,11 +33,17 @@ if TYPE_CHECKING:
 
 Experiment = Callable[["Book"], Awaitable[None]]
 
+
+async def _labels(book: Book) -> None:
+    await labels(book)
+    await month(book)
+
+
 EXPERIMENTS: Final[dict[str, Experiment]] = {
     "core": core,
     "leakage": leakage,
     "everyday": everyday,
-    "labels": labels,
+    "labels": _labels,
     "honest": honest,
     "noise": noise,
     "forged": forged,

@@ -17,6 +17,7 @@ from proxy.evaluate.everyday import everyday
 from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.forged import corpora
 from proxy.evaluate.labels import labels
+from proxy.evaluate.month import HOLDS_A_DAY_MAX, NOTES_A_DAY, month
 from tests.benchmarks.__main__ import sections as bench_sections
 
 if TYPE_CHECKING:
@@ -60,6 +61,20 @@ async def test_what_a_person_says_is_hers_and_what_she_pastes_is_not() -> None:
         "pasted_orders_at_L2": 0.0,
         "two_sessions_admitted": 0.0,
     }
+
+
+async def test_notes_of_a_few_days_wait_less_than_once_a_day_and_is_refused_nothing() -> None:
+    found = book()
+    await month(found, days := 6)
+    assert found.broken == ()
+    labels_found = found.tables.labels
+    assert labels_found is not None
+    assert {figure.n for figure in labels_found.values()} == {days}
+    held = {name: figure.value for name, figure in labels_found.items()}
+    assert held["holds_per_day_application"] == 0.0
+    assert 0.0 < (held["holds_per_day"] or 0.0) <= HOLDS_A_DAY_MAX
+    # Each note in a block is a preference, and the answer of its tool is a tool's result.
+    assert 1.0 < (held["holds_per_day_blocks"] or 0.0) < NOTES_A_DAY
 
 
 @pytest.mark.heavy

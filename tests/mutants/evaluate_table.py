@@ -25,6 +25,19 @@ EVALUATE: Final = (
         ),
     ),
     Mutant(
+        name="a note that was taken out counts as kept",
+        file="proxy/evaluate/month.py",
+        old="            stopped += not heard.name\n",
+        new="            stopped += heard.name not in {kept.tool, ''}\n",
+        invariant="a note that did not arrive is held or refused",
+        tests=(
+            at(
+                _EVALUATE,
+                "test_notes_of_a_few_days_wait_less_than_once_a_day_and_is_refused_nothing",
+            ),
+        ),
+    ),
+    Mutant(
         name="what is compressed is not looked into",
         file="proxy/evaluate/canary.py",
         old="    for piece in (data, *inflated(data)):",

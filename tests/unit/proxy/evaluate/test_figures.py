@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.evaluate.figures import Figure, mean_over, quantile, share, text_of
+from proxy.evaluate.figures import Figure, mean_over, quantile, rate, share, text_of
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,23 @@ def test_a_share_has_the_interval_of_wilson(hits: int, n: int, low: float, high:
     assert figure.value == pytest.approx(100 * hits / n, abs=0.001)
 
 
+@pytest.mark.parametrize(
+    ("count", "low", "high"),
+    # Garwood's exact limits of a Poisson count, as tables have them.
+    [(0, 0.0, 3.689), (1, 0.0253, 5.572), (5, 1.623, 11.668), (20, 12.217, 30.888)],
+)
+def test_a_rate_has_nearly_the_exact_interval_of_its_count(
+    count: int, low: float, high: float
+) -> None:
+    figure = rate(count, 30, "a day")
+    assert figure.low == pytest.approx(low / 30, abs=0.001)
+    assert figure.high == pytest.approx(high / 30, abs=0.001)
+    assert figure.value == pytest.approx(count / 30, abs=0.001)
+    assert (figure.n, figure.unit) == (30, "a day")
+
+
 def test_of_nothing_there_is_no_value_and_a_reason() -> None:
-    for figure in (share(0, 0), quantile([], 0.5, "ms"), mean_over([], "ms")):
+    for figure in (share(0, 0), rate(0, 0, ""), quantile([], 0.5, "ms"), mean_over([], "ms")):
         assert (figure.value, figure.n, figure.low, figure.high) == (None, 0, None, None)
         assert figure.skipped
         assert text_of(figure, interval=True) == "n/a"
