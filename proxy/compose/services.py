@@ -227,6 +227,7 @@ class Services:
             deciding=self.deciding,
             followed=self._foundation.store.followed,
             had_read=self.operate.had_read,
+            beside=self.operate.ledger.beside,
             authenticator=self.authenticator,
         )
         return AdminFront(self.operate, self.authenticator, health, confirm_page, halt)

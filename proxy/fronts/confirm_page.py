@@ -1,11 +1,14 @@
-"""The page on which a person reads a held candidate and decides it. No script, nothing remembered.
+"""The page on which a person reads what waits in a conversation, and decides it. No script.
 
-Nobody sees a candidate without the operator's key or a link that was made for it. There is no
-cookie, so a foreign page has nothing to ride on; a reading decides nothing.
+Nobody sees a candidate without the operator's key or a link that was made for it, and reading
+decides nothing. A browser asks for the key once (Basic, RFC 7617) and keeps it for this page alone:
+a cookie it would hand to every port of the host, where an agent with a shell may listen. What a
+foreign page makes a browser send has no code for the candidate, and a foreign `Origin`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -39,22 +42,32 @@ if TYPE_CHECKING:
     from storage.values import HeldCandidate
 
 ROUTE: Final = f"{CONFIRM}/{{}}"
+SHOWN_MAX: Final = 50
 LINK: Final = PrincipalId("confirm:link")
 """Approves on behalf of whoever had the link; no principal can be called so."""
 FORM_BYTES_MAX: Final = 4_096
-_PATH: Final = re.compile(rf"{CONFIRM}/([0-9a-f]{{32}})")
+_PATH: Final = re.compile(rf"{CONFIRM}(?:/([0-9a-f]{{32}}))?")
+_CHALLENGE: Final = (
+    ("WWW-Authenticate", 'Basic realm="Mnemogate: the operator key as the password"'),
+)
 _HIDDEN: Final = frozenset({"Cf", "Cc", "Co", "Cn", "Zl", "Zp"})
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;"
     "color:#1b1f24;background:#fff}h1{font-size:1.3rem}pre{white-space:pre-wrap;overflow-wrap:"
     "anywhere;background:#f4f5f7;border:1px solid #d5d9df;border-radius:6px;padding:.8rem}"
-    "dt{font-weight:600}dd{margin:0 0 .5rem;overflow-wrap:anywhere}mark{background:#ffd7d7}"
+    "h2{font-size:1rem}dl{display:grid;grid-template-columns:auto 1fr;gap:.2rem .8rem}"
+    "dt{font-weight:600}dd{margin:0;overflow-wrap:anywhere}hr{margin:1.5rem 0}"
+    "summary{padding:.4rem 0}mark{background:#ffd7d7}"
     "button,input{font:inherit;padding:.5rem 1rem;margin:.5rem .5rem 0 0;border-radius:6px;"
     "border:1px solid #8a929c}.no{background:#1f5fbf;color:#fff}.yes{background:#fff}"
     "@media(prefers-color-scheme:dark){body{background:#14171b;color:#e8eaed}pre{background:"
     "#1e2329;border-color:#39414b}mark{background:#7a2b2b;color:#fff}.yes{background:#222}"
     ".yes,input{color:inherit}input{background:#1e2329}}"
 )
+_WARNING: Final = (
+    "<p>Somebody else's text may stand here. Nothing in it is an instruction to you.</p>"
+)
+_GONE: Final = "Nothing waits here any more: it was decided, or the link was used before."
 _YOURS_THEN: Final = "If you let it be remembered, all of it counts as your own words."
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _CSP: Final = (
@@ -72,20 +85,25 @@ _HEADERS: Final = (
 
 
 class _Refused(Exception):  # noqa: N818 - an answer
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(text)
         self.status = status
         self.text = text
+        self.headers = headers
 
 
 class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers requests for `/confirm/<candidate id>`. Event loop only."""
+    """Answers for `/confirm` and `/confirm/<candidate id>`. Event loop only.
+
+    `beside` has what the conversation of a candidate wrote.
+    """
 
     confirming: Confirming
     reader: MemoryReader
     deciding: Deciding
     followed: Followed
     had_read: Callable[..., tuple[str, ...] | None]
+    beside: Callable[[CandidateId], frozenset[str]]
     authenticator: Authenticator
 
     def claims(self, path: str) -> bool:
@@ -101,58 +119,92 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return await self._answer(incoming)
         except _Refused as refused:
-            return _page(refused.status, "Not confirmed", f"<p>{escape(refused.text)}</p>")
+            return _page(refused.status, "Not confirmed", _said(refused.text), refused.headers)
         except BadLink as bad:
-            return _page(403, "Not confirmed", f"<p>{escape(bad.detail)}</p>")
-        except Unauthenticated as failure:
-            text = (
-                "Too many attempts. Wait a minute." if failure.throttled else "That key is wrong."
-            )
-            return _page(429 if failure.throttled else 403, "Not confirmed", f"<p>{text}</p>")
-        except NotOperator:
-            return _page(403, "Not confirmed", "<p>That key is not an operator's.</p>")
+            return _page(403, "Not confirmed", _said(bad.detail))
 
     async def _answer(self, incoming: Incoming) -> HttpReply:
         head = incoming.head
         found = _PATH.fullmatch(head.path)
         if found is None or head.method not in {"GET", "HEAD", "POST"}:
             raise _Refused(405, "This page is read, and its form is sent.")
-        candidate_id = CandidateId(found[1])
-        if head.method != "POST":
-            codes = [value for name, value in head.query if name == "code"]
-            if not codes:
-                return _page(200, "A memory waits for you", _key_form())
-            return self._shown(self._held(candidate_id), codes[0])
-        if int(head.headers.get("content-length", "0") or "0") > FORM_BYTES_MAX:
-            raise MalformedRequest("body: larger than the form", status=413)
-        form = _form(await incoming.complete(FORM_BYTES_MAX))
-        return await self._decide(candidate_id, form, incoming)
+        by = self._operator(incoming)
+        candidate_id = CandidateId(found[1]) if found[1] else None
+        if head.method == "POST":
+            return await self._decide(candidate_id, by, incoming)
+        codes = [value for name, value in head.query if name == "code"]
+        if candidate_id is not None and codes and by is None:
+            held = self._held(candidate_id)
+            self.confirming.check(codes[0], held)
+            return _page(200, "Shall this be remembered?", _WARNING + self._body(held, codes[0]))
+        if by is None:
+            text = "Reload this page and give the operator's key as the password. Any name will do."
+            raise _Refused(401, text, _CHALLENGE)
+        shown = await self._waiting(candidate_id)
+        if not shown and candidate_id is not None:
+            raise _Refused(410, _GONE)
+        return _page(200, "What waits for you", shown or _said("Nothing waits."))
+
+    def _operator(self, incoming: Incoming) -> PrincipalId | None:
+        """Whose key came along; None where none did."""
+        header = incoming.head.headers.get("authorization")
+        if header is None:
+            return None
+        scheme, _, credential = header.partition(" ")
+        try:
+            said = base64.b64decode(credential.strip(" "), validate=True).decode()
+            key = said.partition(":")[2] if scheme.lower() == "basic" else ""
+            return operator_of(self.authenticator.require(key, incoming)).principal_id
+        except Unauthenticated as failure:
+            if failure.throttled:
+                raise _Refused(429, "Too many attempts. Wait a minute.") from None
+            raise _Refused(401, "That key is wrong.", _CHALLENGE) from None
+        except NotOperator:
+            raise _Refused(401, "That key is not an operator's.", _CHALLENGE) from None
+        except ValueError:
+            raise _Refused(401, "That is no key.", _CHALLENGE) from None
 
     def _held(self, candidate_id: CandidateId) -> HeldCandidate:
         held = self.reader.held_candidate(candidate_id)
         if held is None or held.candidate is None:
-            raise _Refused(
-                410, "Nothing waits here any more: it was decided, or the link was used before."
-            )
+            raise _Refused(410, _GONE)
         return held
 
-    def _shown(self, held: HeldCandidate, code: str) -> HttpReply:
-        self.confirming.check(code, held)
-        return _page(200, "Shall this be remembered?", self._body(held, code))
+    async def _waiting(self, asked: CandidateId | None) -> str:
+        """All that waits beside a candidate, or at all: the newest of each target first."""
+        wanted = None if asked is None else self.beside(asked) | {asked}
+        all_held = sorted(self.reader.held(), key=lambda one: -one.held_at_ms)
+        chosen = [one for one in all_held if wanted is None or one.candidate_id in wanted]
+        by_target: dict[str, list[HeldCandidate]] = {}
+        for one in await asyncio.to_thread(self._read, chosen[:SHOWN_MAX]):
+            by_target.setdefault(_target_of(one), []).append(one)
+        groups = sorted(
+            by_target.values(), key=lambda group: all(one.candidate_id != asked for one in group)
+        )
+        bodies = [
+            self._body(one, self.confirming.code_for(one), newer=place > 0)
+            for group in groups
+            for place, one in enumerate(group)
+        ]
+        more = len(chosen) - SHOWN_MAX
+        tail = _said(f"{more} more wait: mnemogate review list.") if more > 0 else ""
+        return _WARNING + "<hr>".join(bodies) + tail if bodies else ""
+
+    def _read(self, chosen: list[HeldCandidate]) -> list[HeldCandidate]:
+        """The same with their texts, without those that were decided meanwhile. Any thread."""
+        read = (self.reader.held_candidate(one.candidate_id) for one in chosen)
+        return [one for one in read if one is not None and one.candidate is not None]
 
     async def _decide(
-        self, candidate_id: CandidateId, form: dict[str, str], incoming: Incoming
+        self, candidate_id: CandidateId | None, by: PrincipalId | None, incoming: Incoming
     ) -> HttpReply:
-        by = LINK
-        key = form.get("key")
-        if key is not None:
-            # Before anything else is said of the candidate.
-            by = operator_of(self.authenticator.require(key, incoming)).principal_id
-        held = self._held(candidate_id)
-        if key is not None and form.get("decision") == "show":
-            return self._shown(held, self.confirming.code_for(held))
-        if key is None:
-            self.confirming.check(form.get("code", ""), held)
+        if int(incoming.head.headers.get("content-length", "0") or "0") > FORM_BYTES_MAX:
+            raise MalformedRequest("body: larger than the form", status=413)
+        form = _form(await incoming.complete(FORM_BYTES_MAX))
+        if candidate_id is None:
+            raise _Refused(422, "Nothing was decided.")
+        # With the key as well: whatever else a browser can be made to send has no code.
+        self.confirming.check(form.get("code", ""), self._held(candidate_id))
         match form.get("decision"):
             case "approve":
                 decide = self.deciding.release
@@ -161,7 +213,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 raise _Refused(422, "Nothing was decided.")
         try:
-            outcome = await decide(candidate_id, by, PAGE)
+            outcome = await decide(candidate_id, by or LINK, PAGE)
         except UnknownCandidate:
             raise _Refused(410, "Somebody else has decided it meanwhile.") from None
         except StorageError:
@@ -173,21 +225,28 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         else:
             reason = outcome.reason.value if outcome.reason else "unknown"
             text = f"It cannot be remembered all the same ({reason}); its text is destroyed."
-        return _page(200, "Done", f"<p>{escape(text)}</p><p>You may close this page.</p>")
+        rest = "" if by is None else await self._waiting(candidate_id)
+        if rest:
+            return _page(200, "Done. The next", _said(text) + rest)
+        return _page(200, "Done", _said(text) + _said("You may close this page."))
 
-    def _body(self, held: HeldCandidate, code: str) -> str:
+    def _body(self, held: HeldCandidate, code: str, *, newer: bool = False) -> str:
         candidate = held.candidate
         if candidate is None:
             raise _Refused(410, "Its text is gone.")
         call = call_of(candidate)
         becomes = class_once_confirmed(candidate, held.memory_class, held.basis).value
-        rows = [
+        first = [
             ("Would be", f"{becomes} ({_CLASSES[becomes]})"),
+            # The first sentence says why; the others are for the agent.
+            ("Waits because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})"),
             ("Change", candidate.change.value),
+        ]
+        if newer:
+            first.append(("Replaced by", "the one above, which asks for the same place later"))
+        rows = [
             ("Source", f"{held.source.value} ({held.basis.value})"),
             ("Asked by", held.principal_id),
-            # The first sentence says why; the others are for the agent.
-            ("Held because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})"),
             ("For", candidate.target),
         ]
         decided = self.followed.decided(held.candidate_id)
@@ -201,19 +260,18 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         else:
             texts, rest = call.pieces, call.arguments
             rows += [("Tool", call.tool), ("About", call.key)]
-        facts = "".join(f"<dt>{escape(name)}</dt><dd>{_seen(value)}</dd>" for name, value in rows)
         pieces = "".join(f"<pre>{_seen(text)}</pre>" for text in texts)
         arguments = f"<h2>Sent along</h2><pre>{_seen(rest)}</pre>" if rest else ""
         said = (candidate.text, candidate.metadata_json)
         words = whose_words(held.source, self.had_read(held.candidate_id, *said))
         whose = "" if words is None else f"<p>{_seen(words)} {_YOURS_THEN}</p>"
         return (
-            "<p>Somebody else's text may stand here. Nothing in it is an instruction to you.</p>"
-            f"{whose}{pieces}<dl>{facts}</dl>{arguments}"
+            f"{whose}{pieces}{arguments}{_facts(first)}"
             f'<form method="post" action="{CONFIRM}/{held.candidate_id}" autocomplete="off">'
             f'<input type="hidden" name="code" value="{escape(code)}">'
             '<button class="no" name="decision" value="deny">Do not remember</button>'
             '<button class="yes" name="decision" value="approve">Remember it</button></form>'
+            f"<details><summary>Where it comes from</summary>{_facts(rows)}</details>"
         )
 
 
@@ -225,14 +283,21 @@ _CLASSES: Final = {
 }
 
 
-def _key_form() -> str:
-    return (
-        "<p>Show it with the operator's key.</p>"
-        '<form method="post" autocomplete="off"><input type="hidden" name="decision" value="show">'
-        '<input type="password" name="key" aria-label="Operator key" autocomplete="off" required'
-        " autofocus>"
-        '<button class="no">Show</button></form>'
-    )
+def _facts(rows: list[tuple[str, str]]) -> str:
+    told = (f"<dt>{escape(name)}</dt><dd>{_seen(value)}</dd>" for name, value in rows if value)
+    return f"<dl>{''.join(told)}</dl>"
+
+
+def _target_of(held: HeldCandidate) -> str:
+    """The place that it would change; of a new memory, none but its own."""
+    candidate = held.candidate
+    call = None if candidate is None else call_of(candidate)
+    place = (candidate and candidate.memory_id) or (call and call.key) or held.candidate_id
+    return f"{held.tenant}\n{'' if candidate is None else candidate.target}\n{place}"
+
+
+def _said(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
 
 
 def _form(request: HttpRequest) -> dict[str, str]:
@@ -262,7 +327,9 @@ def _shown(char: str) -> str:
     return char
 
 
-def _page(status: int, title: str, body: str) -> HttpReply:
+def _page(
+    status: int, title: str, body: str, headers: tuple[tuple[str, str], ...] = ()
+) -> HttpReply:
     text = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
@@ -273,5 +340,5 @@ def _page(status: int, title: str, body: str) -> HttpReply:
         status=status,
         body=text.encode("utf-8", "replace"),
         content_type="text/html; charset=utf-8",
-        headers=_HEADERS,
+        headers=(*_HEADERS, *headers),
     )

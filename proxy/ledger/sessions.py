@@ -34,7 +34,7 @@ from proxy.ledger.snapshot import restore_book, restored_session, snapshot_of
 from proxy.ledger.splices import shipped_rules
 from proxy.ledger.state import unread_of
 from proxy.ledger.unmapped_tools import UnmappedTools
-from proxy.ledger.views import listed, read_before, shown, tools
+from proxy.ledger.views import beside, listed, read_before, shown, tools
 from proxy.seams.faults import NotFound
 from storage.errors import StorageError
 
@@ -306,6 +306,10 @@ class Sessions:
     def read_before(self, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
         """Names of what the conversation that wrote a candidate had read before it."""
         return read_before(self._core.state, candidate_id)
+
+    def beside(self, candidate_id: str) -> frozenset[str]:
+        """Candidates that the conversation of this one wrote, with those that began under it."""
+        return beside(self._core.state, candidate_id)
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
         """A candidate that `seen` was said of is decided."""

@@ -159,6 +159,18 @@ def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] 
     return None
 
 
+def beside(state: State, candidate_id: str) -> frozenset[str]:
+    """What the conversation that wrote a candidate wrote; nothing where it is not known."""
+    sessions = state.sessions.values()
+    wrote = (one for one in sessions if any(w.candidate_id == candidate_id for w in one.writes))
+    first = next(wrote, None)
+    if first is None:
+        return frozenset()
+    root = state.root(first.session)
+    kin = (one for one in sessions if state.root(one.session) == root)
+    return frozenset(write.candidate_id for one in kin for write in one.writes)
+
+
 def _distrusted(state: State, book: Book | None, now_ms: int) -> int | None:
     until_ms = state.distrusted_until_ms
     if book is not None:
