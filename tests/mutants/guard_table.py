@@ -200,8 +200,8 @@ GUARD: Final = (
     Mutant(
         name="an agent's key opens the page",
         file="proxy/fronts/confirm_page.py",
-        old="            return operator_of(self.authenticator.require(key, incoming)).principal_id\n",
-        new="            return self.authenticator.require(key, incoming).principal_id\n",
+        old="operator_of(self.authenticator.require(key, incoming)).principal_id",
+        new="self.authenticator.require(key, incoming).principal_id",
         invariant="what the agent's key opens, the agent could open",
         tests=(at(_CONFIRM, "test_a_key_that_is_no_operators_is_asked_for_again"),),
     ),
