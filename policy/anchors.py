@@ -1,7 +1,7 @@
 """Whether a candidate outranks or contradicts an anchor (MWP 3.2, check 8). No model takes part.
 
 The comparison is lexical and explainable: two sentences say almost the same, and differ in a
-negation, a number, an opposite or one value. What is put in quite other words passes here.
+negation, a number, an opposite or one value. A contradiction in quite other words is not found.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import Final, cast
 
 import msgspec
 
-# Share of the shorter sentence's words that both must have before they are about the same thing.
+# Two sentences are about the same thing if both have at least this share of the shorter one's
+# words.
 _SAME_SUBJECT_MIN: Final = 0.5
-# And share of the anchor's own words, or a two-word text would contradict a long statement.
+# They must also share so much of the anchor's own words, or a two-word text would contradict a long
+# statement.
 _OF_ANCHOR_MIN: Final = 0.5
 _SHARED_WORDS_MIN: Final = 2
 _REPLACED_LEN_MAX: Final = 3
@@ -42,7 +44,7 @@ _EMPTY: Final = _words(
     "must may might can could to for in on at by with from as so just also only very please "
     "all any every always"
 )
-# After one of these a statement says what it states; before it stands what it is about.
+# Such a word parts a statement: its subject stands before, its value behind.
 _STATES: Final = _words(
     "is are was were be must should shall will can may has have costs cost use uses needs "
     "need requires require to for at by with from in on within after before until equals "
@@ -88,7 +90,8 @@ class _Sentence(msgspec.Struct, frozen=True):
 def contradicts(statement_skeleton: str, candidate_skeleton: str) -> bool:
     """Whether some sentence of the candidate denies, or gives another value for, the statement.
 
-    More sentences than are compared count as one that does: it could stand behind the others.
+    A text with more sentences than are compared counts as contradicting: the contradiction could
+    stand at its end.
     """
     stated = _sentences(statement_skeleton)
     if len(_parts(candidate_skeleton)) > _SENTENCES_MAX:
@@ -101,7 +104,8 @@ def contradicts(statement_skeleton: str, candidate_skeleton: str) -> bool:
 def outranks(anchor_score: float, candidate_score: float, margin: float) -> bool:
     """Whether the candidate answers the anchor's own question better, by more than the margin.
 
-    Scores that are no numbers outrank: a shadow that cannot be compared is no evidence of safety.
+    A score that is no number counts as outranking: a shadow that cannot be compared is no evidence
+    of safety.
     """
     return not candidate_score <= anchor_score + margin
 
@@ -115,9 +119,9 @@ def _parts(text: str) -> list[str]:
 
 
 def lines_of(metadata_json: str) -> str:
-    """What metadata says, one line for each value: the keys that lead to it, and the value.
+    """The metadata as lines of text, one for each value: the keys that lead to it, and the value.
 
-    What is not JSON is given back as it is.
+    Metadata that is not JSON is given back as it is.
     """
     try:
         value: object = _METADATA.decode(metadata_json)
@@ -133,7 +137,7 @@ def lines_of(metadata_json: str) -> str:
         elif isinstance(found, list):
             pending.extend((keys, part) for part in cast("list[object]", found))
         else:
-            # A value may be a sentence of its own, or what the keys leave open.
+            # A value may be a sentence of its own, or complete the sentence that its keys begin.
             lines.append(f"{keys} {found}")
             if isinstance(found, str):
                 lines.append(found)
@@ -169,7 +173,7 @@ def _stem(word: str) -> str:
         base = word.removesuffix(suffix)
         if base == word or len(base) < _STEM_LEN_MIN - 1:
             continue
-        # An opposite keeps the form in which the table has it.
+        # A word with an opposite is not stemmed: the table has its full form.
         return f"{base}e" if f"{base}e" in _OPPOSITE else base.removesuffix("e")
     return word.removesuffix("e") if len(word) > _STEM_LEN_MIN else word
 
@@ -199,7 +203,10 @@ def _same_subject(anchor: _Sentence, offered: _Sentence) -> bool:
 
 
 def _opposed(anchor: _Sentence, offered: _Sentence) -> bool:
-    """One says the opposite word of the other; a negation beside it turns it back."""
+    """Whether one sentence says the opposite word of the other.
+
+    A negation beside it cancels that.
+    """
     new = set(offered.words) - set(anchor.words)
     return any(
         _OPPOSITE.get(word, frozenset()) & new for word in anchor.words if word not in offered.words

@@ -28,8 +28,8 @@ def canonical_bytes(candidate: Candidate) -> bytes:
 def _with_defaults(candidate: Candidate) -> Candidate:
     """The candidate with its default values as the very objects that the struct names.
 
-    The encoder leaves a field out by identity, not by equality: without this the same candidate
-    would have two spellings, and so two digests, by where its default target or scope came from.
+    The encoder leaves out a field whose value is the default object itself, and keeps one that is
+    merely equal. Without this the same candidate could have two encodings, and so two digests.
     """
     target, scope = candidate.target, candidate.scope
     strange = (target == _TARGET and target is not _TARGET) or (
@@ -45,7 +45,7 @@ def _with_defaults(candidate: Candidate) -> Candidate:
 
 
 def decode_canonical(data: bytes) -> Candidate:
-    """Read back what was staged.
+    """The candidate that these staged bytes encode.
 
     Raises:
         msgspec.DecodeError: The bytes are not a candidate's.

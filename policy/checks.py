@@ -42,7 +42,8 @@ from policy.verdict import Reason
 class Objection(msgspec.Struct, frozen=True):
     """Why a step does not pass a candidate.
 
-    `holds`: a person may still pass it. `structural`: its program must have done it, no model can.
+    `holds`: a person may still release it. `structural`: the sender's program must have caused it,
+    because no model can.
     """
 
     reason: Reason
@@ -72,7 +73,7 @@ _SHADOWED: Final = frozenset({MemoryClass.L1, MemoryClass.L2})
 def confirmed(facts: Facts) -> bool:
     """Whether a person confirmed these very bytes, for the memory as it still is.
 
-    An approval of others counts for nothing.
+    An approval of other bytes, or of another version, does not count.
     """
     return _approved(facts) and not _moved(facts)
 
@@ -82,7 +83,7 @@ def _approved(facts: Facts) -> bool:
 
 
 def _moved(facts: Facts) -> bool:
-    """Whether the memory that would be changed is another than when a person looked."""
+    """Whether the memory to be changed has changed since a person looked at it."""
     version = 0 if facts.stored is None else facts.stored.version
     return facts.approval is not None and facts.approval.target_version != version
 
@@ -95,7 +96,7 @@ def provenance_of(candidate: Candidate, facts: Facts) -> Provenance | None:
 
 
 def stored_class(facts: Facts) -> MemoryClass | None:
-    """The class of the memory that would be changed, while there is anything left of it."""
+    """The class of the memory to be changed; None once nothing of it is left."""
     if facts.stored is None or facts.stored.status is MemoryStatus.DELETED:
         return None
     return facts.stored.memory_class
@@ -104,8 +105,8 @@ def stored_class(facts: Facts) -> MemoryClass | None:
 def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
     """The class a candidate lands in if it is admitted: the one it asks for, or knowledge.
 
-    The one place where that is decided: the matrix, the trust, the shadow, the verdict and what is
-    stored all go by it.
+    Only this function decides it. Matrix, trust, shadow retrieval, verdict and the stored row all
+    use its answer.
     """
     if facts.reading is None:
         return candidate.memory_class
@@ -123,7 +124,10 @@ def landing_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Memor
 
 
 def _judged_as(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryClass:
-    """The class whose rules count: where it lands, or what it replaces if that is more."""
+    """The class whose rules count.
+
+    The one it lands in, or the one it replaces if that is more powerful.
+    """
     landing, stored = landing_class(candidate, facts, ruleset), stored_class(facts)
     return landing if stored is None else more_powerful(landing, stored)
 
@@ -131,8 +135,8 @@ def _judged_as(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> MemoryCl
 def audit_cross_check(candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
     """The interceptor's own record exists and names the same candidate, principal and target."""
     # (7) A row in staging that nobody intercepted was put there past the front door (MWP 3.2,
-    #     bypass and staging injection). Not structural: whoever got into staging could write any
-    #     principal's name there, and the ladder must not become a weapon against that principal.
+    #     bypass and staging injection). It is no structural violation: an attacker in staging could
+    #     write any principal's name there, and would push that principal down the trust ladder.
     record = facts.intercept
     if record is None:
         return Objection(Reason.NOT_INTERCEPTED)
@@ -170,12 +174,13 @@ def nonce_uniqueness(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> 
         case NonceState.SPENT:
             return Objection(Reason.NONCE_REPLAYED, structural=True)
         case NonceState.FOREIGN_INCARNATION:
-            # Honest clients do this after a restore: the backup forgot which nonces were spent.
+            # Honest clients reuse a nonce after a restore, because the backup does not know which
+            # were spent since. So it is no structural violation.
             return Objection(Reason.NONCE_INCARNATION)
 
 
 def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """The source may write the class, and change what it is aimed at."""
+    """The matrix lets this source write this class, and change the memory that it is aimed at."""
     # (1) Source-class compatibility (MWP 3.2; attacks A1, A2), the class floor and the update and
     #     delete rules (docs/architecture.md).
     provenance = provenance_of(candidate, facts)
@@ -186,8 +191,8 @@ def source_class(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Findin
     unseen = _unseen(candidate, provenance, facts)
     if unseen is not None and not unseen.holds:
         return unseen
-    # Otherwise a harmless change is held, its memory rewritten, and the release lifts the new text
-    # into a class that nobody saw it in.
+    # Otherwise a harmless change could be held, the memory rewritten meanwhile, and the release
+    # would lift the new text into a class in which nobody saw it.
     if _approved(facts) and _moved(facts):
         return Objection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, ruleset)
@@ -203,23 +208,25 @@ def _reachable(candidate: Candidate, provenance: Provenance, facts: Facts) -> bo
         return False
     match facts.stored.status:
         case MemoryStatus.LIVE:
-            # Expired, it does not exist for the agent, which could else bring it back.
+            # An expired memory does not exist for the agent, or an update could bring it back.
             return not facts.stored.expired or provenance.source is SourceKind.OPERATOR
         case MemoryStatus.QUARANTINED:
-            # It does not exist for the agent; whoever quarantined it may still clear it away.
+            # A quarantined memory does not exist for the agent; the operator may still delete or
+            # purge it.
             return provenance.source is SourceKind.OPERATOR
         case MemoryStatus.DELETED:
-            # A tombstone still has bytes to erase, and nothing else.
+            # A deleted memory still has bytes to erase; nothing else can be done to it.
             return candidate.change is ChangeKind.PURGE
         case MemoryStatus.FORWARDING:
-            # Nobody knows yet whether it is there; its bytes can be erased.
+            # Nobody knows yet whether the server behind has this memory; its bytes can be erased
+            # here.
             return facts.guarded or candidate.change is ChangeKind.PURGE
 
 
 def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Finding:
-    """Whether there is nothing here to change.
+    """Whether our store has no memory to change.
 
-    Behind another server it may be there all the same, older than the gate or written by somebody
+    On a server behind us it may be there all the same, older than the gate or written by somebody
     else. Then it may be the user's own, and only a person may change it.
     """
     if candidate.change is ChangeKind.CREATE or _reachable(candidate, provenance, facts):
@@ -298,8 +305,8 @@ def _without_token(
         return None
     if facts.token is TokenState.EXPIRED:
         return Objection(Reason.PROMOTION_TOKEN_EXPIRED)
-    # Where the text alone, or a map, raised the class of a label that rests on taint, a person may
-    # decide: the client did not name the class that it would get.
+    # Where only the text, or a tool map, raised the class, and the label rests on taint, a person
+    # may decide: the client did not name that class.
     raised = landing_class(candidate, facts, ruleset).power > candidate.memory_class.power
     floored = facts.reading is not None and facts.reading.flagged
     unasked = not candidate.class_named or (floored and raised)
@@ -317,9 +324,10 @@ def _needs_token(candidate: Candidate, source: SourceKind, facts: Facts, ruleset
 
 
 def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
-    """An enhanced pair is free of injection and directive language."""
-    # (2) Suspicious language, for enhanced pairs only, and never the only wall (MWP 3.2). With the
-    #     default matrix the class floor of step 1 acts first; this is for matrices that open L1.
+    """A pair that the matrix marks "checked" is free of injection and directive language."""
+    # (2) Suspicious language, for pairs that the matrix marks "checked", and never the only wall
+    #     (MWP 3.2). With the default matrix the class floor of step 1 acts first; this is for
+    #     matrices that open L1.
     provenance = provenance_of(candidate, facts)
     if provenance is None or facts.reading is None:
         return UNAVAILABLE
@@ -328,7 +336,7 @@ def language(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
         return None
     if facts.reading.injection:
         return Objection(Reason.INJECTION_LANGUAGE)
-    # A person who confirmed an order made it hers. An attack is nobody's.
+    # A confirmed order is the person's own wish, so it passes. An injection never does.
     if facts.reading.directive and not confirmed(facts):
         return Objection(Reason.DIRECTIVE_LANGUAGE)
     return None
@@ -342,7 +350,7 @@ def trust_level(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding
     judged = _judged_as(candidate, facts, ruleset)
     if facts.trust.level is TrustLevel.UNTRUSTED and judged is not MemoryClass.L4:
         return Objection(Reason.TRUST_INSUFFICIENT)
-    # A class the ruleset does not speak of asks for a score nobody has.
+    # A class that the ruleset does not name asks for a score that nobody can reach.
     if soft_score(facts.trust) < ruleset.trust.soft_score_min.get(judged, 1.0):
         return Objection(Reason.TRUST_SOFT_SCORE, holds=True)
     return None
@@ -395,7 +403,7 @@ def _bytes_len(text: str | None) -> int:
 
 
 def drift(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
-    """The candidate falls in no cell under alarm."""
+    """The candidate falls in no region of memory that is under a drift alarm."""
     # (10) Slow poisoning (docs/architecture.md).
     if facts.drift_alarms is None:
         return UNAVAILABLE

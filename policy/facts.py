@@ -64,7 +64,7 @@ class TargetState(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     # Past its own expiry: for the agent it does not exist any more.
     expired: bool = False
-    # Whether an update leaves words of it standing beside those that it brings.
+    # Whether some words of the stored memory remain beside those that the update brings.
     stays: bool = True
 
 
@@ -91,7 +91,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """A person confirmed the rendered candidate: released from review, or a signed confirmation.
 
     `target_version` is that of the memory it changes, as it stood when it was shown to the person;
-    0 where there was none. What a change leaves out it inherits, and that was confirmed with it.
+    0 where there was none. A change keeps what it does not name, and the person confirmed that too.
     """
 
     by: PrincipalId
@@ -113,17 +113,19 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     trust: TrustState | None
     nonce: NonceState | None
     token: TokenState | None
-    # One probe per anchor; () where the tenant has none. None: the shadow could not be asked.
+    # One probe per anchor; () where the tenant has no anchors. None: the shadow retrieval failed.
     shadow: tuple[AnchorProbe, ...] | None
     budget: BudgetState | None
-    # Cells under drift alarm that the candidate falls in; () while nothing watches (step 10).
+    # Regions under drift alarm that the candidate falls in; () because nothing watches for drift
+    # yet (step 10).
     drift_alarms: tuple[str, ...] | None
-    # Whether it comes before the gate too late: what waited for it went on as after a refusal.
+    # Whether it reached the gate too late: the model request that waited for it has gone on and
+    # treated it as refused.
     overdue: bool
     # The stored memory for update, delete, purge; None where there is none in this tenant.
     stored: TargetState | None = None
     # Lowest ceiling among the stored memories named in derived_from; None where none is named.
     lineage: SourceKind | None = None
     approval: Approval | None = None
-    # Whether the memory lives behind another server, and `stored` is what is known of its key.
+    # Whether the memory lives behind another server; then `stored` is what is known of its key.
     guarded: bool = False

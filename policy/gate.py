@@ -58,15 +58,15 @@ class Gate:
     def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
         """Judge one candidate.
 
-        The first `Reject` decides, whatever was held before it; else the first `Hold`; else the
-        candidate is admitted. A confirmation of these very bytes passes what would be held, and
-        nothing that is refused. No steps, an empty matrix and a step that raises all reject.
+        The first `Reject` decides, also after a step that would hold; else the first `Hold`; else
+        the candidate is admitted. A person's confirmation of these very bytes turns a hold into an
+        admit, and never a reject. No steps, an empty matrix and a step that raises all reject.
         """
         landing = landing_class(candidate, facts, ruleset)
         if not self._steps or not ruleset.matrix:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
-        # A model request that waited for this one went on without it: to admit it now would make a
-        # memory of what was withheld as refused.
+        # A model request that waited for this candidate went on without it and withheld its text.
+        # To admit it now would make a memory of a text that was treated as refused.
         if facts.overdue:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
         approved = confirmed(facts)
@@ -101,7 +101,8 @@ class Gate:
 
 
 def _understood(finding: object) -> Finding:
-    # Nothing enforces what a check answers; one that answers anything else is broken, and refuses.
+    # The type checker cannot enforce what a check returns. A check that returns anything else is
+    # broken, and the candidate is refused.
     return finding if finding is None or isinstance(finding, Objection) else UNAVAILABLE
 
 
@@ -113,7 +114,7 @@ def _admit(
     passed: frozenset[int],
 ) -> Verdict:
     provenance = provenance_of(candidate, facts)
-    # Only a gate composed without the steps that need them gets here without these facts.
+    # Only a gate that was composed without the needed steps gets here without these facts.
     if provenance is None or facts.staged_digest is None or facts.reading is None:
         return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
     label = _landing_label(candidate, facts, provenance)
@@ -136,9 +137,9 @@ def _landing_label(candidate: Candidate, facts: Facts, provenance: Provenance) -
     stored = facts.stored if candidate.change is ChangeKind.UPDATE else None
     if stored is None or not stored.stays:
         return label
-    # A memory that is changed in part keeps the lower of both labels: what remains of the old text
-    # is no better than its own, and what is new is no better than its own. A person who confirmed
-    # the change was shown what is new.
+    # An update of a part keeps the lower of both labels: neither the remaining text nor the new
+    # text gets a better label than its own. A person who confirmed the change saw only the new
+    # text.
     return lowered(label, stored.source, stored.ceiling)
 
 
@@ -156,8 +157,8 @@ class UnsafeObservingGate(Gate):
     any other: promise 1 does not hold while it runs. Only composition makes one, at start; there
     is no way to exchange the gate of a running process.
 
-    Still refused: what is not what was intercepted (steps 4, 5 and 7), what cannot be judged, and
-    a change of a memory that is not there.
+    It still refuses a candidate that differs from the intercepted one (steps 4, 5 and 7), one that
+    cannot be judged, and a change of a memory that is not there.
     """
 
     __slots__ = ("_enforcing",)
@@ -173,7 +174,7 @@ class UnsafeObservingGate(Gate):
         return True
 
     def decide(self, candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Verdict:
-        """Judge one candidate, and let it in unless it cannot be."""
+        """Judge one candidate, and admit it unless that is impossible."""
         verdict = self._enforcing.decide(candidate, facts, ruleset)
         if isinstance(verdict, Admit) or verdict.reason in _NEVER_OBSERVED:
             return verdict

@@ -34,8 +34,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
 
 
-# `object.__hash__` in the three enums below: members are single objects, and the hash that `Enum`
-# computes in Python was asked for two dozen times per verdict.
+# Members of the three enums below are single objects, so the hash by identity is right. `Enum`
+# computes its hash in Python, two dozen times per verdict.
 
 
 class SourceKind(enum.Enum):
@@ -105,7 +105,7 @@ class Channel(enum.Enum):
 
 
 class Claims(enum.Enum):
-    """What the labels that a client names are worth on its channel (docs/glossary.md#labels)."""
+    """Whether the labels that a client names count on its channel (docs/glossary.md#labels)."""
 
     IGNORED = "ignored"
     TRUSTED = "trusted"
@@ -117,11 +117,12 @@ class Basis(enum.Enum):
     CHANNEL = "channel"  # the credential is bound to people or to a publisher
     VOUCHED = "vouched"  # claims = "trusted": the operator vouches for the harness's labels
     UNJOINED = "unjoined"  # an agent's channel, and no model front saw where the text came from
-    TAINT = "taint"  # the meet of everything in the session's context
-    CONTAINMENT = "containment"  # what the text is contained in: the lowest segment, or none
+    TAINT = "taint"  # TAINT: the lowest label of everything in the session's context
+    # CONTAINMENT: the lowest segment that the text is contained in, or none
+    CONTAINMENT = "containment"
     ENDORSEMENT = "endorsement"  # a person said the whole of it in one turn
-    LINEAGE = "lineage"  # the minimum of the memories it derives from
-    CONFIRMATION = "confirmation"  # a person saw the whole of it, and said that it is so
+    LINEAGE = "lineage"  # LINEAGE: the lowest label of the memories it derives from
+    CONFIRMATION = "confirmation"  # CONFIRMATION: a person saw the whole of it, and confirmed it
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +154,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     principal_id: PrincipalId
     tenant: Tenant
     nonce: Annotated[str, Meta(min_length=1, max_length=NONCE_LEN_MAX)]
-    # Which collection, namespace, path, block label or tool the client aimed at, in its words.
+    # The collection, namespace, path, block label or tool that the client aimed at, in its words.
     target: Name = "memories"
     # The memory that is changed; for a create, only where the client chose the id itself.
     memory_id: MemoryId | None = None
@@ -171,7 +172,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     derived_from: Annotated[tuple[MemoryId, ...], Meta(max_length=LINEAGE_LEN_MAX)] = ()
     # RFC 3339 date or date-time after which reads stop showing the memory.
     expires_at: Annotated[str, Meta(max_length=40)] | None = None
-    # SHA-256 (hex) of the client's own vector bytes, where the protocol carries one.
+    # SHA-256 (hex) of the client's own vector bytes, where the protocol has them.
     vector_sha256: Annotated[str, Meta(max_length=64)] | None = None
 
 
@@ -188,17 +189,17 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """The attested origin of a candidate. What the client said stays in `Candidate.claimed_*`.
 
-    `source` is what it is judged to be. `ceiling` is at most that: the least trusted thing in the
-    context that it was written in, which is what whoever recalls it brings into a context.
-    `culprits` are the segments that its text was found in, and last the channel it came on.
-    `by_person`: it rests on a turn that, by the operator's word, a person typed.
+    `source` is what it is judged to be. `ceiling` is at most `source`: the least trusted thing in
+    its writer's context, to which a recall lowers the reading session. `culprits` are the segments
+    that its text was found in, and last the channel it came on. `by_person`: a person typed the
+    turn that it rests on, as the operator vouches.
     """
 
     source: SourceKind
     basis: Basis
     ceiling: SourceKind = SourceKind.UNKNOWN
     culprits: tuple[Origin, ...] = ()
-    # Our own id of the session that it was joined to (32 hex digits).
+    # Our own id of the session that it was found to belong to (32 hex digits).
     session: str | None = None
     by_person: bool = False
 
@@ -209,7 +210,7 @@ class MemoryStatus(enum.Enum):
     LIVE = "live"
     QUARANTINED = "quarantined"
     DELETED = "deleted"
-    # Admitted in front of another server, which does not have it for sure; shown to no reader.
+    # Admitted, but the server behind has not confirmed that it stored it; shown to no reader.
     FORWARDING = "forwarding"
 
 
@@ -218,8 +219,8 @@ class Forwarded(enum.Enum):
 
     __hash__ = object.__hash__
 
-    DONE = "done"  # the server said so
-    FAILED = "failed"  # the server said no, or it was never sent
+    DONE = "done"  # the server confirmed it
+    FAILED = "failed"  # the server refused it, or it was never sent
     UNKNOWN = "unknown"  # sent, and no answer came: to be reconciled by reading, never sent again
 
 
@@ -283,5 +284,5 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def meet(first: SourceKind, second: SourceKind) -> SourceKind:
-    """The less trusted of the two; the first on a tie."""
+    """The less trusted of two labels; the first on a tie."""
     return second if second.trust < first.trust else first

@@ -84,7 +84,7 @@ Filter = Test | AllOf | AnyOf | Not
 EVERYTHING = AllOf(parts=())
 
 
-# A filter built by a dialect is bounded before anything walks it.
+# A dialect's filter is checked against these bounds before anything walks it.
 FILTER_VALUES_MAX = 1_000
 FILTER_TEXT_LEN_MAX = 4_096
 
@@ -161,7 +161,8 @@ def _decoded(text: str) -> dict[str, object]:
     try:
         return _METADATA.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # One odd memory must not blind every listing; it has no metadata that a filter can see.
+        # A memory whose metadata cannot be decoded must not break every listing; filters see it
+        # without metadata.
         return {}
 
 

@@ -154,8 +154,8 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     trust: TrustRules
     anchors: AnchorRules
     classes: dict[Word, ClassMap]
-    # These may be left out: silence about erasing must not erase, and where nothing is said of a
-    # class, everything in the context counts.
+    # The sections that may be left out: without `retention` nothing is erased, and without `labels`
+    # everything in the context counts (taint).
     retention: Retention = Retention()
     labels: dict[MemoryClass, LabelRule] = {}
 
@@ -174,12 +174,15 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[MemoryClass, LabelRule] = {}
 
     def cell(self, source: SourceKind, memory_class: MemoryClass) -> Cell:
-        """What the matrix says to a pair; refused where it says nothing."""
+        """What the matrix says to a pair of source and class; an absent pair is refused."""
         row = self.matrix.get(source)
         return Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)
 
     def label_rule(self, memory_class: MemoryClass) -> LabelRule:
-        """What lowers a text that a model wrote; taint where nothing is said."""
+        """What lowers a text that a model wrote in this class.
+
+        Taint where the ruleset is silent.
+        """
         return self.labels.get(memory_class, LabelRule.TAINT)
 
 
@@ -200,7 +203,8 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
     except tomllib.TOMLDecodeError as error:
         raise RulesetError(f"not TOML: {error}") from None
     except (ValueError, RecursionError):
-        # The reader's own limits: thousands of digits, a thousand brackets, lone surrogates.
+        # Errors of the TOML reader's own limits: thousands of digits, a thousand brackets, lone
+        # surrogates.
         raise RulesetError("not TOML: a number too long, or nested too deeply") from None
     try:
         document = msgspec.convert(tables, _Document)
@@ -247,7 +251,7 @@ def _explained(text: str, message: str) -> str:
 
 
 def _line_of(text: str, keys: list[str], word: str | None = None) -> int:
-    """Where a key stands, as well as a line can be told without a parser that keeps positions."""
+    """The line where a key stands, or the best guess: the parser keeps no positions."""
     best, best_rank = 1, 0
     table: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -264,7 +268,7 @@ def _line_of(text: str, keys: list[str], word: str | None = None) -> int:
 
 
 def _in_order_len(here: list[str], keys: list[str]) -> int:
-    """How many of the keys stand in a line's own path, in their order."""
+    """How many of the keys a line's dotted path contains, in their order."""
     count = 0
     for part in here:
         if count < len(keys) and part == keys[count]:
@@ -272,7 +276,8 @@ def _in_order_len(here: list[str], keys: list[str]) -> int:
     return count
 
 
-# The more the later: what a person has to say first is narrower than what lands by itself.
+# Later is more: endorsing only what follows a request to remember is narrower than endorsing every
+# turn.
 _WIDTH: Final = (Cell.REFUSE, Cell.HOLD, Cell.TOKEN, Cell.ENHANCED, Cell.ADMIT)
 
 
@@ -311,7 +316,7 @@ def wider_than(rules: Ruleset, shipped: Ruleset) -> tuple[str, ...]:
 
 
 def _weaker(place: str, mine: ClassMap | None, shipped: ClassMap) -> list[str]:
-    """The words of a dialect that stand for a less powerful class than before, or for none."""
+    """Words of a dialect that map to a less powerful class than before, or to none."""
     if mine is None:
         return []
     found = [

@@ -31,10 +31,10 @@ class TokenMalformed(ValueError):  # noqa: N818 - a state of the text
 class PromotionToken(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Leave for one candidate to land in one class, once.
+    """Permission for one candidate to land in one class, once.
 
-    `binding` ties it to the candidate's digest under the token's own random `serial`, so the digest
-    itself is in no token. `from_class` is None where nothing is stored yet.
+    `binding` ties it to the candidate's digest under the token's own random `serial`, so the token
+    does not contain the digest. `from_class` is None where nothing is stored yet.
     """
 
     serial: Hex32
@@ -45,7 +45,8 @@ class PromotionToken(
     to_class: MemoryClass
     expires_at_ms: Annotated[int, Meta(ge=0, le=2**53 - 1)]
     from_class: MemoryClass | None = None
-    # Of the memory to change, as the operator saw it; what an update leaves out it inherits.
+    # The version of the memory to change, as the operator saw it; an update inherits what it leaves
+    # out.
     from_version: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
 
 
@@ -72,7 +73,10 @@ def binding_of(serial: str, digest: Digest) -> str:
 
 
 def signing_bytes(token: PromotionToken) -> bytes:
-    """The bytes that are signed: a domain, so that no other signature fits, and canonical JSON."""
+    """The bytes that are signed.
+
+    A domain prefix, so that no signature made for something else fits, and canonical JSON.
+    """
     return _DOMAIN + _ENCODER.encode(token)
 
 
@@ -102,10 +106,10 @@ def decode_token(text: str) -> tuple[PromotionToken, bytes]:
 
 
 def token_state(token: PromotionToken, context: TokenContext) -> TokenState:
-    """What a token whose signature is good is worth for one candidate: valid, invalid or expired.
+    """What a correctly signed token is worth for one candidate: valid, invalid or expired.
 
-    It expires with its time, and with the class from which it was to lead. The store alone knows
-    whether it was spent.
+    It expires with its time, and when the memory no longer has `from_class`. Whether it was spent
+    only the store knows.
     """
     bound = (
         token.binding == binding_of(token.serial, context.digest)
@@ -116,8 +120,8 @@ def token_state(token: PromotionToken, context: TokenContext) -> TokenState:
     )
     if not bound:
         return TokenState.INVALID
-    # Another memory is stored by now: whoever may write it can bring that about, and must not be
-    # able to make the bearer a forger by it, nor to put what nobody saw under the token.
+    # The memory was changed since the token was made. Another writer can cause that, so it must not
+    # count as a forgery by the bearer; nor may the token cover a text that nobody saw.
     stale = token.from_class is not context.from_class or token.from_version != context.from_version
     expired = context.now_ms >= token.expires_at_ms
     return TokenState.EXPIRED if stale or expired else TokenState.VALID

@@ -58,11 +58,11 @@ class Reason(enum.Enum):
     QUOTA_EXCEEDED = "quota_exceeded"
     # (10) drift
     DRIFT_ALARM = "drift_alarm"
-    # a person said no to a held candidate; or the candidate was dropped before its verdict
+    # a person refused a held candidate, or it was dropped before its verdict
     DENIED_BY_PERSON = "denied_by_person"
     # nobody decided a held candidate in time
     HOLD_EXPIRED = "hold_expired"
-    # before the gate: a call to a server behind that may not be made at all
+    # before the gate: a call that may never be made to a server behind
     UNKNOWN_TOOL = "unknown_tool"
     ADMIN_TOOL = "admin_tool"
     TOOLS_CHANGED = "tools_changed"
@@ -135,7 +135,8 @@ class Permit:
 class Admit(msgspec.Struct, frozen=True, kw_only=True, tag="admit"):
     """The candidate may become a memory, under the class and label the permit names.
 
-    `objection` is what an enforcing gate would have answered; only an observing one admits over it.
+    `objection` is what an enforcing gate would have answered; only an observing gate (observe mode)
+    admits in spite of it.
     """
 
     permit: Permit
@@ -143,7 +144,7 @@ class Admit(msgspec.Struct, frozen=True, kw_only=True, tag="admit"):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
-    """Admitted by nobody yet: waits in staging for a person."""
+    """Not admitted yet: the candidate waits in staging for a person."""
 
     reason: Reason
     step: int
@@ -152,7 +153,10 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True, tag="reject"):
-    """Refused. `structural` marks what a program must have done, whatever its model was told."""
+    """Refused.
+
+    `structural` marks a violation that only the sender's program can cause, and no model.
+    """
 
     reason: Reason
     step: int

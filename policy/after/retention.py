@@ -18,7 +18,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class Why(enum.Enum):
-    """Which rule ended a memory."""
+    """The retention rule that ended a memory: its age, or a limit on the number kept."""
 
     EXPIRED = "expired"
     AGE = "age"
@@ -27,7 +27,10 @@ class Why(enum.Enum):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One stored memory, without content. `ordinal` names this state of it, and grows with time."""
+    """One stored memory, without content.
+
+    `ordinal` names one version of it, and grows with time.
+    """
 
     ordinal: int
     tenant: Tenant
@@ -35,7 +38,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     principal_id: PrincipalId
     scope: Scope
     memory_class: MemoryClass
-    at_ms: int  # of its last change
+    at_ms: int  # time of its last change
     expires_at_ms: int | None
 
 
@@ -47,13 +50,16 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pass:
-    """Takes every memory once, in the order of ordinals; then says which are due."""
+    """Takes every memory once, in the order of ordinals.
+
+    Afterwards says which are due for erasure.
+    """
 
     def __init__(self, rules: Retention, now_ms: int) -> None:
         self._rules = rules
         self._now_ms = now_ms
         self._due: list[Due] = []
-        # Per group the newest, oldest first, never more than the rule keeps.
+        # Per group the newest memories, oldest first, never more than the rule keeps.
         self._newest: dict[Hashable, list[tuple[int, Item]]] = {}
 
     @property
@@ -62,7 +68,7 @@ class Pass:
         return self._rules.expired_grace_days is None and not self._rules.classes
 
     def see(self, item: Item) -> None:
-        """Take one memory in."""
+        """Take one memory into account."""
         grace = self._rules.expired_grace_days
         expiry = item.expires_at_ms
         if grace is not None and expiry is not None and expiry + grace * _DAY_MS <= self._now_ms:

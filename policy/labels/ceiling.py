@@ -1,7 +1,7 @@
-"""The second label of a text: how far whoever recalls it may still be trusted.
+"""The second label of a text: how far a reader who recalls it may still be trusted.
 
-A text is judged by its source. What stood in the context of its writer beside it is its ceiling: a
-paraphrase that nobody can find again keeps that, wherever and however it is read later.
+A text is judged by its source. Its ceiling is the least trusted thing that stood in its writer's
+context. A paraphrase that containment cannot find keeps that ceiling in every later conversation.
 """
 
 from __future__ import annotations
@@ -19,30 +19,33 @@ _KNOWN_WRITER: Final = frozenset({Basis.CHANNEL, Basis.VOUCHED})
 
 
 class Labelled(Protocol):
-    """A label as it was written down, in a row, a leaf or a candidate that is held."""
+    """A label as it was written into a row, a leaf or a held candidate."""
 
     @property
     def source(self) -> SourceKind:
-        """What it was judged to be."""
+        """Who is accountable for the text, as it was judged."""
         ...
 
     @property
     def basis(self) -> Basis:
-        """Why."""
+        """Why that source was given."""
         ...
 
     @property
     def ceiling(self) -> SourceKind | None:
-        """None where it was written before there were ceilings."""
+        """The least trusted thing in the writer's context.
+
+        None in records from before ceilings were kept.
+        """
         ...
 
 
 def ceiling_of(label: Labelled) -> SourceKind:
-    """The ceiling of a label; of one that says none, the least that its writer may have seen.
+    """The ceiling of a label; of a label without one, the least that its writer may have seen.
 
-    Before there were ceilings, what was in the context of a writer was forgotten. Nobody knows more
-    of it than that it was no better than a tool's result, unless nobody needs to know: a channel
-    that is bound, and a harness that is vouched for, answer for their words themselves.
+    Records from before ceilings do not say what was in the writer's context, so they count as a
+    tool's result. A bound channel and a vouched harness answer for their words themselves: there
+    the ceiling is the source.
     """
     if label.ceiling is not None:
         return label.ceiling
@@ -53,9 +56,9 @@ def ceiling_of(label: Labelled) -> SourceKind:
 
 
 def confirmed_by_a_person(label: Provenance) -> Provenance:
-    """The label of a text once a person saw the whole of it, and said that it is so.
+    """The label of a text after a person saw the whole of it and confirmed it.
 
-    Nothing else raises a label that was given. One that is as good already stays as it is.
+    Nothing else raises a label that was given. A label that is at least as good stays as it is.
     """
     if label.ceiling.trust >= SourceKind.USER_INPUT.trust:
         return label
@@ -70,7 +73,10 @@ def confirmed_by_a_person(label: Provenance) -> Provenance:
 def lowered(
     label: Provenance, source: SourceKind, ceiling: SourceKind, basis: Basis = Basis.LINEAGE
 ) -> Provenance:
-    """The label with both halves at most these; the basis is given where the source was lowered."""
+    """The label with source and ceiling lowered to at most these.
+
+    Where the source falls, the basis changes with it.
+    """
     below = source.trust < label.source.trust
     return msgspec.structs.replace(
         label,

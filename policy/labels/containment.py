@@ -1,10 +1,11 @@
 """Whether a text was seen before: prints of texts, and an index that finds whose copy it is.
 
-Only lowers a label or names a culprit (docs/architecture.md#where-a-label-comes-from): what is not
-found proves nothing. Prints are made of the skeleton, word by word, so that case, look-alike and
-invisible letters, wrapping and the order of sentences do not matter. They are winnowed (Schleimer,
-Wilkerson and Aiken, 2003): of every `WINDOW` neighbouring shingles the least is kept, so that any
-run of `SHINGLE + WINDOW - 1` words that two texts share leaves a print in both.
+A match only lowers a label or names a culprit; no match proves nothing
+(docs/architecture.md#where-a-label-comes-from). Prints are made of the skeleton, word by word, so
+that case, look-alike and invisible letters, wrapping and the order of sentences do not matter. They
+are winnowed (Schleimer, Wilkerson and Aiken, 2003): of every `WINDOW` neighbouring shingles the
+least is kept, so that any run of `SHINGLE + WINDOW - 1` words that two texts share leaves a print
+in both.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _UNSPACED: Final = (
 )
 _ASCII_WORD: Final = re.compile("[a-z0-9]+")
 _WORD: Final = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
-# What hardly two texts have in common by accident: addresses, and names with digits in them.
+# Words that two texts hardly share by accident: addresses, and names with digits in them.
 _MARK: Final = re.compile(
     r"[a-z0-9][\w-]*(?:\.[\w-]+)*@[\w-]+(?:\.[\w-]+)+"
     r"|(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{2,}(?:[/:][^\s\"'<>)\]]*)?"
@@ -42,8 +43,8 @@ _MARK: Final = re.compile(
 _MARKED: Final = re.compile(r"[0-9]|\w\.\w")
 _YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}s?|[0-9]{1,2}(?:st|nd|rd|th)")
 _ABOUT: Final = ".,;:!?'\"()[]{}<>*-_"
-# How likely a word of each rank is in a text, before an index has seen any: what is shared weighs
-# by that, and by how many texts of the index have it.
+# Prior probability that a text has a given word of each rank, before an index has seen any text. A
+# shared word weighs by it, and by how many texts of the index have the word.
 _LIKELY: Final = (0.3, 0.03, 0.006, 0.001)
 _BEFORE: Final = 200.0
 _NOTHING: Final = 1.3
@@ -54,8 +55,8 @@ _UNSEEN: Final = tuple(max(0.0, -math.log(likely) - _NOTHING) for likely in _LIK
 COPIED_SHARE: Final = 0.4
 COPIED_WORDS: Final = 5
 COPIED_WEIGHT: Final = 6.0
-# Log-odds, fitted to pairs of a remark and what a model noted of it, of two conversations out of
-# five: remarks alone, and pages of twelve. `tests.benchmarks.labels` has what the others give.
+# Coefficients in log-odds, fitted to pairs of a remark and a model's note of it, from two
+# conversations of five. The other three are measured in `tests.benchmarks.labels`.
 TOLD_FROM: Final = 1.0
 _SHARE_WORTH: Final = 7.9
 _ALIKE_WORTH: Final = 9.1
@@ -75,18 +76,18 @@ _COMMON: Final = 24
 class Prints(NamedTuple):
     """A text without its words: hashes of runs, of stems with their rank, and of marks."""
 
-    runs: tuple[int, ...]  # of every run, in the order of the text
+    runs: tuple[int, ...]  # the hash of every run, in the order of the text
     words: dict[int, int]
     marks: frozenset[int]
-    norm: float = 1.0  # of the weights of its words
+    norm: float = 1.0  # the sum of its words' weights
 
     @property
     def kept(self) -> frozenset[int]:
-        """What an index keeps of the runs."""
+        """The runs that an index stores of this text (a winnowed share of all)."""
         return frozenset(_winnowed(self.runs))
 
     def beyond(self, known: Prints) -> Prints:
-        """What of it is not in the other, words that are in every text aside."""
+        """The part of these prints that `other` lacks, without words that stand in every text."""
         return Prints(
             runs=tuple(set(self.runs).difference(known.runs)),
             words={
@@ -96,10 +97,10 @@ class Prints(NamedTuple):
         )
 
     def shared_by(self, others: Iterable[tuple[int, Prints]]) -> set[int]:
-        """Keys of those that have any of its runs, words and marks.
+        """Keys of the texts that have any of its runs, words and marks.
 
-        Each run counts, not the kept ones alone: of a word changed at the end of a line there is
-        but one.
+        Every run is looked up, not the winnowed ones alone: a word changed near the end of a line
+        leaves only one of them.
         """
         runs, marks, words = frozenset(self.runs), self.marks, tuple(self.words)
         return {
@@ -112,10 +113,10 @@ class Prints(NamedTuple):
 
 
 class Resemblance(NamedTuple):
-    """How much of a text is in another; shares from 0 to 1.
+    """How much of one text is in another; shares from 0 to 1.
 
-    `copied` counts words in runs that both have, `retold` the weight of all words that both have,
-    and `alike` is the cosine between both.
+    `copied` counts words in shared runs, `retold` the weight of all shared words, and `alike` is
+    the cosine of both.
     """
 
     copied: float
@@ -128,19 +129,20 @@ class Resemblance(NamedTuple):
 
     @property
     def told(self) -> float:
-        """How surely the one says what the other does, in other words perhaps; log-odds."""
+        """Log-odds that the one text retells the other, perhaps in other words."""
         return (
             _SHARE_WORTH * self.retold
             + _ALIKE_WORTH * self.alike
             + _WEIGHT_WORTH * min(self.weight, _WEIGHT_MAX)
             + _COPIED_WORTH * min(self.copied_words, _COPIED_MAX)
-            - _LENGTH_COST * math.log1p(self.other_words)  # a long text has most words in it anyway
+            # a long text contains most common words by accident
+            - _LENGTH_COST * math.log1p(self.other_words)
             - _TOLD_LEAST
         )
 
     @property
     def contained(self) -> bool:
-        """Whether it is so much that the one was made of the other."""
+        """Whether the overlap is so large that the one text was made of the other."""
         copied = self.copied >= COPIED_SHARE and self.copied_words >= COPIED_WORDS
         return (
             (copied and self.weight >= COPIED_WEIGHT)
@@ -158,11 +160,11 @@ def prints_of(text: str) -> Prints:
     """The prints of a text; of a very long one, of its first `WORDS_MAX` words."""
     shape = skeleton(text)
     words = (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)[:WORDS_MAX]
-    # In the order in which they were said: that of a set is another one in every process, and with
-    # it the sums below, and the rank of a stem that two words share.
+    # In the order of the text. The order of a set differs between processes, and with it the
+    # rounding of the sums below and the rank of a stem that two words share.
     known = {word: crc32(word.encode("utf-8", "surrogatepass")) for word in dict.fromkeys(words)}
     numbers = [known[word] for word in words]
-    # Of whole numbers, and so the same in every process.
+    # A sum of whole numbers has no rounding, so it is the same in every process.
     runs = tuple(map(hash, zip(numbers, numbers[1:], numbers[2:], strict=False)))
     marks = frozenset(
         crc32(mark.encode("utf-8", "surrogatepass"))
@@ -181,7 +183,7 @@ def prints_of(text: str) -> Prints:
 
 def _stem(word: str) -> tuple[str, int]:
     if len(word) == 1:
-        # A letter says nothing; one of a script without spaces is a part of a word.
+        # A single letter says nothing, and in a script without spaces it is only a part of a word.
         return word, 0 if word.isascii() else _UNSPACED_RANK
     return ranked(word)
 
@@ -200,7 +202,7 @@ def resemblance(
 ) -> Resemblance:
     """How much of `text` is in `other`.
 
-    `kept` are the runs that an index kept of the other, `weights` what it makes of the words.
+    `kept` are the runs that the index stored of the other, `weights` its weights of the words.
     """
     kept = other.kept if kept is None else kept
     if weights is None:
@@ -227,10 +229,13 @@ def resemblance(
 
 
 def _covered(runs: tuple[int, ...], kept: frozenset[int]) -> int:
-    """Words inside runs that were kept; between two of them that are near, all were shared."""
+    """Words inside runs that the index stored.
+
+    Where two such runs are near, the words between them too.
+    """
     covered, end = 0, 0
     for at in [at for at, run in enumerate(runs) if run in kept]:
-        # At most `WINDOW - 1` runs in a row go unkept, so a gap of that length is a shared one.
+        # Winnowing skips at most `WINDOW - 1` runs in a row, so a gap of that length was shared.
         start = at if at - end > WINDOW - 1 else end
         covered += at + SHINGLE - max(start, end)
         end = at + SHINGLE
@@ -238,7 +243,7 @@ def _covered(runs: tuple[int, ...], kept: frozenset[int]) -> int:
 
 
 class Containing(NamedTuple):
-    """One text of an index that contains another, in part at least."""
+    """One text of an index that contains another one, in part at least."""
 
     key: int
     resemblance: Resemblance
@@ -258,7 +263,7 @@ class Index:
     def add(self, key: int, prints: Prints) -> int:
         """Keep a text under a key of its own; how many prints that takes."""
         kept = prints.kept
-        # The order of a text is not kept: only what is looked up is asked in order.
+        # The order of the runs is not stored: only the text that is looked up needs it.
         self._texts[key] = (prints._replace(runs=()), kept)
         names = _names(prints, kept)
         for name in names:
@@ -277,7 +282,8 @@ class Index:
     def search(self, prints: Prints, among: Container[int] | None = None) -> list[Containing]:
         """Texts that contain this one, the likeliest first; only `among` these keys, if given.
 
-        Those are asked before any is left out: what others have read hides nothing.
+        The filter applies before the result is cut to its length, so texts of other sessions hide
+        nothing.
         """
         where, nowhere = self._where.get, ()
         weights = {
@@ -303,7 +309,8 @@ class Index:
         if not rank:
             return 0.0
         texts = (len(self._texts) + _BEFORE) / (count + _BEFORE * _LIKELY[rank])
-        # Not more than so much: whoever fills the index with copies makes no word of them common.
+        # The weight has a lower bound, so nobody can make a word common by filling the index with
+        # copies.
         return max(0.0, math.log(texts) - _NOTHING, _UNSEEN[rank] - _LIVE)
 
 
@@ -319,5 +326,5 @@ def _names(prints: Prints, kept: frozenset[int]) -> set[int]:
 
 
 def _telling(prints: Prints) -> list[int]:
-    """Words that are not in every text; as names apart from runs and marks by their range."""
+    """The words that do not stand in every text, as index names, apart from runs and marks."""
     return [~word for word, rank in prints.words.items() if rank]

@@ -48,7 +48,7 @@ _METADATA: Final = msgspec.json.Decoder()
 _METADATA_DEPTH_MAX: Final = 32
 _NAMES_KEPT_MAX: Final = 1_024
 _NAME_KEPT_LEN_MAX: Final = 64
-# As much of a text's end as a sentence that goes on in the metadata can need.
+# So much of a text's end is enough to complete a sentence that goes on in the metadata.
 _TAIL_LEN: Final = 200
 _JOINTS: Final = re.compile(r"[-_./:+|]+")
 
@@ -66,7 +66,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flagged(self) -> bool:
-        """Whether it is written to steer whoever reads it, whatever frame it stands in."""
+        """Whether the text is written to steer its reader, in whatever frame it stands."""
         return self.directive or self.injection
 
 
@@ -90,7 +90,7 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
 
 
 def read_beside(reading: Reading, text: str) -> Reading:
-    """The same reading, with what another text says besides."""
+    """The reading of a text together with another text that stands beside it."""
     found = language_of(skeleton(text))
     return msgspec.structs.replace(
         reading,
@@ -103,7 +103,7 @@ def read_candidate(candidate: Candidate) -> Reading:
     """Read everything of a candidate that a recall may show: text, metadata, and the names.
 
     A name (target, role, speaker, user, agent, run, app) has room for a sentence, and every read
-    gives it back beside the text: a directive there steers the agent as well as one in the text.
+    returns it beside the text, so a directive in a name steers the agent too.
     """
     reading = read_text(candidate.text, candidate.metadata_json)
     scope = candidate.scope
@@ -131,12 +131,15 @@ def _language_of_name(name: str) -> Language:
     return language_of(skeleton(_JOINTS.sub(" ", name))) | language_of(skeleton(name))
 
 
-# The same few names come with every write of an agent.
+# The same few names come with every write of an agent, so their readings are cached.
 _language_of_known_name = lru_cache(maxsize=_NAMES_KEPT_MAX)(_language_of_name)
 
 
 def _language_of_metadata(metadata_json: str, tail: str) -> Language:
-    """Each string by itself, and as recall puts them in a row behind the text."""
+    """What the metadata speaks.
+
+    Each string by itself, and all of them in a row behind the text, as recall shows them.
+    """
     try:
         found = _strings_of(_METADATA.decode(metadata_json))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -144,7 +147,7 @@ def _language_of_metadata(metadata_json: str, tail: str) -> Language:
     if found is None:
         return Language.INJECTION
     strings, values = found
-    # "always" under one key and "recommend ..." under the next are one order to whoever reads on.
+    # "always" under one key and "recommend ..." under the next are one order to a reader.
     rows = {*strings, "\n".join(strings), "\n".join(values)}
     rows.update(map(" ".join, pairwise((tail, *values) if tail else values)))
     language = Language.PLAIN
@@ -154,7 +157,10 @@ def _language_of_metadata(metadata_json: str, tail: str) -> Language:
 
 
 def _strings_of(value: object) -> tuple[list[str], list[str]] | None:
-    """Every string in reading order, and those that are no keys; None for what is too deep."""
+    """Every string in reading order, and the values alone.
+
+    None where the metadata is nested too deep.
+    """
     strings: list[str] = []
     values: list[str] = []
     pending: list[tuple[object, int, bool]] = [(value, 0, False)]
@@ -190,13 +196,14 @@ def derive_provenance(
     cannot climb above a channel that is bound lower, or above a segment that its text is found in.
     `seen` is None where no model front stands before the model; `rule` is that of the judged class.
 
-    The last culprit is the channel itself, with the label that it has before anything lowered it.
+    The last culprit is always the channel itself, with the label that it has before anything lowers
+    it.
     """
     own, basis = _of_channel(principal, candidate)
     source = own
     found = (*culprits, *(seen.contained if seen is not None else ()))
     if seen is not None and seen.endorsed and seen.joined is not Joined.NONE:
-        # A page that says the same afterwards takes nothing from who said it first.
+        # A page that repeats a person's words afterwards does not take them from her.
         found = ()
         if basis is Basis.UNJOINED:
             own = source = SourceKind.USER_INPUT
@@ -230,14 +237,18 @@ def _of_channel(principal: Principal, candidate: Candidate) -> tuple[SourceKind,
 
 
 def _of_session(seen: Seen, rule: LabelRule) -> tuple[SourceKind, SourceKind, Basis]:
-    """The label of what a model wrote, before and after its session lowered it, and the basis."""
+    """The label of a text that a model wrote.
+
+    Before and after its session lowered it, and the basis.
+    """
     written = SourceKind.MODEL_INFERENCE
     tainted = meet(written, seen.taint)
     if seen.joined is Joined.NONE:
         return tainted, tainted, Basis.UNJOINED
     if rule is LabelRule.CONTAINMENT and seen.whole:
         return written, written, Basis.CONTAINMENT
-    # Where something that entered is not there any more, not to be found proves nothing.
+    # If anything that entered the session is no longer there to be searched, an unfound text proves
+    # nothing, and taint counts.
     return written, tainted, Basis.TAINT
 
 
@@ -248,11 +259,11 @@ def label_rule(
     rules: Mapping[MemoryClass, LabelRule],
     edit: Edit | None = None,
 ) -> LabelRule:
-    """The rule of the class that a candidate is judged as; taint where no rule is given.
+    """The rule of the class that a candidate is judged as; taint where none is given.
 
-    Containment needs a text to look for, and a class that is known: whatever steers a removal is
-    not in its text. What a change replaces on a server behind us is known where it is an `edit` of
-    a text that we saw being written; one after which no more is said than before is a removal.
+    Containment needs a text to search for and a known class. A removal has no such text. A change
+    on a server behind us has one only where it is an `edit` of a text that our own verdicts know
+    whole; an edit that adds no word is a removal.
     """
     if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
         return LabelRule.TAINT
@@ -270,11 +281,12 @@ def derive_edit(
     seen: Seen,
     edit: Edit,
 ) -> Provenance:
-    """The label of an edit by containment, whoever gave the text that it leaves alone.
+    """The label of an edit by containment; who gave the text that it leaves alone does not count.
 
-    What the text has in common with a segment without the edit is not the edit's: the agent looks
-    at a memory before it changes it, and then all of it is in a tool's result. `seen.brought` is
-    what else it may be made of. It gets no better label than the text that it goes into.
+    An agent looks at a memory before it changes it, so the whole memory stands in a tool's result.
+    Words that the text shares with that result without the edit are therefore not counted as the
+    edit's. `seen.brought` has the other segments the edit may be made of. The label is at most that
+    of the text it changes.
     """
     brought = msgspec.structs.replace(seen, contained=seen.brought or ())
     rule = LabelRule.CONTAINMENT
@@ -285,8 +297,8 @@ def derive_edit(
 class Attested(NamedTuple):
     """The label that a candidate was given when it was intercepted.
 
-    `tainted` is what everything in its session's context makes of it, where `provenance` rests on
-    containment; `edit` is the text that this was said of.
+    `tainted` is its label under rule `taint`, where `provenance` rests on containment; `edit` is
+    the edit that this was found for.
     """
 
     provenance: Provenance
@@ -309,13 +321,14 @@ def attest(
     if rule is LabelRule.TAINT or seen is None:
         return Attested(tainted)
     if edit is not None and (seen.brought is None or not seen.whole):
-        return Attested(tainted)  # nobody can say what of it the edit brings in
+        return Attested(tainted)  # nobody can say which part of the text the edit brings in
     if edit is not None:
         provenance = derive_edit(principal, candidate, lineage, seen, edit)
     else:
         provenance = derive_provenance(principal, candidate, lineage, culprits, seen, rule)
     if provenance.source.trust > tainted.source.trust:
-        # Not to be found in its context is one thing; not to come from there is another.
+        # A text may be missing from a session's search and still come from that session, so the
+        # ceiling is the taint.
         provenance = lowered(provenance, provenance.source, tainted.ceiling)
         return Attested(provenance, tainted, edit)
     return Attested(provenance if provenance.source is tainted.source else tainted)
@@ -329,10 +342,11 @@ def standing_label(
     stored: MemoryClass | None,
     rules: Mapping[MemoryClass, LabelRule],
 ) -> Provenance:
-    """The label at the decision: that of an edit stands only for the text that it was given for.
+    """The label at the moment of decision.
 
-    Between interception and decision others may have written. The class and the text are read
-    again here, and of the rule then and the rule now the stricter counts.
+    That of an edit counts only while the text is still the same. Other writes may have come between
+    interception and decision. Class and text are read again here, and the stricter of the rule then
+    and the rule now counts.
     """
     provenance, tainted, edit = attested
     if tainted is None:
@@ -345,9 +359,9 @@ def standing_label(
 def with_lineage(
     provenance: Provenance, candidate: Candidate, lineage: SourceKind | None
 ) -> Provenance:
-    """The label lowered to the least of what the candidate says it derives from.
+    """The label lowered to the least trusted memory that the candidate says it derives from.
 
-    Sources that are named and that nobody could look up count as unknown.
+    A named source that cannot be found counts as unknown.
     """
     if not candidate.derived_from and lineage is None:
         return provenance
@@ -366,9 +380,9 @@ def effective_class(
     stored: MemoryClass | None,
     order: MemoryClass = MemoryClass.L1,
 ) -> MemoryClass:
-    """The class a candidate asks for: the named or mapped one, raised by the floor.
+    """The class a candidate asks for: the named or mapped one, raised by the class floor.
 
-    `order` is the least class of what is flagged (`policy.labels.floor`).
+    `order` is the least class of a flagged text (`policy.labels.floor`).
     """
     asked = _asked_class(candidate, stored)
     return more_powerful(asked, order) if reading.flagged else asked
@@ -378,8 +392,8 @@ def _asked_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryClas
     """The class that a candidate names, or that a rule or its place gives it.
 
     A change of a stored memory keeps the stored class unless an update names another. On a server
-    behind us, where a thing lies says what it is, so moving it to where more powerful memories are
-    kept raises its class.
+    behind us the place of a memory decides its class, so a move to a place for more powerful
+    memories raises it.
     """
     if stored is None or candidate.change is ChangeKind.CREATE:
         return candidate.memory_class
@@ -405,9 +419,9 @@ def may_be_lowered(
 ) -> bool:
     """Whether a candidate whose label may not write the class it names becomes knowledge instead.
 
-    Had its client named none, it would land there: naming one must not get the worse answer. Policy
-    (L1) is nobody's slip, a label that the operator vouches for came with its class, and what
-    reads as an order is no knowledge.
+    Without a named class it would land as knowledge, and naming one must not get a worse answer.
+    Three cases stay refused: a named L1, a class that came with a vouched label, and a text that
+    reads as an order.
     """
     return (
         candidate.class_named
@@ -427,6 +441,6 @@ def named_class(candidate: Candidate) -> MemoryClass | None:
 def is_lowered(change: ChangeKind, named: MemoryClass | None, landed: MemoryClass) -> bool:
     """Whether a memory landed below the class that its client named; None: it named none.
 
-    A leaf does not say it: it has both classes, and nothing else lands below what was named.
+    A leaf has no field for it, and needs none: it has both classes.
     """
     return change is ChangeKind.CREATE and named is not None and landed.power < named.power

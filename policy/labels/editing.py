@@ -2,7 +2,8 @@
 
 A server behind us keeps the text; we saw every call that made it. Where the first of them set the
 whole text, and a map says what each later one did to it, the text is known without asking anybody.
-A change of such a text is judged by what it will say; of any other one, nobody knows what it says.
+A change of such a text is judged by the whole text that it leads to. For any other change the
+resulting text is unknown.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ class How(enum.Enum):
 
     __hash__ = object.__hash__
 
-    SET = 1  # the text is this, whatever it was
-    APPEND = 2  # this comes behind it, on a line of its own
-    INSERT = 3  # this comes behind so many of its lines
-    REPLACE = 4  # this comes in place of the one place where the old text stands
+    SET = 1  # set: the text becomes this, whatever it was
+    APPEND = 2  # append: this is added at the end, on a line of its own
+    INSERT = 3  # insert: this is added behind the given line
+    REPLACE = 4  # replace: this takes the place of the one occurrence of the old text
 
 
 class Effect(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """How a call changes the text under its key; texts are numbers of its pieces, or `NOTHING`.
+    """How a call changes the text under its key.
 
-    Numbers alone: it stands in the metadata of a candidate, which is read like the text.
+    Texts are given as indexes of its pieces, or `NOTHING`. Indexes and no texts, because the effect
+    is kept in the candidate's metadata, which is read like the text.
     """
 
     how: How
@@ -53,7 +55,7 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 def text_after(before: str | None, pieces: Sequence[str], effect: Effect | None) -> str | None:
     """The text once a call was done; None where nobody can say what it will be.
 
-    A replacement of what stands in no place, or in several, is done differently by every server.
+    The old text of a replacement must occur exactly once: servers differ in what they do otherwise.
     """
     said = None if effect is None else _piece(pieces, effect.text)
     if effect is None or said is None:
@@ -90,7 +92,10 @@ def _replaced(before: str, old: str | None, said: str) -> str | None:
 
 
 def _places_of(text: str, old: str) -> int:
-    """In how many places it stands, overlapping ones too: servers count them differently."""
+    """How often the old text occurs, overlapping occurrences included.
+
+    Servers count them differently.
+    """
     at, count = text.find(old), 0
     while at >= 0 and count < 2:  # noqa: PLR2004 - one, or more than one
         count += 1
@@ -99,11 +104,10 @@ def _places_of(text: str, old: str) -> int:
 
 
 class TextStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """What the sidecar's own verdicts say of the text under a key; nothing a client claims.
+    """What our own verdicts know of the text under a key; no client's claim counts.
 
-    `text` is None where nobody knows. `mine`: all that it is made of was written by this principal,
-    and nothing under the key waits for the server's answer. `source` and `ceiling` are the lowest
-    of its labels.
+    `text` is None where it is unknown. `mine`: this principal wrote all of it, and nothing under
+    the key waits for the server's answer. `source` and `ceiling` are the lowest of its labels.
     """
 
     text: str | None = None
@@ -118,14 +122,20 @@ NOBODY_KNOWS: Final = TextStanding()
 
 
 class Looked(NamedTuple):
-    """What an edit asks of what entered a session: which of it brings more than was known."""
+    """What is asked about an edit.
+
+    Which segments of a session have more of it than the known text had.
+    """
 
     known: str
     fresh: str
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a text that is known: before and after it, and the former's labels and class."""
+    """A change of a text that is known.
+
+    The text before and after it, and the labels and class before.
+    """
 
     before: str
     after: str
@@ -139,9 +149,10 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
         return not _words(self.after) <= _words(self.before)
 
     def looked(self, key: str) -> Looked:
-        """What is known is the text and its name; fresh are the lines that were not there, whole.
+        """The edit as a search: known are the old text and its name.
 
-        A word that is changed says nothing alone; the line that it stands in may be a page's.
+        Fresh are the new lines, whole. A changed word alone says nothing, but the line around it
+        may be a page's.
         """
         before = frozenset(self.before.split(NEWLINE))
         fresh = (line for line in self.after.split(NEWLINE) if line not in before)
@@ -151,7 +162,10 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 def edit_of(
     standing: TextStanding, pieces: Sequence[str], effect: Effect | None, change: ChangeKind
 ) -> Edit | None:
-    """The edit that a call is; None where it is none, or of a text that nobody knows whole."""
+    """The edit that a call makes.
+
+    None where it makes none, or where the text is not known whole.
+    """
     before = standing.text if standing.mine and change is ChangeKind.UPDATE else None
     after = text_after(before, pieces, effect)
     if before is None or after is None or standing.memory_class is None:

@@ -40,7 +40,7 @@ ASKED_MAX: Final = 512
 _FILED_WORDS_MAX: Final = 4
 _FILED_WORD_LEN_MAX: Final = 16
 _FILED_DIGITS_MAX: Final = 8
-# Told of "the user", a text is longer than the turn that it was.
+# Rewritten to speak of "the user", a text is longer than the turn that it came from.
 _TEXT_LEN_MAX: Final = 4 * TURN_LEN_MAX
 
 _NAME_WORD: Final = re.compile(r"[^\W_]+(?:['][^\W_]+)*")
@@ -75,14 +75,16 @@ class UserTurns(enum.Enum):
 class SystemText(enum.Enum):
     """Who answers for what a program adds to its prompt when the conversation goes on."""
 
-    KNOWN = "known"  # what its prompt said before, and memories by their labels; else nobody
-    TRUSTED = "trusted"  # the program, for all of it
+    # KNOWN: a person's prompt as it was said before, and memories by their labels; the rest is
+    # unknown
+    KNOWN = "known"
+    TRUSTED = "trusted"  # TRUSTED: the program answers for all of it
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a candidate somebody must have said: its whole texts, and its names in them.
+    """What somebody must have said to endorse a candidate: its whole texts, and its names in them.
 
-    `sayable` is False where a part of it is neither: then nobody endorses it.
+    `sayable` is False where a part of it is neither a text nor a name: then no turn endorses it.
     """
 
     texts: tuple[str, ...] = ()
@@ -91,11 +93,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asked_of(candidate: Candidate, labels: tuple[int, ...] | None = None) -> Asked:
-    """What a recall of this candidate would say, or file it under.
+    """What a recall of this candidate would show, or file it under.
 
-    `labels` are the pieces that only name something in a call that the guard has read; None for
-    what no guard has read, whatever it looks like: any client may write metadata that is spelled
-    like a call. A removal says nothing, so nobody can have said it.
+    `labels` are the naming strings of a call that the guard has read; None for any other candidate,
+    because a client may write metadata that is spelled like a call. A removal has no words, so it
+    cannot be endorsed.
     """
     if candidate.text is None or candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
         return Asked()
@@ -121,7 +123,7 @@ def asked_of(candidate: Candidate, labels: tuple[int, ...] | None = None) -> Ask
 
 
 def endorsed_by(turn: str, user_turns: UserTurns | None) -> tuple[str, ...]:
-    """The whole texts that one turn makes the words of its person, `folded`."""
+    """The whole texts that one turn makes a person's own words, `folded`."""
     if user_turns is UserTurns.PROGRAM:
         return ()
     forms = own_forms(turn)
@@ -129,7 +131,7 @@ def endorsed_by(turn: str, user_turns: UserTurns | None) -> tuple[str, ...]:
 
 
 def wanted_by(asked: Asked) -> frozenset[str] | None:
-    """What one turn must endorse to endorse all that is asked; None where none could."""
+    """What one turn must endorse to endorse everything that is asked; None where no turn could."""
     if not asked.sayable or len(asked.texts) + len(asked.names) > ASKED_MAX:
         return None
     if any(len(text) > _TEXT_LEN_MAX for text in asked.texts):
@@ -141,7 +143,7 @@ def wanted_by(asked: Asked) -> frozenset[str] | None:
 
 
 def _brings(call: ForwardedCall) -> bool:
-    """Whether a change brings in a text by itself: half of what replaces a part is not its own."""
+    """Whether a change brings a whole text of its own: a replacement of a part does not."""
     effect = call.effect
     if effect is None or effect.how is How.REPLACE:
         return False
@@ -153,7 +155,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _only_files(address: str) -> bool:
-    """Whether an id is one: no words of a sentence, however they are joined."""
+    """Whether an id only files a memory: it has no words of a sentence, however they are joined."""
     if not _ADDRESS.fullmatch(address):
         return False
     if _UNSPELLED.fullmatch(address):
@@ -174,9 +176,9 @@ def _says_nothing(name: str) -> bool:
 
 
 def _run_of(name: str) -> tuple[str, ...] | None:
-    """The words of a name that it says something with; None for what is no name.
+    """The words of a name that carry meaning; None for a string that is no name.
 
-    They stand in a row, and before and behind them what files it: "user_tea_preferences".
+    They stand in a row, between words that only file: "tea" in "user_tea_preferences".
     """
     shape = exact(name)
     words = _NAME_WORD.findall(shape)
@@ -184,7 +186,7 @@ def _run_of(name: str) -> tuple[str, ...] | None:
         return None
     if _NAME_GAP.fullmatch(_NAME_WORD.sub("", shape)) is None or NEGATING.search(" ".join(words)):
         return None
-    # One letter says as little: the name of a file in a list, or of a variable. "I" does.
+    # A single letter, such as the name of a list entry or a variable, carries no meaning. "I" does.
     files = [word in GENERIC or (len(word) == 1 and word.isalpha()) for word in words]
     counts = [word.isdecimal() for word in words]
     if all(one or other for one, other in zip(files, counts, strict=True)):
@@ -196,7 +198,7 @@ def _run_of(name: str) -> tuple[str, ...] | None:
 
 
 def _all_named(names: Sequence[str], stated: Iterable[str]) -> bool:
-    """Whether each name is words in a row of a text that the candidate states."""
+    """Whether each name is a row of words out of a text that the candidate states."""
     if not names:
         return True
     there: set[tuple[str, ...]] = set()
@@ -209,10 +211,10 @@ def _all_named(names: Sequence[str], stated: Iterable[str]) -> bool:
 
 
 def _names_in(metadata_json: str | None) -> list[str] | None:
-    """What the metadata names; None for what cannot be read, or says something.
+    """The names in the metadata; None where it cannot be read, or a field's name carries meaning.
 
-    A field files what stands in it, so its name must say nothing. A number, or yes and no, say as
-    much as a word does: they are names too, except the numbers that every store keeps.
+    A number, or yes and no, carries as much meaning as a word does, so they count as names too,
+    except the numbers that every store keeps.
     """
     if metadata_json is None:
         return []

@@ -1,6 +1,6 @@
-"""What an order may become, by who is known to have given it.
+"""The least class of an order, by who is known to have given it.
 
-An order steers whoever reads it later, so it is policy (L1), which no conversation may write. A
+An order steers every later reader, so it is policy (L1), which no conversation may write. A
 person's own order is a wish about her agent: it may stand among her preferences (L2).
 """
 
@@ -23,10 +23,9 @@ def class_of_order(
 ) -> MemoryClass:
     """The least class that a flagged text lands in.
 
-    A person who confirmed it has seen all of it. One who only typed it is believed where the
-    operator vouches that people type there, and as far as a plain rule goes. An attack on the
-    agent's instructions is nobody's wish, and a label that is vouched for or bound comes from a
-    harness that names the class it wants.
+    A confirmed text is a person's wish. A text that a person only typed is one where the operator
+    vouches that people type there, and only if it is a plain rule. An injection is nobody's wish. A
+    vouched or bound label comes from a harness that names the class it wants.
     """
     if reading.injection or provenance is None:
         return MemoryClass.L1
@@ -39,9 +38,9 @@ def class_of_order(
 def class_once_confirmed(
     candidate: Candidate, held_as: MemoryClass, basis: Basis | None
 ) -> MemoryClass:
-    """What a held new memory becomes if a person says that it is so: her order, a preference.
+    """The class of a held new memory if a person confirms it: L2 for her own order.
 
-    For what she is shown before she decides. What is admitted is decided by the gate alone.
+    It is for the page that she sees before she decides; only the gate decides on admission.
     """
     floored = candidate.change is ChangeKind.CREATE and candidate.memory_class is not held_as
     if held_as is not MemoryClass.L1 or not floored:
@@ -53,7 +52,7 @@ def class_once_confirmed(
 
 
 def _said_in(candidate: Candidate) -> str | None:
-    """The text, without the names that a server files it under."""
+    """The text alone, without the names under which a server files it."""
     call = call_of(candidate)
     if call is None:
         return candidate.text

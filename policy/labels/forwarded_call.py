@@ -1,7 +1,7 @@
 """A change that is sent on to another server: how its call is kept inside the candidate.
 
-Everything that is sent is under the candidate's digest. The pieces, which are what a later read of
-that server shows, are the text, joined by newlines; the rest of the call is the metadata.
+The candidate's digest covers everything that is sent. Its text is the call's pieces (the strings
+that a later read of that server shows), joined by newlines; the rest of the call is its metadata.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from policy.labels.editing import Effect  # noqa: TC001 - msgspec reads the anno
 from policy.model import METADATA_LEN_MAX, TEXT_LEN_MAX, Candidate
 
 MCP: Final = "mcp/"
-# Where the targets of servers behind us begin, one for each protocol. Closed: what lies below one
-# of these is judged as a call that changes a server, and nothing else is.
+# Target prefixes of servers behind us, one for each protocol. The list is closed: a candidate below
+# one of them is judged as a call that changes a server, and no other candidate is.
 PREFIXES: Final = (MCP,)
 _JOINT: Final = "\n"
 
 
 class NotForwardable(ValueError):  # noqa: N818 - what a call is, not a fault of ours
-    """The call cannot be kept in a candidate: it is too long, or its arguments are no object.
+    """The call cannot be kept in a candidate.
 
-    `oversize` tells which.
+    It is too long (`oversize`), or its arguments are no object.
     """
 
     def __init__(self, message: str, *, oversize: bool = False) -> None:
@@ -38,12 +38,12 @@ class ForwardedCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str
     key: str
     pieces: tuple[str, ...]
-    # What it makes of the text under the key, where a map says so.
+    # What the call does to the text under the key, where a map says so.
     effect: Effect | None = None
 
 
 class _Metadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    # In the order of their names, as in any canonical object (RFC 8785).
+    # Fields in the order of their names, as in any canonical object (RFC 8785).
     arguments: msgspec.Raw
     effect: Effect | None = None
     key: str
@@ -62,12 +62,12 @@ def target_of(prefix: str, server: str) -> str:
 
 
 def is_forwarded(candidate: Candidate) -> bool:
-    """Whether it is a call to a server behind us."""
+    """Whether the candidate is a call to a server behind us."""
     return candidate.target.startswith(PREFIXES)
 
 
 def texts_of(call: ForwardedCall) -> tuple[str, str]:
-    """Text and metadata of the candidate that this call is. Its arguments go in as they are.
+    """Text and metadata of the candidate that this call becomes. Its arguments go in unchanged.
 
     Raises:
         NotForwardable: See there.
@@ -92,7 +92,7 @@ def texts_of(call: ForwardedCall) -> tuple[str, str]:
 
 
 def call_of(candidate: Candidate) -> ForwardedCall | None:
-    """The call that a candidate stands for; None where it stands for none."""
+    """The call that a candidate stands for; None for a candidate that is no call."""
     text, metadata_json = candidate.text, candidate.metadata_json
     if text is None or metadata_json is None:
         return None
@@ -117,9 +117,9 @@ def call_of(candidate: Candidate) -> ForwardedCall | None:
 
 
 def removes(deletion: ForwardedCall, stored: ForwardedCall) -> bool:
-    """Whether nothing of a stored call is left once a deletion under the same key is done.
+    """Whether a deletion under the same key leaves nothing of a stored call.
 
-    A deletion that names nothing but the key takes the whole thing away.
+    A deletion that names nothing but the key removes the whole thing.
     """
     gone = {piece for piece in deletion.pieces if piece != deletion.key}
     return not gone or all(piece in gone or piece == stored.key for piece in stored.pieces)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class LabelRule(enum.Enum):
-    """What lowers a text that a model wrote; the ruleset says which, per memory class."""
+    """What lowers the label of a text that a model wrote; the ruleset chooses per memory class."""
 
     __hash__ = object.__hash__
 
-    TAINT = "taint"  # everything that is in the session's context
-    CONTAINMENT = "containment"  # the segments that the text is contained in
+    TAINT = "taint"  # TAINT: everything in the session's context
+    CONTAINMENT = "containment"  # CONTAINMENT: the segments that the text is contained in
 
 
 class Joined(enum.Enum):
@@ -31,30 +31,30 @@ class Joined(enum.Enum):
 
     __hash__ = object.__hash__
 
-    CALL = "call"  # the id of the call that wrote it, which a model of that session made
-    TEXT = "text"  # what it says was said by a model of that session
-    NONE = "none"  # it does not know
+    CALL = "call"  # by the id of the call that wrote it, which a model of that session made
+    TEXT = "text"  # by its words, which a model of that session said
+    NONE = "none"  # not at all
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger saw of one candidate. The defaults are those of a ledger that saw nothing."""
 
-    # Our own id of the session (32 hex digits), never a client's; None where it was not joined.
+    # Our own id of the session (32 hex digits), never a client's; None where no session was found.
     session: str | None = None
     joined: Joined = Joined.NONE
-    # Meet of all that is in the session's context. Unjoined: the lowest of the principal's live
-    # sessions. Without any: unknown.
+    # The lowest label of everything in the session's context. Without a session: the lowest of the
+    # principal's live sessions; without any: unknown.
     taint: SourceKind = SourceKind.UNKNOWN
     # The segments that the text is contained in, lowest label first.
     contained: tuple[Origin, ...] = ()
-    # Of these, what an edit of a known text brings into it; None where it is no such edit.
+    # The segments that an edit of a known text brings words from; None where it is no such edit.
     brought: tuple[Origin, ...] | None = None
     # Its whole text is what one turn of a person in that very session makes her own words.
     endorsed: bool = False
-    # And the operator vouches that people type the user turns there.
+    # True where the operator also vouches that people type the user turns there.
     by_person: bool = False
-    # Everything that entered that session is still there to be looked in: no restart, no full
-    # ring, no text beyond the limit. Otherwise `contained` proves nothing, and taint counts.
+    # Whether everything that entered the session can still be searched: no restart, no full ring,
+    # no text beyond the limit. If not, `contained` proves nothing, and taint counts.
     whole: bool = False
 
 
@@ -63,7 +63,7 @@ NOTHING_SEEN = Seen()
 
 
 def taint_of(kinds: Iterable[SourceKind]) -> SourceKind:
-    """The meet of all labels in a context; of an empty one, unknown."""
+    """The lowest of all labels in a context; unknown for an empty context."""
     lowest: SourceKind | None = None
     for kind in kinds:
         lowest = kind if lowest is None else meet(lowest, kind)

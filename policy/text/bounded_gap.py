@@ -1,8 +1,8 @@
-"""Shapes with a stretch of free text inside: a head, up to so many characters, a tail.
+"""Patterns with a stretch of free text inside: a head, up to so many characters, a tail.
 
-Tried at every head, such a pattern walks the stretch each time: a text of nothing but heads costs
-its length times the stretch. Tails and ends of sentences are found once, and only a head that has a
-tail before the end of its sentence is tried. What is found is the same.
+A plain regular expression would walk the whole stretch from every head, so a text of nothing but
+heads would cost its length times the stretch. Here tails and sentence ends are found once, and only
+a head with a tail before the end of its sentence is tried. The matches are the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Reach(msgspec.Struct, frozen=True):
         return any(self.whole.match(text, start) for start in self.tries(text))
 
     def tries(self, text: str) -> Iterator[int]:
-        """Where the whole may begin: at the heads that a tail is in reach of."""
+        """The positions where a match may begin: heads with a tail in reach."""
         heads = [place.start() for place in self.head.finditer(text)]
         if not heads:
             return

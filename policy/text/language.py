@@ -1,8 +1,8 @@
 """What a text speaks: plainly, in directives, or in injections.
 
 Looks at the skeleton, and past any frame: an order in quotation marks, in a report or in an example
-is read as the order, because whoever recalls it reads it so. Never the only wall: what is not found
-here is still bound by the matrix.
+is read as the order, because a model that recalls it reads it so. It is never the only wall: an
+order that is not found here is still bound by the matrix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GROUPS_OF: Final = {
     for word in _LEADING
 }
 
-# Everything that is no letter, digit, apostrophe, hyphen or underscore parts words.
+# Every character but letters, digits, apostrophes, hyphens and underscores parts words.
 _TO_SPACES: Final = str.maketrans(
     dict.fromkeys('\n\t.,;:!?()[]{}<>|/\\*#"=+~`^%&$@\u2022\u00ab\u00bb\u2039\u203a', " ")
 )
@@ -65,7 +65,7 @@ def _spoken(shape: str) -> Language:
     words = shape.translate(_TO_SPACES).split()
     found = _joined(words)
     readings = [shape]
-    # A mark may stand inside a sentence, or begin one.
+    # A quotation or emphasis mark may stand inside a sentence, or begin one: try both.
     if _MARKED.search(shape) and (bare := _MARK.sub("", shape)) != shape:
         words += bare.translate(_TO_SPACES).split()
         readings += (bare, _MARK.sub("\n", shape))
@@ -73,7 +73,8 @@ def _spoken(shape: str) -> Language:
     if "-" in shape or "_" in shape:
         words += _HYPHEN.sub(" ", " ".join(words)).split()
         readings.append(_HYPHEN.sub(" ", shape))
-    # So may the end of a line, with what the next one begins with in a quotation, a list, a table.
+    # A line end may also stand inside a sentence, with the mark that begins the next line of a
+    # quotation, list or table.
     if "\n" in shape:
         readings += (_LINE_START.sub(" ", shape).lstrip(), _LINE_START.sub("\n", shape))
     asked = _asked(words)
@@ -107,7 +108,7 @@ def _speaks(
 
 
 def _asked(words: list[str]) -> list[tuple[Lexicon, Group]]:
-    """The groups whose words are there: for most texts none, and that is all they cost."""
+    """The groups of phrases whose words occur: for most texts none, which makes the check cheap."""
     leading = _LEADING.intersection(words)
     if not leading:
         return []

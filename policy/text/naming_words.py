@@ -1,4 +1,4 @@
-"""The words that a name of a memory is judged by: data, every one of them in lower case."""
+"""Words that only file or name a memory, without saying anything: data, all in lower case."""
 
 from __future__ import annotations
 

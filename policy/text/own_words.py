@@ -1,8 +1,8 @@
-"""A turn in which a person speaks for herself: what of it may be kept as her own words.
+"""Which texts of a person's turn count as her own words.
 
-Nothing is cut out of a turn. She is taken at her word for the whole of it, for all that stands
-behind an explicit request to remember, or for either of them as said of "the user". A turn with
-anything pasted in it, or that only points at what somebody else said, is nobody's own word.
+Nothing is cut out of a turn. Three texts count: the whole turn, everything behind an explicit
+request to remember, and either of them rewritten to speak of "the user". A turn with pasted text,
+or one that only points at what somebody else said, counts for nothing.
 """
 
 from __future__ import annotations
@@ -24,38 +24,45 @@ POINTING_WORDS_MAX: Final = 12
 """A longer turn says something of its own, whatever else it points at."""
 LANGUAGES: Final = (ENGLISH, GERMAN)
 
-# No slash command, no mark of an item, a quotation or a shell.
+# A turn may not begin like a slash command, a list item, a quotation or a shell prompt.
 _BEGINS: Final = re.compile("[\u00a1\u00bf]?[^\\W_]")
 _FINAL: Final = re.compile(r"[\s.!]+$")
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-# Marks of quotations, code, tables, links and changes; a run of marks that draws a line.
+# Marks of quotations, code, tables, links and diffs, and runs of marks that draw a line: such text
+# was pasted.
 _PASTED: Final = re.compile(
     '["`{}<>|\\[\\]\\\\\n'
     "\u00ab\u00bb\u2039\u203a\u300a-\u3011\u3014-\u301f\u275b-\u275e\u2022\u2023\u25aa\u25e6\u00b7]"
     r"|[-_=*#~]{3,}|__|==|\*\S|~~|\(\)|&&|;$"
-    # A quotation in single marks; an apostrophe is none.
+    # A quotation in single marks; an apostrophe does not count.
     r"|(?<!\w)'(?=\S)[^']*(?:\w'\w[^']*)*(?<=\S)'(?!\w)"
 )
-# An item of a list; the head of a message, or whose words follow: "Subject: ...", "Bob: ..."
+# A list item, a message's header, or the name of a speaker: "Subject: ...", "Bob: ..."
 _HEADED: Final = re.compile(r"(?:\(?(?:[0-9]{1,3}|[a-z])[.)]|[^\s:]{1,40}:)(?:\s|$)")
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Co", "Cs"})
 _JOINERS: Final = frozenset("\u200c\u200d")
 
 
 class OwnForms(NamedTuple):
-    """The whole texts that one turn makes a person's own: by itself, and where she asked to."""
+    """The whole texts that one turn makes a person's own.
+
+    The turn itself, and what she asked to keep.
+    """
 
     said: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
 
 
 def folded(text: str) -> str:
-    """A text as two are compared: without case, kinds of spaces and quotation marks, final mark."""
+    """A text prepared for comparison.
+
+    Without case, kinds of spaces and quotation marks, final mark.
+    """
     return _FINAL.sub("", " ".join(exact(text).split()))
 
 
 def own_forms(turn: str) -> OwnForms:
-    """What a candidate has to be, `folded`, to be this person's own words; nothing where not."""
+    """The texts, `folded`, one of which a candidate must equal to be this person's own words."""
     turn = turn.strip()
     if len(turn) > TURN_LEN_MAX or _BEGINS.match(turn) is None or _invisible(turn):
         return OwnForms()
@@ -85,7 +92,7 @@ def asked_to_keep(text: str) -> str | None:
 def of_the_user(text: str) -> str | None:
     """What a person says of herself in an `exact` text, said of "the user".
 
-    None where she says nothing of herself, or where it could not be told back byte for byte.
+    None where she says nothing of herself, or where the rewriting cannot be undone byte for byte.
     """
     for one in LANGUAGES:
         if one.third_person is not None:
@@ -96,12 +103,12 @@ def of_the_user(text: str) -> str | None:
 
 
 def _invisible(text: str) -> bool:
-    """Whether a text has characters that nobody types: what is not seen was pasted."""
+    """Whether a text has invisible characters: nobody types them, so the text was pasted."""
     return any(unicodedata.category(one) in _INVISIBLE and one not in _JOINERS for one in text)
 
 
 def _points(text: str) -> bool:
-    """Whether a turn, as "Yes, always do that" is, says nothing without what was said before."""
+    """Whether a turn only points at an earlier one, as "Yes, always do that" does."""
     words = _WORD.findall(text)
     return len(words) <= POINTING_WORDS_MAX and any(
         not one.pointing.isdisjoint(words)
@@ -128,13 +135,13 @@ _REQUESTS: Final = tuple(map(_request, LANGUAGES))
 
 
 class _Telling:
-    """Tells in the third person what a text says in the first."""
+    """Rewrites a text from the first person to the third."""
 
     def __init__(self, language: ThirdPerson) -> None:
         self._language = language
 
     def told(self, text: str) -> str | None:
-        """The text, or None where it says nothing of her or could not be told back."""
+        """The rewritten text; None where it says nothing of her, or could not be rewritten back."""
         language = self._language
         if "?" in text:
             return None

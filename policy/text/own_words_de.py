@@ -1,6 +1,6 @@
 """German: how a person asks to remember, answers, points and forwards.
 
-It ships no third person: the verb would change with more than its ending.
+It has no rewriting to the third person: more than the verb's ending would change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a language says of a person's own words; the data are one file per language beside this."""
+"""What a language's data says of a person's own words; each language has one file beside this."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import msgspec
 
 
 class ThirdPerson(msgspec.Struct, frozen=True, kw_only=True):
-    """How what a person says of herself is said of "the user". All in lower case."""
+    """How the first person becomes "the user". All in lower case."""
 
     user: str
-    # The word for herself that a verb goes with, and what it is together with a verb that is cut.
+    # The pronouns that a verb goes with, and the contractions with a verb ("I'm").
     subject: str
     contracted: dict[str, str]
-    # Other words for herself; what they become says "the user" again, so that nobody else is meant.
+    # Other words for herself ("my"); each becomes a form of "the user", so that nobody else is
+    # meant.
     others: dict[str, str]
     verbs: dict[str, str]
-    # Between the subject and its verb.
+    # Words that may stand between the subject and its verb.
     adverbs: frozenset[str]
-    # Verbs that are alike in both persons, as those of the past are.
+    # Verb forms that are alike in both persons, as those of the past are.
     alike: frozenset[str]
     alike_endings: tuple[str, ...]
-    # Of any other verb: the first ending that it has, and what stands instead.
+    # For any other verb: endings to look for in this order, and their replacements.
     endings: tuple[tuple[str, str], ...]
 
 
@@ -33,19 +34,19 @@ class OwnWords(msgspec.Struct, frozen=True, kw_only=True):
 
     courtesies: tuple[str, ...]
     keeping: tuple[str, ...]
-    # These need a colon or a comma: "For future reference, ..."
+    # Requests that need a colon or a comma behind them: "For future reference, ..."
     labels: tuple[str, ...]
     that: tuple[str, ...]
     this: tuple[str, ...]
     herself: tuple[str, ...]
-    # What begins an answer, and what points at something that was said before.
+    # Words that begin an answer, and words that point at something said before.
     answers: frozenset[str]
     pointing: frozenset[str]
-    # What stands where somebody else's words begin.
+    # Words that introduce somebody else's text.
     forwarded: tuple[str, ...]
     third_person: ThirdPerson | None = None
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a list that is written as one text."""
+    """The words of a list that is written as one string."""
     return frozenset(text.split())

@@ -1,9 +1,10 @@
-"""What the data of a language is made of: groups of phrases, and words that each cannot do without.
+"""The form of a language's data: groups of phrases, each with words that it cannot match without.
 
 A directive is an instruction to the agent about its future behaviour: "always recommend ...", "from
 now on ...", "when the user asks X, answer Y". A person's habit ("I always forget"), a report ("she
 always recommends it") and advice between people ("never give up") are not. An injection attacks
-what the agent was told before. Both are found by shape, in a skeleton; words alone decide nothing.
+what the agent was told before. Both are found by the shape of the sentence, in a skeleton; single
+words decide nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Language(enum.Flag):
 
 
 class Shapes(msgspec.Struct, frozen=True):
-    """One pattern for each kind of place; None where there is none."""
+    """One pattern for each place in a sentence; None where there is none."""
 
     anywhere: re.Pattern[str] | None
     at_start: re.Pattern[str] | None
@@ -35,9 +36,9 @@ class Shapes(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Shapes that cannot match unless words are there: the cheap look comes first.
+    """Patterns that cannot match without certain words, so a cheap search for words comes first.
 
-    One of `words` must be there, and one of `also` where that is not empty.
+    One of `words` must occur, and one of `also` where that is not empty.
     """
 
     words: frozenset[str]
@@ -47,22 +48,25 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Lexicon(msgspec.Struct, frozen=True, kw_only=True):
-    """One language. A test reads each example: what it must find, and what it must leave alone."""
+    """One language's data. Its examples are tested.
+
+    Orders that it must find, and honest texts that it must not.
+    """
 
     name: str
     groups: tuple[Group, ...]
-    # Where an imperative may begin: a clause, or after a word that leads in.
+    # Matches where an imperative may begin: at a clause, or after a word that leads in.
     starts: re.Pattern[str]
-    # Only a clause: for verbs that people use on each other as well.
+    # Matches at a clause's beginning only: for verbs that people use to each other as well.
     clauses: re.Pattern[str]
-    # The commonest phrases with nothing between their words, as spaced-out letters are once joined.
+    # The commonest phrases without spaces, for spaced-out letters that were joined.
     joined: tuple[tuple[Language, re.Pattern[str]], ...] = ()
     directives: tuple[str, ...]
     injections: tuple[str, ...]
     honest: tuple[str, ...]
 
 
-# Prefixes of a pattern's source that say where it may match; `compiled` sorts by them.
+# Prefixes of a pattern's source that say where it may match; `compiled` sorts the patterns by them.
 START: Final = "<start>"
 CLAUSE: Final = "<clause>"
 REST: Final = r"(?:[^.!?\n]|[.](?=\S))"
@@ -76,7 +80,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def compiled(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:
-    """The patterns, sorted by where they may match, each kind as one."""
+    """The patterns sorted by where they may match, each kind compiled into one."""
     by_place: dict[str, list[str]] = {"": [], START: [], CLAUSE: []}
     for source in sources:
         place = next((mark for mark in (START, CLAUSE) if source.startswith(mark)), "")
@@ -88,7 +92,10 @@ def compiled(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:
 
 
 def reach(head: str, rest: str, stretch_len: int, tail: str) -> Reach:
-    """A condition, so many characters at most, a joint, and what is to be done then."""
+    """A pattern for "when X, do Y".
+
+    A condition, at most so many characters, a joint, and an order.
+    """
     return Reach(
         re.compile(head),
         re.compile(f"(?={tail})"),

@@ -1,7 +1,8 @@
-"""Whether a text is a plain rule of a person's own: short, with nothing in it that one could pay.
+"""Whether a text is a plain rule of a person's own.
 
-"Always use pnpm here, never npm." is one. A rule that names an address, an account or an amount is
-what a pasted letter would say, so a person has to see it once more before it steers.
+Short, and without anything that an attacker gains by. "Always use pnpm here, never npm." is one. A
+rule that names an address, an account or an amount is what a pasted letter would say, so a person
+has to see it once more before it steers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SENTENCES_MAX: Final = 2
 # A mark behind a word ends a sentence, and so does a line; in "e.g." and "3.12" it ends none.
 _END: Final = re.compile(r"(?<=\w)[.!?\u2026]+[\"')\]]*(?=\s|$)|\n")
 _ABBREVIATED: Final = re.compile(r"\b(?:\w\. ?){2,}|\b(?:etc|bzw|usw|ca|vs|resp|ggf|inkl|no|nr)\.")
-# Names of files and of what is made of code look like names of hosts.
+# Names of files and modules look like host names, so they are excluded.
 _FILES: Final = (
     "c cc cfg clj conf cpp cs css csv dart db docx env ex go gql gradle h hpp html ini ipynb java "
     "jpg js json jsx kt less lock log lua m md mdx mjs mod pdf php pl png proto ps1 py pyi rb rs "
@@ -33,17 +34,18 @@ _COUNTED: Final = (
     r"neun)"
 )
 _NAMING: Final = re.compile(
-    # Addresses of mail and people, of places on the web, of hosts, and as they are spelled out.
+    # Mail addresses, handles, URLs and host names, also when spelled out ("at", "dot").
     r"@|://|\bwww\b|\bhttps?\b|\bmailto\b|"
     rf"\b[\w-]+\.(?!(?:{'|'.join(_FILES.split())})\b)[a-z]{{2,24}}\b|"
     r"\b(?:dot|punkt) ?(?:com|net|org|io|de|ai|app)\b|\bat\b[^.\n]{0,40}\bdot\b|"
     r"\b\d{1,3}(?:\.\d{1,3}){3}\b|"
-    # Of houses.
+    # Street addresses.
     r"\b\d{1,5}[a-z]? \w+ (?:street|st|road|rd|avenue|ave|lane|drive|square|court)\b|"
     r"\w*(?:strasse|str\.|gasse|allee|platz) \d{1,4}\b|"
-    # Accounts, cards, telephones, wallets: many digits, however they are parted; drawn letters.
+    # Accounts, cards, telephones, wallets: many digits, however they are grouped, and random
+    # letters.
     r"\d{5}|\d(?:[ ./()-]{0,2}\d){6}|\b(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{10,}\b|"
-    # Amounts.
+    # Amounts of money.
     rf"[$\u20ac\u00a3\u00a5\u20bd\u20bf%]|\d[\d.,' ]{{0,12}}(?:k|m|{_MONEY})\b|"
     rf"\b{_COUNTED} (?:\w+ ){{0,2}}{_MONEY}\b|\b{_MONEY} \d|\d{{1,3}}(?:[.,']\d{{3}})+"
 )

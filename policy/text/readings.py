@@ -1,7 +1,7 @@
-"""Every text that a text is to somebody who reads or decodes it.
+"""All readings of a text: what it says to somebody who decodes it.
 
-Escapes, percent signs, entities, tags, words that a line end divides, base64 and hexadecimal: what
-a model is shown in one of these it says in plain words. What is looked for is looked for in all.
+A model understands escapes, percent signs, entities, tags, words divided at a line end, base64 and
+hexadecimal. So a search looks in every reading.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ _ESCAPE: Final = re.compile(
     re.DOTALL,
 )
 _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-# What begins an escape; a stray one before a word takes letters of it. So they are read as marks
-# as well.
+# Characters that begin an escape. A stray one before a word would swallow letters of it, so the
+# text is also read with them as plain marks.
 _STRAY: Final = str.maketrans("\\%&", "   ")
-# Between two words it is what shows as nothing, and so no letter of theirs.
+# An escape between two words stands for an invisible character, so it belongs to neither word.
 _UNSEEN: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u2060-\u2064\u2800\u3164\ufeff\uffa0]+"
 )
-# Letters that show as nothing, and that a model reads; an escape may be spelled in them as well.
+# Letters that are invisible and that a model still reads (tag characters); an escape may be spelled
+# in them as well.
 _TAGGED: Final = re.compile("[\U000e0020-\U000e007e]")
 _BLANKS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " ", "v": " "}
 _PERCENT: Final = re.compile("%[0-9A-Fa-f]{2}")
-# Leading zeros, and numbers beyond every code point: no number that long is read.
+# Leading zeros are skipped, and a number beyond every code point is not read: no number that long
+# is parsed.
 _ZEROS: Final = re.compile("&#0+(?=[0-9])")
 _BEYOND: Final = re.compile("&#[0-9]{8,}")
 _ROUNDS: Final = 8
@@ -44,21 +46,21 @@ _BLOB: Final = re.compile(r"[A-Za-z0-9+/_-]{16,}(?:[ \t]*\r?\n[ \t]*[A-Za-z0-9+/
 _HEX: Final = re.compile("[0-9A-Fa-f]{24,}")
 _HEX_PAIRS: Final = re.compile(r"(?:(?:0x)?[0-9A-Fa-f]{2}[\s:,]{1,4}){11,}(?:0x)?[0-9A-Fa-f]{2}")
 _PAIRS_JOINED: Final = re.compile(r"0x|[\s:,]")
-# Of bytes that are no text as a whole, what somebody reads all the same.
+# Stretches of text that can be read in bytes that are not text as a whole.
 _PRINTABLE: Final = re.compile(rb"[\t\n\r -~]{16,}")
 _QUANTUM: Final = 4
-_WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # how a text in UTF-16 begins
+_WIDE: Final = frozenset({b"\xff\xfe", b"\xfe\xff"})  # byte order marks of UTF-16
 _LAST_CODE_POINT: Final = 0x10FFFF
 _TAGS_BEGIN: Final = 0xE0000
 _URL_SAFE: Final = str.maketrans("-_", "+/")
-# A word that the end of a line divides, and what mails put in the place of a byte.
+# A word divided at a line end, and the soft line breaks and byte codes of quoted-printable mail.
 _DIVIDED: Final = re.compile(r"(?<=[^\W\d_])[-\u00ad\u2010][ \t]*\r?\n[ \t]*(?=[^\W\d_])")
 _QUOTED: Final = re.compile(r"=\r?\n|(?:=[0-9A-F]{2}){3,}")
 BLOBS_MAX: Final = 4_096
 
 
 def readings_of(text: str) -> Iterator[str]:
-    """Every text that a text is to somebody who reads or decodes it; itself first, none twice."""
+    """All readings of a text: itself first, none twice."""
     spelled = spelled_out(text)
     found = [text, unmarked(spelled)]
     if spelled != text:
@@ -82,13 +84,13 @@ def readings_of(text: str) -> Iterator[str]:
 
 
 def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:
-    """Texts that stand in a text as base64 or in hexadecimal, on one line or several."""
+    """Texts that are hidden in a text as base64 or hexadecimal, on one line or several."""
     blobs: list[str] = []
     for found in _BLOB.finditer(text):
         lines = found[0].split()
         blobs += ("".join(lines), *(lines if len(lines) > 1 else ()))
     if len(blobs) > BLOBS_MAX:
-        # The longest: what is to hide one among others has to be as long.
+        # Only the longest are tried: a blob with a text worth hiding has to be long.
         blobs = nlargest(BLOBS_MAX, blobs, key=len)
     blobs += [_PAIRS_JOINED.sub("", found[0]) for found in _HEX_PAIRS.finditer(text)]
     for blob in blobs:
@@ -102,7 +104,10 @@ def blobs_in(text: str, *, depth: int = 2) -> Iterator[str]:
 
 
 def texts_in_blob(blob: str) -> Iterator[str]:
-    """What is readable of bytes in base64, however it is spelled; where it is none, itself."""
+    """The readable texts in a base64 string, in any of its spellings.
+
+    The string itself if there are none.
+    """
     letters = "".join(blob.split()).rstrip("=").translate(_URL_SAFE)
     if len(letters) % _QUANTUM == 1:
         letters = letters[:-1]
@@ -119,12 +124,14 @@ def texts_in_blob(blob: str) -> Iterator[str]:
 
 def _decoded(blob: str) -> Iterator[str]:
     for digits in _HEX.findall(blob):
-        # Who knows where it begins: a word before it may end in a digit.
+        # The beginning of a blob is unknown: a word before it may end in characters of the same
+        # alphabet.
         for start in range(1 + len(digits) % 2):
             even = digits[start : start + len(digits) // 2 * 2]
             yield from _text_of(bytes.fromhex(even))
     data = blob.rstrip("=").translate(_URL_SAFE)
-    # What stands before it without a gap moves it by up to three letters.
+    # Letters that stand directly before a blob shift its decoding, so up to three of them are
+    # skipped.
     for start in range(_QUANTUM):
         moved = data[start:]
         if len(moved) % _QUANTUM == 1:
@@ -146,14 +153,14 @@ def _text_of(data: bytes) -> Iterator[str]:
 
 
 def _pieces_of(data: bytes) -> Iterator[str]:
-    """What is readable of bytes."""
+    """The readable stretches of some bytes."""
     pieces = _PRINTABLE.findall(data)
     if pieces:
         yield b"\n".join(pieces).decode("ascii")
 
 
 def spelled_out(text: str) -> str:
-    """The text without escapes, however often they were put upon each other."""
+    """The text without escapes, also where they are nested."""
     if not text.isascii():
         text = _TAGGED.sub(lambda found: chr(ord(found[0]) - _TAGS_BEGIN), text)
     for _ in range(_ROUNDS):

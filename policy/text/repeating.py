@@ -1,8 +1,7 @@
-"""How else the words of a text may be repeated: without what a tool put around each line.
+"""The words of a text without what a tool put around its lines.
 
-Line numbers, marks of quotations and changes, names of fields, cells of tables and line breaks come
-and go when a text is pasted. Only lowers a label, like every reading of `policy.text.sentences`
-that finds a text again.
+Line numbers, marks of quotations and diffs, field names, table cells and line breaks come and go
+when a text is pasted. These readings find a text again, so they can only lower a label.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _INLINE: Final = re.compile(
 _TAG: Final = re.compile(r"</?[A-Za-z][^<>]*>")
 _COMMENT: Final = re.compile(r"<!--[^<>]*-->")
 _LINK: Final = re.compile(r"\](?:\([^()]{0,2000}\)|\[[^\[\]]{0,200}\])")
-# What colours a terminal.
+# Escape sequences for terminal colours.
 _COLOUR: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _ITEM: Final = re.compile(r"\s*[0-9]{1,7}[.)]\s")
 _FIELDS: Final = re.compile(r"([^|\t,;]*)([|\t,;]|$)")
@@ -37,7 +36,7 @@ _NUMBER: Final = re.compile(r"[\s0-9.:,#-]*")
 
 
 def unmarked(text: str) -> str:
-    """The words of a text alone: without tags, addresses of links, marks and numbers of lines."""
+    """The words of a text alone: without tags, link addresses, marks and line numbers."""
     bare = text
     if "\x1b" in text:
         bare = _COLOUR.sub("", bare)
@@ -53,13 +52,14 @@ def _alone(line: str) -> str:
     item = _ITEM.match(line)
     if item is not None:
         line = line[item.end() :]
-    # Numbers alone are no words of it. The marks stay: what stands behind one may be said alone.
+    # A line of numbers alone has no words. The marks stay: the words behind one may be quoted
+    # alone.
     fields = _FIELDS.findall(line)
     return "".join([f"{cell}{mark}" for cell, mark in fields if not _NUMBER.fullmatch(cell)])
 
 
 def repeated(text: str) -> Iterator[str]:
-    """Other texts that say what this one says; none where it is nothing but plain words."""
+    """The other texts that say the same as this one; none where it is plain words already."""
     bare = _INLINE.sub("", text) if "<" in text else text
     lines = [_without_marks(line) for line in bare.split("\n")]
     cells: list[str] = []
@@ -77,7 +77,7 @@ def repeated(text: str) -> Iterator[str]:
 
 
 def flowing(text: str) -> str:
-    """The text with the lines of each paragraph in one."""
+    """The text with the lines of each paragraph joined."""
     return _flowing(text.split("\n"))
 
 

@@ -1,6 +1,7 @@
-"""Where a sentence does not end: data, every word of it in lower case.
+"""Abbreviations after which a sentence does not end: data, all in lower case.
 
-A word that is missing here costs a cut too much, and then a half of a sentence is found as well.
+A missing word costs one cut too many; then half a sentence is searched for as well, which does no
+harm.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The sentences of a text, to find it again: which may lower a label, and never raises one.
+"""The sentences of a text, used to find it again; a match may lower a label and never raises one.
 
-It is cut freely, into sentences and lines, and each is seen as its skeleton. Also how a text is
-folded where nothing may be that could change what it says (`exact`).
+A text is cut freely, into sentences and lines, and each becomes a skeleton. Also `exact`: the form
+of a text in which nothing is folded away that could change its meaning.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _ITEM: Final = re.compile(
     r" ?(?:[-*\u2022\u00b7\u2023+]|\(?([0-9]{1,3})[.)]|\(?([a-z])[.)])[ \n](?=\S)"
 )
 _AROUND: Final = "\"'`*_> "
-# What may lead to something that is then said alone, and where a quotation of it may end.
+# Marks behind which a part of a sentence may be quoted alone, and marks at which that quotation may
+# end.
 _CUT: Final = re.compile(
     r"[-:,;\"`()\[\]|]+ ?(?=\S)|(?<!\w)'(?=\w)"
     r"|\b(?:that|say|write|type|answer|reply|paste|send|enter|dass|sag|schreib|antworte) (?=\S)"
@@ -72,10 +73,11 @@ def sentences_of(text: str) -> tuple[str, ...]:
 
 
 def tails_of(sentence: str) -> Iterator[str]:
-    """What of a sentence may be said alone: what stands behind a mark in it.
+    """The parts of a sentence that may be quoted alone: those behind a mark in it.
 
-    Behind a colon, a dash, a comma, a quotation mark, a bracket, a word that leads in; up to the
-    end, and up to where a quotation closes; and what stands before the first bracket.
+    Marks are a colon, a dash, a comma, a quotation mark, a bracket, a word that leads in. A part
+    reaches to the end, or to where a quotation closes. The part before the first bracket counts
+    too.
     """
     before = _CLOSING.search(sentence[:_TOLD_LEN_MAX])
     if before is not None and before.start():
@@ -89,7 +91,7 @@ def tails_of(sentence: str) -> Iterator[str]:
 
 
 def fingerprint(sentence: str, key: bytes) -> int:
-    """A sentence without its words: 64 bits that nobody can search without the key."""
+    """A sentence as 64 bits that nobody can search for without the key."""
     data = sentence.encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8, key=key).digest(), "big")
 
@@ -103,7 +105,7 @@ def exact(text: str) -> str:
 
 
 def _normal(sentence: str) -> str:
-    """Without what ends it; a question stays one."""
+    """The sentence without its final mark; a question mark stays."""
     sentence = " ".join(sentence.split())
     bare = sentence.rstrip(".!? ")
     return bare + "?" if "?" in sentence[len(bare) :] else bare

@@ -15,28 +15,29 @@ from policy.text.confusables import ASCII_LOOKALIKES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# C0 (without tab, line feed, carriage return), DEL, C1, bidi controls, surrogates, tag characters:
-# what a person who reads the text cannot see, or sees in another order than a model does. Not the
-# two marks U+200E and U+200F: Hebrew and Arabic texts have them, they order nothing but what stands
-# next to them, and the skeleton is without them.
+# C0 (without tab, line feed, carriage return), DEL, C1, bidi controls, surrogates, tag characters.
+# A person does not see them, or sees the text in another order than a model does. U+200E and U+200F
+# are allowed: Hebrew and Arabic texts need them, they reorder only their neighbours, and the
+# skeleton drops them.
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u202a-\u202e\u2066-\u2069"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _FORBIDDEN_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
-# Blocks in which a code point that this Python does not know yet is next year's emoji.
+# In these blocks an unassigned code point is allowed: it will be an emoji of a newer Unicode.
 _EMOJI = ((0x1F000, 0x1FAFF),)
 
-# Letters that show as nothing, in no category of their own: Hangul fillers and the Braille blank.
+# Letters that show as nothing and form no category: Hangul fillers and the Braille blank.
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0\u2800"
-# ASCII once more, shown as nothing: a person does not see it, and a model reads it.
+# Tag characters, an invisible copy of ASCII: a person does not see it, and a model reads it.
 _TAGS = {0xE0000 + code: chr(code) for code in range(0x20, 0x7F)}
-# Two signs that unfold into whole sentences, up to eighteen letters for one: as what abbreviates
-# them. Of all others none has more than seven, so no skeleton is much longer than its text.
+# Two signs whose compatibility form is a whole sentence of up to eighteen letters; they become
+# their abbreviations instead. No other sign unfolds into more than seven, so a skeleton is never
+# much longer than its text.
 _SENTENCES = {0xFDFA: "\u0635\u0644\u0639\u0645", 0xFDFB: "\u062c\u0644"}
 _BEFORE = _TAGS | _SENTENCES
-# Punctuation that means the same; quotation marks must be seen as such.
+# Punctuation that means the same, folded to one form; quotation marks stay recognisable.
 _PUNCTUATION = {
     ord(mark): plain
     for plain, marks in {
@@ -49,20 +50,23 @@ _PUNCTUATION = {
 }
 _AFTER_CASE = ASCII_LOOKALIKES | _PUNCTUATION
 _INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me", "Cc", "Cs", "Co", "Cn"})
-# What is not kept of a text, and marks that are: neither begins anything.
+# Characters that a skeleton drops, and marks that it keeps: none of them begins a combined
+# character.
 _LEANING_CATEGORIES = _INVISIBLE_CATEGORIES | {"Mc"}
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
-# Quotation marks, accented letters and dashes come again and again.
+# A cache for quotation marks, accented letters and dashes, which come again and again.
 _KNOWN_MAX = 4_096
 _KNOWN_LEN_MAX = 16
-# A longer run is folded in pieces: each is one call that nobody else can interrupt.
+# A longer run is folded in pieces, because no other thread can run during one call of the
+# normaliser.
 _PIECE_LEN = 4_096
-# Marks upon one letter, in a row. Putting a pile of them in order takes the square of its height.
+# Most combining marks on one letter that are kept: sorting a pile of them takes the square of its
+# height.
 _PILE_MAX = 32
 
 _SPACES = re.compile(r"[^\S\n]*\n\s*|[^\S\n]{2,}|[^\S\n ]")
-# The cheap look for the next one.
+# A cheap search for the next such pile.
 _SEPARATED = re.compile(r"[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w[ .\-_*|/,:+~]\w")
 # Four or more single characters with the same separator between them: "i g n o r e", "i.g.n".
 _SPACED_OUT = re.compile(r"(?<![^\W_])[^\W_](?:([ .\-_*|/,:+~])[^\W_])(?:\1[^\W_]){2,}(?![^\W_])")
@@ -93,26 +97,28 @@ def _is_emoji(code_point: int) -> bool:
 def skeleton(text: str) -> str:
     """The text with everything folded away that changes its look and not its words.
 
-    Compatibility forms, combining marks, invisible characters, letters that look like ASCII ones,
-    case, runs of white space, and letters spaced out one by one. Idempotent on ASCII text.
+    Folded are compatibility forms, combining marks, invisible characters, letters that look like
+    ASCII ones, case, runs of white space, and letters spaced out one by one. Idempotent on ASCII
+    text.
     """
     if not text.isascii():
         text = _fold(text)
     text = text.lower()
-    # Spaced-out letters first: between their words stand wider gaps, and those go next.
+    # Spaced-out letters are joined first: the wider gaps between their words would be lost next.
     if _SEPARATED.search(text):
         text = _SPACED_OUT.sub(_joined, text)
     if "  " in text or not text.isprintable():
         text = _SPACES.sub(_one_space, text)
-        # And once more: in "i g n  o r e" neither half is long enough until the gap is closed.
+        # And joined once more: in "i g n o r e" neither half is long enough until the gap is
+        # closed.
         if _SEPARATED.search(text):
             text = _SPACED_OUT.sub(_joined, text)
     return text.strip()
 
 
 def _fold(text: str) -> str:
-    # Run by run: what stands beside ASCII is folded as it is alone, and most of a long text is
-    # ASCII. No mark that is kept composes with an ASCII letter.
+    # Only the runs outside ASCII are normalised: most of a long text is ASCII, and no kept mark
+    # composes with an ASCII letter.
     return _FOREIGN.sub(_folded, text)
 
 
@@ -124,7 +130,7 @@ def _folded(found: re.Match[str]) -> str:
 
 
 def _pieces(run: str, length: int = _PIECE_LEN) -> Iterator[str]:
-    """The run in pieces that are folded as they would be in one."""
+    """The run cut into pieces whose folded forms, joined, equal the folded run."""
     start = 0
     while len(run) - start > length:
         end = start + length
@@ -136,7 +142,7 @@ def _pieces(run: str, length: int = _PIECE_LEN) -> Iterator[str]:
 
 
 def _begins(char: str) -> bool:
-    """Whether nothing before a character can be put together with it."""
+    """Whether a cut before this character is safe: nothing before it can combine with it."""
     first = unicodedata.normalize("NFKD", char)[0]
     if first in _BLANK_LETTERS or unicodedata.category(first) in _LEANING_CATEGORIES:
         return False
@@ -145,7 +151,7 @@ def _begins(char: str) -> bool:
 
 
 def unpiled(text: str) -> str:
-    """The text with no more than so many marks upon one letter; else the same text."""
+    """The text with at most so many combining marks on one letter."""
     if len(text) <= _PILE_MAX:
         return text
     kept: list[str] = []

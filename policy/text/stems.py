@@ -1,8 +1,7 @@
-"""Words without their endings, and how common they are: what a retelling keeps of a text.
+"""Word stems, and how common they are: a retelling keeps the rare stems of a text.
 
-Made for English, by hand: the endings, the irregular forms, and words in four ranks. Of another
-language, endings are cut alike on both sides, and every word counts as rare until an index has
-seen it often.
+Made for English, by hand: endings, irregular forms, and words in four ranks. In other languages
+endings are cut alike on both sides, and every word counts as rare until an index has seen it often.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ _WORD_LEN_MAX: Final = 32
 
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 NOBODYS_WORDS_MAX: Final = 3
-_NOBODYS_LEN_MAX: Final = 96  # so many words of every text, and marks between them, are shorter
+_NOBODYS_LEN_MAX: Final = 96  # shorter words stand in every text, as do marks between words
 _NOBODYS_GAPS_MAX: Final = 8
 _COMMON_RANK_MAX: Final = 1
 RARE: Final = 3
@@ -140,7 +139,7 @@ RARE: Final = 3
 
 
 def stem_of(word: str) -> str:
-    """A word of a skeleton without its ending; forms of one word have one stem."""
+    """A word of a skeleton without its ending; most forms of one word have one stem."""
     word = _FORMS.get(word, word)
     if len(word) <= _STEM_LEN_MIN or not word.isascii():
         return word
@@ -158,9 +157,9 @@ def stem_of(word: str) -> str:
 
 
 def is_nobodys(sentence: str) -> bool:
-    """Whether a sentence, as "Thanks!" is, is too short and too common to be anybody's.
+    """Whether a sentence is too short and too common to belong to anybody, as "Thanks!" is.
 
-    Who said it first tells nothing, and takes nothing from whoever says it next.
+    Its first speaker then says nothing about its origin, so it lowers no later speaker's label.
     """
     if len(sentence) > _NOBODYS_LEN_MAX or sentence.count(" ") > _NOBODYS_GAPS_MAX:
         return False
@@ -174,7 +173,7 @@ def are_common(words: Iterable[str]) -> bool:
 
 
 def ranked(word: str) -> tuple[str, int]:
-    """The stem of a word, and its rank: 0 for what is in every text, up to `RARE`."""
+    """The stem of a word, and its rank: 0 for words of every text, up to `RARE`."""
     return _ranked(word) if len(word) <= _WORD_LEN_MAX else (word, RARE)
 
 

@@ -23,7 +23,7 @@ class TrustLevel(enum.Enum):
 
     @property
     def rung(self) -> int:
-        """2 for `TRUSTED`, 1 for `DEGRADED`, 0 for `UNTRUSTED`: it may only sink."""
+        """2 for `TRUSTED`, 1 for `DEGRADED`, 0 for `UNTRUSTED`; it can only go down."""
         return _RUNG[self]
 
 
@@ -31,7 +31,7 @@ _RUNG = {TrustLevel.TRUSTED: 2, TrustLevel.DEGRADED: 1, TrustLevel.UNTRUSTED: 0}
 
 
 class TrustState(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one principal stands. `good` and `bad` are discounted weights of outcomes."""
+    """One principal's standing. `good` and `bad` are discounted weights of outcomes."""
 
     level: TrustLevel = TrustLevel.TRUSTED
     violations_count: int = 0
@@ -49,10 +49,11 @@ class SoftScoring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 NEWCOMER = TrustState()
 SOFT_SCORING = SoftScoring(forgetting=0.95, bad_weight=5.0)
 
-# The whole ladder (MWP Table 6): the level before a violation and the number of violations with
-# this one, and the level after it. Counts beyond the last column stay in that column.
+# The whole ladder (MWP Table 6). Rows: the level before a violation. Columns: the number of
+# violations including this one. Cells: the level afterwards. Counts beyond the last column stay in
+# that column.
 _TRANSITIONS: dict[TrustLevel, tuple[TrustLevel, TrustLevel, TrustLevel]] = {
-    #                      first                 second                third and later
+    # columns: first, second, third and later violation
     TrustLevel.TRUSTED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED),
     TrustLevel.DEGRADED: (TrustLevel.DEGRADED, TrustLevel.DEGRADED, TrustLevel.UNTRUSTED),
     TrustLevel.UNTRUSTED: (TrustLevel.UNTRUSTED, TrustLevel.UNTRUSTED, TrustLevel.UNTRUSTED),
@@ -62,7 +63,7 @@ _TRANSITIONS: dict[TrustLevel, tuple[TrustLevel, TrustLevel, TrustLevel]] = {
 def after_violation(state: TrustState) -> TrustState:
     """The state after one structural violation; the level never rises.
 
-    The caller counts one (nonce, digest) once.
+    The caller must count each (nonce, digest) only once.
     """
     count = state.violations_count + 1
     column = min(count, 3) - 1

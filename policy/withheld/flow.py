@@ -1,7 +1,7 @@
-"""A text that goes out while it is being written, without what of it is withheld.
+"""Withholding in a text that is still being written, such as a streamed reply.
 
-It is held back only from the first word on that may be the beginning of a refused run. Any cut of
-the same text gives the same text.
+A text is held back only from the first word that may begin a refused run. The output does not
+depend on how the text is cut into pieces.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from policy.withheld.words import Printer
 
 _ATOM_LEN_MAX: Final = 1_024
-# A word with the one white space behind it, a letter of a script without spaces, a white space. An
-# atom is over before the next one begins, so that no cut of the text can make others.
+# An atom is a word with the one white space behind it, a letter of a script without spaces, or a
+# white space. It is complete before the next one begins, so no way of cutting the text changes the
+# atoms.
 _ATOM: Final = re.compile(
     rf"[{UNSPACED}]|\s|[^\s{UNSPACED}]{{{_ATOM_LEN_MAX}}}"
     rf"|[^\s{UNSPACED}]{{1,{_ATOM_LEN_MAX - 1}}}\s?"
@@ -37,29 +38,29 @@ class _Atom(NamedTuple):
 
 
 class Flow:
-    """One text. `instead` gives what stands in the place of a stretch, by its key.
+    """One text. `instead` gives the replacement for a withheld stretch, by the stretch's key.
 
-    It may go on after its end: what was shown by then may be the beginning of a refused stretch.
+    It may go on after its end: words shown by then may be the beginning of a refused stretch.
     """
 
     def __init__(self, printer: Printer, looking: Looking, instead: Callable[[int], str]) -> None:
         self._printer = printer
         self._looking = looking
         self._instead = instead
-        self._rest = ""  # an atom that is not over yet
-        self._singles = ""  # letters one by one: together they may spell a word
+        self._rest = ""  # an atom that is not complete yet
+        self._singles = ""  # single letters in a row: together they may spell a word
         self._held: list[_Atom] = []
-        # The first words of what is held that were left out already, as the end of a stretch.
+        # How many of the first held words are already left out, as the end of a stretch.
         self._gone = 0
-        self._shown: list[int] = []  # the last words that went out, none of them left out
+        self._shown: list[int] = []  # the last words that went out since anything was left out
 
     @property
     def holds(self) -> bool:
-        """Whether something of what came waits."""
+        """Whether some words are held back."""
         return bool(self._rest or self._singles or any(atom.raw for atom in self._held))
 
     def feed(self, text: str) -> str:
-        """What may go out now."""
+        """Add a piece of text; what may go out now."""
         rest = self._rest + text
         out: list[str] = []
         end = 0
@@ -72,7 +73,7 @@ class Flow:
         return "".join(out)
 
     def end(self) -> str:
-        """What is left to go out, at the end of the text."""
+        """The rest that may go out, at the end of the text."""
         rest, self._rest = self._rest, ""
         out = self._take(rest) if rest else ""
         out += self._spell() + self._settle(over=True)
@@ -98,11 +99,11 @@ class Flow:
         atom = _Atom(raw, tuple(self._printer.numbers(raw)))
         waits = bool(self._held)
         self._held.append(atom)
-        # Behind a word that waits, what is no word waits too, and changes nothing.
+        # White space and marks behind a held word are held too, and do not affect the match.
         return "" if waits and not atom.numbers else self._settle(over=False)
 
     def _settle(self, *, over: bool) -> str:
-        """Let go of what cannot become part of a refused stretch any more."""
+        """Release words that cannot become part of a refused stretch any more."""
         numbers = [number for atom in self._held for number in atom.numbers]
         begun = len(numbers) if over else self._looking.begun_at(numbers)
         cut = begun
@@ -110,7 +111,7 @@ class Flow:
         for span in self._looking.stretches(numbers):
             goes_on = not over and begun <= span.end
             if self._may_be_shown(span, numbers):
-                # Until it ends nobody knows whether all of it may be shown.
+                # Until the text ends nobody knows whether all of it may be shown.
                 cut = min(cut, span.start) if goes_on else cut
             else:
                 left_out.append(span)
@@ -155,7 +156,7 @@ def _is_over(text: str, found: re.Match[str]) -> bool:
 
 
 def _over(spans: list[Span], at: int, end: int) -> Span | None:
-    """The stretch that an atom with these words, or between these words, is in."""
+    """The stretch that covers an atom, or the gap between two words."""
     for span in spans:
         if (at < span.end and span.start < end) if at < end else span.start < at < span.end:
             return span

@@ -1,14 +1,14 @@
 """Whether a text carries another one that was refused (docs/glossary.md#decisions).
 
-A refused text is known by numbers of its words under a secret key, never by the words: an index of
-refused texts would be one more place to find them in. Any eight words in a row that a text shares
-with a refused one are a *run*; a shorter text is one run. Words are those of the skeleton, after
-what spells them another way (JSON escapes, percent signs, entities) is taken back, so that case,
-look-alike letters, marks between the words and JSON inside a string do not matter.
+A refused text is stored as keyed hashes of its words and never as words: an index of refused texts
+would be one more place to find them in. Any eight words in a row that a text shares with a refused
+one are a *run*; a shorter text is one run. Words are those of the skeleton, after what spells them
+another way (JSON escapes, percent signs, entities) is taken back, so that case, look-alike letters,
+marks between the words and JSON inside a string do not matter.
 
-What a trusted text says is no secret: else a steered model could blank a system prompt by proposing
-it. What a memory says is none if a person wrote it, or if it was there before the refusal. But only
-where all of a place does: a stretch is left alone if one such text has that very stretch.
+Three kinds of text exempt a stretch that they contain whole: a trusted text (otherwise a steered
+model could blank a system prompt by proposing it), a memory that a person wrote, and a memory that
+was there before the refusal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REST: Final = RUN // 2
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Every run of a refused text; a short one is a run itself."""
+    """Every run of a refused text; a text shorter than a run is one run."""
     if len(numbers) < RUN:
         yield numbers
         return
@@ -42,29 +42,29 @@ def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class Terms(NamedTuple):
-    """What a text is withheld under."""
+    """The conditions under which a text is withheld."""
 
-    # The only conversation in which it is; "": in every one of the principal.
+    # The only conversation in which it is withheld; "" for all of the principal's.
     session: str = ""
-    # It is written to steer whoever reads it.
+    # It is written to steer its reader.
     flagged: bool = False
-    # A person decided against it: no memory opens it.
+    # A person refused it: no memory exempts it.
     denied: bool = False
-    # Nobody decided yet: it is withheld from what the model itself says, and from nothing else.
+    # It waits for a person: until then only the model's own words are searched for it.
     held: bool = False
 
     @property
     def stops_calls(self) -> bool:
-        """Whether a call that says all of it is refused."""
+        """Whether a call that contains the whole text is refused."""
         return (self.flagged or self.denied) and not self.held
 
 
 class Sight(NamedTuple):
-    """Where a text stands that is looked at. Two that are equal see the same."""
+    """Where a searched text stands. Two equal values see the same withheld texts."""
 
-    # The ids of its conversation, under which texts may be withheld in it alone.
+    # The ids of its conversation; some texts are withheld in one conversation alone.
     sessions: frozenset[str] = frozenset()
-    # Whether the model said it itself.
+    # Whether the model itself said it.
     by_model: bool = False
 
 
@@ -72,13 +72,15 @@ class StoredText(NamedTuple):
     """A memory that says a text."""
 
     memory_id: str  # "" where it is not known
-    version: int  # of the store, when it was written
+    # `version` is the store's when the memory was written. `own`: all of its context was the
+    # person's own, so it also exempts texts that were refused before it.
+    version: int
     # Whether all of its context was the person's own: it opens what was refused before it too.
     firm: bool
 
 
 class Span(NamedTuple):
-    """A stretch of words of a text, each in a run that is refused; `key` of whose it is."""
+    """A stretch of words in refused runs; `key` names the refused text."""
 
     start: int
     end: int
@@ -86,7 +88,7 @@ class Span(NamedTuple):
 
 
 class Index:
-    """Runs of many texts. `key` is a number of the text; the lowest names a run of several."""
+    """Runs of many texts. `key` is a text's number; a run of several texts has the lowest."""
 
     def __init__(self) -> None:
         self._of: dict[int, int | tuple[int, ...]] = {}
@@ -132,14 +134,14 @@ class Index:
         return found
 
     def keys(self, numbers: Sequence[int], applies: Applies) -> set[int]:
-        """All whose runs stand there."""
+        """The keys of all texts with runs in these words."""
         return {key for _, _, keys in self._matches(numbers) for key in filter(applies, keys)}
 
     def _matches(self, numbers: Sequence[int]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         firsts, seconds, known = self._firsts, self._seconds, self._of
         if not firsts:
             return
-        # Most words of a long text begin nothing: the two cheap looks are for them.
+        # Two cheap checks first: most words of a long text begin no run.
         starts = [
             at
             for at, (number, after) in enumerate(pairwise(numbers))
@@ -160,7 +162,10 @@ class Index:
         return None if keys is None else min(filter(applies, _all(keys)), default=None)
 
     def begun_at(self, numbers: Sequence[int]) -> int:
-        """From where on the last words may become a run; their number where they cannot."""
+        """The position from which the last words may still become a run.
+
+        Their number where they cannot.
+        """
         begins = self._begins
         if begins is None:
             begins = self._begins = self._beginnings()
@@ -180,24 +185,24 @@ class Index:
 
 
 class WholeTexts:
-    """Whole texts and sentences, looked for as all of their words in a row."""
+    """Whole short texts and sentences, searched for as all of their words in a row."""
 
     def __init__(self) -> None:
         self._of: dict[int, list[tuple[int, int, int]]] = {}
 
     def add(self, key: int, words: bytes) -> None:
-        """Look for these words from now on."""
+        """Search for these words from now on."""
         numbers = tuple(unpacked(words))
         if numbers:
             begin = hash(numbers[:2])
             self._of.setdefault(begin, []).append((len(numbers), hash(numbers), key))
 
     def find(self, numbers: Sequence[int], applies: Applies) -> Iterator[Span]:
-        """Where any of them stands."""
+        """The places where any of them stands."""
         if not self._of:
             return
         for start in range(len(numbers)):
-            # A text of one word begins with that alone.
+            # A text of one word needs no further comparison.
             for begin in {hash(tuple(numbers[start : start + length])) for length in (1, 2)}:
                 for length, whole, key in self._of.get(begin, ()):
                     end = start + length
@@ -206,9 +211,9 @@ class WholeTexts:
 
 
 class Looking:
-    """What is withheld, as it is seen from one place.
+    """What is withheld from one place's point of view.
 
-    `typed` are the words of what a person typed there: they open what waits for a person.
+    `typed` are the words that a person typed there: they exempt texts that wait for a person.
     """
 
     def __init__(
@@ -243,7 +248,7 @@ class Looking:
 
 
 class Withheld:
-    """What of one principal is withheld, and what may be shown all the same. One thread.
+    """The withheld texts of one principal, and the texts that exempt parts of them. One thread.
 
     Keys are given in order and never twice.
     """
@@ -256,15 +261,15 @@ class Withheld:
         self._anew()
         self._words = 0
         self._next = 0
-        # Moves with whatever may change an answer.
+        # A counter that moves with every change that may change an answer.
         self.generation = 0
-        # Texts that were pushed out: what is sent may hold them again.
+        # Texts that were pushed out for room: a later request may contain them again.
         self.lost_count = 0
-        # What memories say, and of it the stretches that are refused as well.
+        # The texts of memories, and which refused stretches each of them contains.
         self._stored: OrderedDict[tuple[bytes, StoredText], None] = OrderedDict()
         self._stored_words = 0
         self._stored_open: dict[tuple[bytes, StoredText], None] = {}
-        # The stretches that stand in a trusted text.
+        # Refused stretches that stand in a trusted text.
         self._open: dict[bytes, None] = {}
 
     def _anew(self) -> None:
@@ -274,7 +279,7 @@ class Withheld:
         self._counts: Counter[tuple[str, bool]] = Counter()
 
     def any_in(self, sight: Sight) -> bool:
-        """Whether anything is withheld there."""
+        """Whether anything is withheld at this place."""
         counts = self._counts
         ways = (False, True) if sight.by_model else (False,)
         return any(counts[name, held] for held in ways for name in ("", *sight.sessions))
@@ -286,7 +291,7 @@ class Withheld:
 
     @property
     def sessions(self) -> frozenset[str]:
-        """The conversations in which alone something is withheld."""
+        """The conversations that have withheld texts of their own."""
         return frozenset(name for name, _ in self._counts if name)
 
     def refuse(
@@ -297,9 +302,10 @@ class Withheld:
         orders: tuple[bytes, ...] = (),
         version: int = 0,
     ) -> tuple[int, list[int]]:
-        """Withhold a text from now on; its key, and the keys of those that had to go for it.
+        """Withhold a text from now on.
 
-        `orders` are the sentences in it that steer, `version` is that of the store.
+        Returns its key, and the keys of texts that were pushed out for it. `orders` are the
+        sentences in it that steer, `version` is that of the store.
         """
         known = self._keys.get((printed, terms))
         if known is not None:
@@ -350,10 +356,10 @@ class Withheld:
         self.forgive(going)
         return going
 
-    # ---- what may be shown all the same --------------------------------------------------------
+    # ---- exemptions: what may be shown all the same ------------------------------------------
 
     def show(self, numbers: Sequence[int], stored: StoredText) -> None:
-        """What a memory says, that is there now."""
+        """Take in the text of a memory, which may exempt withheld stretches."""
         entry = packed(numbers), stored
         if entry in self._stored:
             self._stored.move_to_end(entry)
@@ -386,12 +392,12 @@ class Withheld:
 
     @property
     def opening(self) -> frozenset[str]:
-        """The ids of the memories that open something."""
+        """The ids of the memories that exempt something."""
         ids = (stored.memory_id for _, stored in self._stored_open)
         return frozenset(one for one in ids if one)
 
     def unshow(self, memory_ids: frozenset[str]) -> None:
-        """These memories are not there any more."""
+        """Forget these memories: they no longer exist."""
         stored = [one for one in self._stored if one[1].memory_id in memory_ids]
         for one in stored:
             del self._stored[one]
@@ -401,7 +407,7 @@ class Withheld:
             self.generation += 1
 
     def open(self, numbers: Sequence[int]) -> None:
-        """A text that is trusted; only what is refused as well is kept of it."""
+        """Take in a trusted text; only its stretches that are refused as well are kept."""
         for span in self._index.find(numbers, _any):
             words = packed(numbers[span.start : span.end])
             if words not in self._open:
@@ -413,9 +419,10 @@ class Withheld:
     def is_open(
         self, stretch: Sequence[int], sight: Sight, typed: Callable[[], Iterable[bytes]] = tuple
     ) -> bool:
-        """Whether one text that may be shown has these words in a row.
+        """Whether some exempt text contains these words in a row.
 
-        `typed` is what a person typed in the same conversation: it opens what waits for one.
+        `typed` are a person's words in the same conversation: they exempt texts that wait for a
+        person.
         """
         words = packed(stretch)
         if any(_contains(shown, words) for shown in self._open):
@@ -446,7 +453,7 @@ class Withheld:
         return applies
 
     def stretches(self, numbers: Sequence[int], sight: Sight) -> list[Span]:
-        """The stretches that are refused, those that may be shown too."""
+        """The refused stretches, exempt ones included."""
         return self._index.find(numbers, self._applying(sight))
 
     def whole(self, numbers: Sequence[int], looking: Looking) -> int | None:
@@ -455,11 +462,11 @@ class Withheld:
         return None if key is None or looking.is_open(numbers) else key
 
     def said_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
-        """The key of a text for which a call is refused that has these words."""
+        """The key of a refused text because of which a call with these words is refused."""
         return self._first((self._said, self._orders), numbers, looking)
 
     def mostly_in(self, numbers: Sequence[int], looking: Looking) -> int | None:
-        """The key of a text of which these words have more than half, or a whole order."""
+        """The key of a refused text of which these words have more than half, or a whole order."""
         ordered = self._first((self._orders,), numbers, looking)
         if ordered is not None:
             return ordered
@@ -470,7 +477,10 @@ class Withheld:
         return min((key for key in keys if self._is_mostly(key, there)), default=None)
 
     def _is_mostly(self, key: int, there: set[tuple[int, ...]]) -> bool:
-        """Whether more than half of a text is covered by these runs; a short one is all there."""
+        """Whether more than half of a text is covered by these runs.
+
+        A short text must be there whole.
+        """
         numbers = unpacked(self._texts[key][0].numbers)
         covered = end = 0
         for at in range(len(numbers) - RUN + 1):
@@ -492,7 +502,7 @@ class Withheld:
         return min(keys, default=None)
 
     def is_rest(self, numbers: Sequence[int], key: int) -> bool:
-        """Whether a line beside what was cut out for this text is a piece of it."""
+        """Whether a line next to a removed stretch is a remaining piece of the refused text."""
         if key not in self._texts:
             return False
         text = self._texts[key][0].numbers
@@ -506,11 +516,14 @@ class Withheld:
         return key in self._texts
 
     def terms(self, key: int) -> Terms:
-        """What a text is withheld under."""
+        """The conditions under which a text is withheld."""
         return self._texts[key][1]
 
     def begun_at(self, numbers: Sequence[int]) -> int:
-        """From where on the last words may become a run; their number where they cannot."""
+        """The position from which the last words may still become a run.
+
+        Their number where they cannot.
+        """
         return self._index.begun_at(numbers)
 
 

@@ -1,8 +1,7 @@
-"""The words of a text as numbers under a key, for `policy.withheld.matching`.
+"""The words of a text as keyed hashes, for `policy.withheld.matching`.
 
-Words are those of the skeleton, after what spells them another way (JSON escapes, percent signs,
-entities) is taken back. A *run* is any eight words in a row; in a script that is written without
-spaces a letter counts as a word.
+Words are those of the skeleton, after JSON escapes, percent signs and entities are decoded. A *run*
+is any eight words in a row; in a script that is written without spaces a letter counts as a word.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 )
 _SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?\u3002\uff01\uff1f])\s+|(?<=[\u3002\uff01\uff1f])")
-# Where something that a sentence reports begins or ends.
+# Marks at which a reported sentence begins or ends.
 _FRAME: Final = re.compile('["\u201c\u201d\u201e\u00ab\u00bb]|: ')
 _ASCII_WORD: Final = re.compile("[a-z0-9]+")
 _WORD: Final = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
@@ -43,25 +42,25 @@ _LETTER: Final = re.compile(f"[{UNSPACED}]")
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 _KNOWN_WORDS_MAX: Final = 200_000
 _LONG: Final = 1_024
-_EACH_MAX: Final = 512  # as many as are judged together, and again; of each at most 130 KB
+_EACH_MAX: Final = 512  # the number of texts judged together, twice over; each takes at most 130 KB
 _NOTHING: Final = array("Q")
 NUMBER_LEN: Final = 8
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text as they are compared."""
+    """The words of a text in the form that is compared."""
     shape = skeleton(spelled_out(text))
     return (_ASCII_WORD if shape.isascii() else _WORD).findall(shape)
 
 
 class Printer:
-    """Numbers of words under a key. The same in every process that has the key."""
+    """Keyed hashes of words. The same in every process that has the key."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._known: dict[str, int] = {}
-        # Long texts that were read, by their name: a candidate is read when it is proposed, when
-        # it is refused, and when it is shown.
+        # A cache of long texts by digest: a candidate is read when it is proposed, when it is
+        # refused, and when it is shown.
         self._read: OrderedDict[bytes, array[int]] = OrderedDict()
         self._read_count = 0
         self._read_each: OrderedDict[bytes, tuple[tuple[int, ...], array[int]]] = OrderedDict()
@@ -109,7 +108,8 @@ class Printer:
         new = set(words).difference(known)
         if new:
             if len(known) + len(new) > _KNOWN_WORDS_MAX:
-                # Replaced, never emptied: another thread may be looking words up in the old one.
+                # The cache is replaced and never emptied: another thread may be reading the old
+                # one.
                 known, new = {}, set(words)
             for word in new:
                 known[word] = self._number(word)
@@ -119,12 +119,12 @@ class Printer:
     def _number(self, word: str) -> int:
         data = word.encode("utf-8", "surrogatepass")
         digest = blake2b(data, key=self._key, digest_size=NUMBER_LEN).digest()
-        # The last bit tells letters of scripts without spaces from words: logs have such numbers.
+        # The last bit tells letters of scripts without spaces from words; stored logs rely on it.
         letter = len(word) == 1 and not word.isascii() and _LETTER.match(word) is not None
         return int.from_bytes(digest, "little") & ~1 | letter
 
     def digest(self, *parts: str) -> bytes:
-        """A name for a text as it stands, under the key."""
+        """A keyed digest of a text as it stands."""
         hasher = blake2b(key=self._key, digest_size=16)
         for part in parts:
             data = part.encode("utf-8", "surrogatepass")
@@ -134,7 +134,7 @@ class Printer:
 
 
 class Print(NamedTuple):
-    """One refused text. `whole`: too plain to be looked for inside others."""
+    """One refused text. `whole`: it is too plain to be searched for inside other texts."""
 
     numbers: bytes
     whole: bool
@@ -146,12 +146,12 @@ def prints_of(
     beside: Iterable[str] = (),
     strings: tuple[str, ...] = (),
 ) -> list[Print]:
-    """Prints of the texts of one candidate, and of what stands beside them (metadata, names).
+    """Prints of the texts of one candidate, and of the names and metadata beside them.
 
-    `strings` are of it those that will be read again.
+    `strings` are the strings that will be read again.
 
-    Where one text says something by itself, the others are names and kinds, which anything may
-    share; and of what stands beside, what is shorter than a run is no more than that.
+    Where one text carries meaning by itself, the others count as names and kinds, which any text
+    may share; strings beside it count only if they are as long as a run.
     """
     read = [(text, printer.numbers(text)) for text in texts]
     read = [(text, numbers) for text, numbers in read if numbers]
@@ -173,7 +173,7 @@ def _tells(text: str, numbers: list[int]) -> bool:
 
 
 def orders_of(printer: Printer, texts: Iterable[str]) -> tuple[bytes, ...]:
-    """The words of every sentence that steers whoever reads it, and is long enough to be one."""
+    """The words of every sentence that steers its reader and is long enough to be searched for."""
     found: dict[bytes, None] = {}
     sentences = (sentence for text in texts for sentence in _SENTENCE_END.split(text))
     for part in (part for one in sentences for part in (one, *_FRAME.split(one))):
@@ -184,12 +184,12 @@ def orders_of(printer: Printer, texts: Iterable[str]) -> tuple[bytes, ...]:
 
 
 def packed(numbers: Sequence[int]) -> bytes:
-    """Numbers as bytes."""
+    """The hashes as bytes."""
     return array("Q", numbers).tobytes()
 
 
 def unpacked(data: bytes) -> array[int]:
-    """Bytes as numbers."""
+    """The bytes as hashes."""
     numbers = array("Q")
     numbers.frombytes(data)
     return numbers

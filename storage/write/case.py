@@ -1,4 +1,4 @@
-"""One candidate before the gate, and how a recorded outcome reads as an answer."""
+"""One candidate before the gate, and the answer that a recorded outcome stands for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BUDGETS: Final = 9
 
 
 class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
-    """What a held candidate brings along when it is judged again."""
+    """What is known of a held candidate when it is judged again."""
 
     row: HeldRow
     salt: bytes
@@ -43,10 +43,10 @@ class HeldCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arrived(msgspec.Struct, frozen=True, kw_only=True):
-    """One candidate that waits for its verdict, without a word of it: that is in staging alone.
+    """One candidate that waits for its verdict. Its words are in staging alone.
 
-    `nonce_key` and `binding` are keyed names of what was intercepted. Made of what is staged, they
-    would let whoever alters it spend another's nonce.
+    `nonce_key` and `binding` are keyed hashes of what was intercepted. If they were computed from
+    the staged bytes, an attacker in staging could spend somebody else's nonce.
     """
 
     candidate_id: CandidateId
@@ -57,7 +57,7 @@ class Arrived(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, submission: Submission, names: KeyedNames) -> Arrived:
-        """What is kept of a submission beside staging."""
+        """What is kept of a submission outside staging."""
         candidate = submission.candidate
         return cls(
             candidate_id=submission.candidate_id,
@@ -72,7 +72,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate before the gate: all that is known of it, as staging gave it back.
 
     `intercept` is the interceptor's own record, and `arrived` what it filed the nonce under: both
-    are kept apart from staging. `staged` None: it must not be judged by what is staged.
+    are kept apart from staging. `staged` is None where the staged bytes cannot be used for judging.
     """
 
     submission: Submission
@@ -83,7 +83,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def contents_of(submission: Submission) -> Contents:
-    """What is staged of a submission: all that a verdict, a row and a leaf are made of."""
+    """The content of a submission that is staged.
+
+    Everything that a verdict, a row and a leaf are made of.
+    """
     evidence = StagedEvidence(
         held=evidence_of(submission, submission.seen_version),
         reading=submission.reading,
@@ -99,7 +102,7 @@ def staged_submission(
     """The submission as it was read from staging; its digest is the interceptor's.
 
     Raises:
-        msgspec.MsgspecError: What is staged is no candidate.
+        msgspec.MsgspecError: The staged bytes are no candidate.
     """
     evidence = decode_staged(contents.evidence)
     submission = _submission(
@@ -118,7 +121,7 @@ def held_submission(candidate_id: CandidateId, contents: Contents, digest: Diges
     """The submission of a held candidate; its text is read anew.
 
     Raises:
-        msgspec.MsgspecError: What is held is no candidate.
+        msgspec.MsgspecError: The held bytes are no candidate.
     """
     evidence = decode_evidence(contents.evidence)
     reading = read_candidate(decode_canonical(contents.canonical))
@@ -153,7 +156,7 @@ def _submission(
 
 
 def labelled(case: Case, provenance: Provenance | None) -> Case:
-    """The case with the label that it was judged by: leaf, row and what is kept of it say that."""
+    """The case with the label that it was judged by, which leaf and row will state."""
     submission = case.submission
     if provenance is None or provenance is submission.provenance:
         return case
@@ -162,7 +165,7 @@ def labelled(case: Case, provenance: Provenance | None) -> Case:
 
 
 def evidence_of(submission: Submission, target_version: int) -> HeldEvidence:
-    """What must be kept of a submission that waits for a person."""
+    """The evidence that must be kept of a submission that waits for a person."""
     return HeldEvidence(
         provenance=submission.provenance,
         intercepted_at_ms=submission.intercepted_at_ms,
@@ -208,7 +211,7 @@ def outcome_of(
 
 
 def not_held(verdict: Hold) -> Reject:
-    """The refusal of what would be held, where too much of its sender is held already (step 9)."""
+    """The refusal of what would be held, while too many of its sender are held already (step 9)."""
     return Reject(
         reason=Reason.QUOTA_EXCEEDED,
         step=_BUDGETS,

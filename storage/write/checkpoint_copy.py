@@ -36,7 +36,7 @@ class CheckpointCopy:
         self._written: bytes | None = None
 
     def write(self, note: bytes) -> bool:
-        """Put the note in place, durably; False where there is nothing new to write.
+        """Write the checkpoint durably; False where it is the same as before.
 
         Raises:
             OSError: It could not be written; the one before is still there.
@@ -79,7 +79,7 @@ class CheckpointCopy:
             ) from error
 
     def compare(self, view: View, header: StoreHeader | None) -> str | None:
-        """Hold the store against the copy; a remark where a store in use has no copy.
+        """Compare the store with the copy; a remark where a store in use has no copy.
 
         Raises:
             StoreRolledBack: The copy knows more leaves than the store, or other ones.

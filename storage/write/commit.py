@@ -32,7 +32,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted candidate with what its row and its leaf will say."""
+    """An admitted candidate, with everything that its row and its leaf will state."""
 
     candidate: Candidate
     canonical: bytes
@@ -42,7 +42,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     vector: bytes
     embedder_id: str
     approved_by: PrincipalId | None = None
-    # What an enforcing gate would have answered, where an observing one admitted over it.
+    # The objection of an enforcing gate, where an observing one (observe mode) admitted it all the
+    # same.
     objection: Hold | Reject | None = None
     # Guard mode (docs/architecture.md#mcp): the row is an intent until the server behind has
     # answered.
@@ -89,11 +90,12 @@ class Committer:
         minted = candidate.memory_id is None
         memory_id = candidate.memory_id or _minted()
         name = self._names.memory(candidate.tenant, memory_id)
-        # Nothing is stored under 122 random bits that were drawn a moment ago.
+        # A new memory's id is 122 random bits drawn a moment ago, so no row can be there.
         known = None if minted else read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
         key = judged.guarded_key
-        # What another server holds is named by its key, and the gate was told of the rows under it.
+        # A memory on another server is named by its key, and the gate has seen the rows under that
+        # key.
         if key is None and not _reachable(candidate.change, known, stored):
             raise StalePermit("the memory to change is gone")
         permit.spend()
@@ -118,8 +120,8 @@ class Committer:
         return landed
 
     def _verify(self, permit: Permit, judged: Judged, epoch: int) -> None:
-        # (4) Hash the very bytes that are about to be stored: whatever happened to them since the
-        #     gate saw them would show here (MWP 3.2, attack A5).
+        # (4) Hash the very bytes that are about to be stored: any alteration since the gate saw
+        #     them shows here (MWP 3.2, attack A5).
         if hashlib.sha256(judged.canonical).digest() != permit.digest:
             raise StalePermit("the bytes to store are not those that were judged")
         if permit.epoch != epoch:
@@ -129,7 +131,7 @@ class Committer:
 
 
 class _Landing(msgspec.Struct, frozen=True, kw_only=True):
-    """One admitted candidate on its way into a change that is already counted as a version."""
+    """One admitted candidate on its way into a transaction that already counts it as a version."""
 
     change: Change
     permit: Permit
@@ -142,7 +144,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     def log(self) -> int:
         """Append the verdict leaf."""
         judged = self.judged
-        # A client's own id could be any text, and a leaf outlives a purge.
+        # A client's own id could contain any text, and a leaf outlives a purge, so the leaf has our
+        # id.
         plain = _UUID.fullmatch(self.memory_id) is not None
         return self.change.log(
             VerdictLeaf(
@@ -201,7 +204,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def put(self, name: bytes, row: Row, vector: bytes) -> Landed:
-        """Store row, vector and id, and note what the derived structures must learn."""
+        """Store row, vector and id, and note the change for the derived indexes."""
         change, kind = self.change, self.judged.candidate.change
         ordinal = change.next_ordinal
         change.next_ordinal += 1
@@ -227,7 +230,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         return Landed(ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status)
 
     def _intend(self, name: bytes, ordinal: int, row: Row) -> None:
-        """Note that the server behind is to be asked, in the transaction that says it may be."""
+        """Record that the call may be sent to the server behind, in the admitting transaction."""
         draft, candidate = self.change.draft, self.judged.candidate
         record = ForwardRecord(
             tenant=candidate.tenant,
@@ -245,13 +248,16 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             return MemoryStatus.FORWARDING
         if kind in {ChangeKind.DELETE, ChangeKind.PURGE}:
             return MemoryStatus.DELETED
-        # A change, or a second creation under the same id, does not lift a quarantine.
+        # An update, or a second creation under the same id, does not lift a quarantine.
         if self.known is not None and self.known.status is MemoryStatus.QUARANTINED:
             return MemoryStatus.QUARANTINED
         return MemoryStatus.LIVE
 
     def vector(self) -> tuple[bytes, str]:
-        """The vector of the text as it will read, and its embedder; an update may leave both."""
+        """The new vector and its embedder.
+
+        (None, None) where an update leaves the text as it is.
+        """
         judged = self.judged
         if judged.candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
             return b"", ""
@@ -301,7 +307,7 @@ def _minted() -> MemoryId:
 
 
 def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:
-    """Whether there is still something to change; the gate saw the same a moment ago."""
+    """Whether the memory to change is still there; the gate checked the same a moment ago."""
     if kind is ChangeKind.CREATE:
         return True
     if known is None or stored is None or stored.erased:
@@ -325,7 +331,7 @@ def _kept(stored: Row) -> Kept:
 
 
 def _still_kept(kept: Kept | None, candidate: Candidate) -> Kept | None:
-    """Only what the update left alone: the text it replaced lives in the row before it."""
+    """The fields that the update left alone: the replaced text lives in the row before it."""
     if kept is None:
         return None
     return msgspec.structs.replace(

@@ -55,7 +55,7 @@ _TIME_MARKED_EVERY_MS: Final = 60_000
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine is made of."""
+    """The components of an engine."""
 
     store: LmdbStore
     staging: Staging
@@ -81,28 +81,29 @@ class Engine:
         ruleset: Ruleset,
         durable: StoreHeader | None,
     ) -> None:
-        """`durable` is the header on disk; `generation` may be ahead of it by what is to change."""
+        """`durable` is the header on disk; `generation` may be ahead of it during a transaction."""
         self.parts = parts
         self.generation = generation
         self._durable = durable
         self.ruleset = ruleset
         self.bytes_used = 0
-        # Why nothing may be written any more; None while all is well.
+        # The reason why nothing may be written any more; None while all is well.
         self.broken: str | None = None
-        # What the disk said to the last write, where it refused it; None once it takes one again.
-        # Apart from the quota: another program may have taken the room.
+        # The disk's error at the last write, if it refused it; None once it takes writes again. It
+        # is not the quota: another program may have filled the disk.
         self.refused: str | None = None
-        # When the writer began what it is doing (monotonic); 0 while it waits for work.
+        # When the writer began its current work (monotonic); 0 while it is idle.
         self.busy_since_ns = 0
-        # For how long it may do so before nobody else is let in to wait for it.
+        # Seconds after which nobody else may queue behind a job that has not ended.
         self.patience_s = 10.0
         # Findings that do not stop the store, by subject.
         self.remarks = parts.derived.remarks
-        # Whether purged bytes wait for the file to be rewritten.
+        # Whether purged bytes are in the file until it is rewritten.
         self.unerased = False
-        # Moves before a change of anchors is answered: what was read under another count is old.
+        # A counter that moves before a change of anchors is answered: evidence read under another
+        # count is stale.
         self.anchor_changes = 0
-        # What the interceptor wrote down, kept apart from staging (MWP 3.2, check 7).
+        # The interceptor's own records, kept apart from staging (MWP 3.2, check 7).
         self.register: dict[CandidateId, InterceptRecord] = {}
         # Purged ordinals whose vectors may still be in the index and in its files.
         self._erased: list[int] = []
@@ -114,8 +115,8 @@ class Engine:
     ) -> list[Outcome | StorageError]:
         """The outcome of each candidate, in order; durable when this returns.
 
-        `sealed` are the same candidates for staging: what is judged is read from there, by their
-        ids. A failure that hit the whole batch is given for each of its candidates.
+        `sealed` are the same candidates, encrypted for staging: the judge reads them from there, by
+        their ids. A failure of the whole batch is returned for each of its candidates.
         """
         self.parts.failpoint("intercepted")
         outcomes: list[Outcome | StorageError]
@@ -134,7 +135,7 @@ class Engine:
         return outcomes
 
     def erase_if_due(self) -> None:
-        """Erase what was purged, before its purge is answered."""
+        """Erase purged bytes before the purge is answered."""
         if not self.unerased:
             return
         with contextlib.suppress(StorageError):
@@ -147,12 +148,12 @@ class Engine:
         try:
             cases = self._cases(batch, held)
             if len(batch) > 1 and any(self._must_free(case) for case in cases):
-                # What frees nothing takes back its whole transaction, and nobody else's.
+                # A deletion that freed nothing takes back its own transaction, and nobody else's.
                 return [self._judge_batch([one])[0] for one in batch]
             outcomes = self._judge(batch, cases)
         except StoreCorrupt as error:
             self._destroy_new(held)
-            # One damaged row must not refuse everybody who waits beside it.
+            # A damaged row must not refuse the other candidates of the batch.
             return [error] if len(batch) == 1 else [self._judge_batch([one])[0] for one in batch]
         except StorageError as error:
             self._destroy_new(held)
@@ -167,7 +168,7 @@ class Engine:
         outcomes: list[Outcome | StorageError] = []
 
         def work(change: Change) -> list[Outcome | StorageError]:
-            outcomes.clear()  # the work is done again when dead readers had filled the map
+            outcomes.clear()  # the work runs again if dead readers had filled the map
             change.judged = tuple(one.candidate_id for one in batch)
             outcomes.extend(
                 self._judge_one(change, case) if isinstance(case, Case) else case for case in cases
@@ -183,7 +184,7 @@ class Engine:
         return self.transact(work, confirmed)
 
     def _judge_one(self, change: Change, case: Case) -> Outcome | StorageError:
-        # Asked on the thread that writes the key's end, so one of the two comes first.
+        # Checked on the thread that also writes the end of a key, so the two have an order.
         welcome = case.arrived.welcome
         if welcome is not None and not welcome():
             return CredentialEnded("the key ended")
@@ -210,7 +211,7 @@ class Engine:
     def _cases(
         self, batch: Sequence[Arrived], held: frozenset[CandidateId]
     ) -> list[Case | StorageError]:
-        """What staging has of each; a failure for one of which nobody can say what it is."""
+        """Each candidate as staging has it; a failure for one that cannot be read."""
         staging = self.parts.staging
         cases: list[Case | StorageError] = []
         for one, contents in zip(
@@ -226,7 +227,8 @@ class Engine:
             except StorageError as error:
                 cases.append(error)
             else:
-                # What a person was shown under this id is not exchanged for something else.
+                # The candidate that a person was shown under this id must not be exchanged for
+                # another.
                 staged = None if one.candidate_id in held else contents.canonical
                 cases.append(
                     Case(submission=submission, intercept=intercept, staged=staged, arrived=one)
@@ -234,7 +236,7 @@ class Engine:
         return self._with_good_vectors(cases)
 
     def _with_good_vectors(self, cases: list[Case | StorageError]) -> list[Case | StorageError]:
-        """The same, with a failure in the place of what no index takes."""
+        """The same cases, with a failure in place of a vector that no index takes."""
         vectors = [case.submission.vector for case in cases if isinstance(case, Case)]
         try:
             check_each([one for one in vectors if one], self.generation.header.dimension)
@@ -245,15 +247,18 @@ class Engine:
         return cases
 
     def _recorded(self, view: View, one: Arrived, outcome: Outcome | StorageError) -> bool:
-        """Whether the store's own record of the nonce tells the same as the outcome."""
+        """Whether the store's record of the nonce agrees with the outcome."""
         if isinstance(outcome, StorageError):
             return True
         found = self.parts.judge.first_outcomes.recorded(view, one)
-        # A nonce that another request spent keeps that request's record.
+        # A nonce that another request spent keeps the record of that request.
         return found is None or found.leaf_index == outcome.leaf_index
 
     def _destroy_new(self, held: frozenset[CandidateId]) -> None:
-        """Destroy what was held for nothing; after an unknown outcome it may count."""
+        """Destroy keys of candidates that were not held after all.
+
+        After an unknown outcome they may be needed.
+        """
         if self.broken is None:
             self.destroy(self.parts.staging.held_ids() - held)
 
@@ -285,7 +290,8 @@ class Engine:
         try:
             return self._attempt(work, confirmed)
         except lmdb.MapFullError:
-            # Dead readers pin pages that are free otherwise: only without them is it really full.
+            # Dead readers pin pages that are otherwise free: only without them is the map really
+            # full.
             if not self.parts.store.reader_check():
                 raise StoreUnavailable("the store's map is full") from None
         except lmdb.Error as error:
@@ -308,7 +314,7 @@ class Engine:
             change = Change(draft, self.generation, parts.clock())
             result = work(change)
             if change.kept:
-                # Durable in staging first: a hold that outlives a crash needs what it holds.
+                # Staging becomes durable first: a hold that survives a crash needs its candidate.
                 parts.staging.hold(change.kept)
             parts.judge.usage.record(change)
             after = change.finish(parts.origin, parts.signer)
@@ -331,7 +337,7 @@ class Engine:
         return result
 
     def _refuse_if_overtaken(self, draft: Draft) -> None:
-        """Stop where the store is no longer what this process made of it.
+        """Stop where the store is not as this process left it.
 
         Raises:
             StoreUnavailable: Another process has written to it; nothing is written any more.
@@ -349,9 +355,9 @@ class Engine:
     def _find_out(
         self, after: Generation, confirmed: Callable[[View], bool] | None, error: lmdb.Error
     ) -> None:
-        """A commit that failed may be durable all the same: reopen, look, and say the truth.
+        """Reopen the store after a failed commit, and find out whether it is durable.
 
-        Returns when the transaction is durable.
+        Returns if the transaction is durable.
 
         Raises:
             StoreUnavailable: It is not; nothing was written.
@@ -398,7 +404,7 @@ class Engine:
         parts.failpoint("index_swapped")
 
     def destroy(self, candidate_ids: Iterable[CandidateId]) -> None:
-        """Destroy keys of held candidates; a key file that stays behind stops the writing."""
+        """Destroy keys of held candidates; a key file that cannot be removed stops all writing."""
         try:
             self.parts.staging.destroy(candidate_ids)
         except OSError as error:
@@ -406,16 +412,16 @@ class Engine:
 
     @property
     def observing(self) -> bool:
-        """Whether the gate admits what it objects to."""
+        """Whether the gate admits candidates that it objects to (observe mode)."""
         return self.parts.judge.observing
 
     def busy_s(self) -> float:
-        """For how long the writer has been at its work; 0 while it waits for any."""
+        """Seconds since the writer began its current work; 0 while it is idle."""
         since = self.busy_since_ns
         return (time.monotonic_ns() - since) / 1e9 if since else 0.0
 
     def hanging(self) -> bool:
-        """Whether the writer has been doing the same for longer than anybody waits."""
+        """Whether the writer's current work has taken longer than any caller waits."""
         return self.busy_s() > self.patience_s
 
     def _refuse_if_broken(self) -> None:
@@ -434,7 +440,7 @@ class Engine:
             self.erase_if_due()
 
     def mark_time(self) -> None:
-        """Make it durable how late it is, where no write did so for a minute."""
+        """Make the current time durable, where no write did so for a minute."""
         since_ms = self.parts.clock() - self.generation.header.time_ms
         if self.broken is None and since_ms >= _TIME_MARKED_EVERY_MS:
             with contextlib.suppress(StorageError):
@@ -452,7 +458,7 @@ class Engine:
             StoreUnavailable: The disk refused; what was purged is hidden, but not yet erased.
             OutcomeUnknown: The same, and nothing more may be written until the next start.
         """
-        # The rows are read through a view, and the file cannot be replaced under it.
+        # A view reads the rows from this file, so it cannot be replaced meanwhile.
         self.parts.derived.wait()
         try:
             saved = self.parts.store.compact()

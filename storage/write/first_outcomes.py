@@ -1,4 +1,4 @@
-"""What a request was answered the first time, for its retries and after a failed commit."""
+"""The first answer to a request, for its retries and after a failed commit."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ class FirstOutcomes:
             return outcome
         known = read_id(view, self._names.memory(row.tenant, row.memory_id))
         if known is None or known.status is not MemoryStatus.LIVE or is_expired(row, now_ms):
-            # Deleted, quarantined or expired since: it does not exist for the agent any more.
+            # A memory that was deleted, quarantined or expired since does not exist for the agent
+            # any more.
             return outcome
         return msgspec.structs.replace(outcome, memory=memory_of(row, known.status))
 
     @staticmethod
     def recorded(view: View, arrived: Arrived) -> FirstOutcome | None:
-        """What the store recorded for this very request; None if it never committed."""
+        """The store's record of this very request; None if it never committed."""
         payload = view.get(NONCES, arrived.nonce_key)
         record = None if payload is None else decode_nonce(payload)
         return None if record is None or record.binding != arrived.binding else record.outcome

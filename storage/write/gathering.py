@@ -62,17 +62,18 @@ class Gatherer:
     def __init__(self, names: KeyedNames, usage: Usage) -> None:
         self._names = names
         self._usage = usage
-        # By the digest of what was read: nothing of it is kept here.
+        # A cache of readings by the digest of the text: no content is kept here.
         self._flags: OrderedDict[bytes, tuple[bool, bool]] = OrderedDict()
 
     def nonce_state(self, change: Change, case: Case) -> tuple[NonceState, FirstOutcome | None]:
-        """(5) What the store knows of the nonce, and the first outcome for an equal request."""
+        """(5) The state of the nonce, and the recorded outcome if it is an equal request."""
         if case.held is not None:
             return NonceState.OWN, None
         candidate = case.submission.candidate
         incarnation = named_incarnation(candidate.nonce)
         if incarnation is None and change.before.restores > 0:
-            # The nonces spent since the backup are not in it: an unbound one may be a replay.
+            # A restored backup lacks the nonces that were spent since, so an unbound nonce may be a
+            # replay.
             return NonceState.FOREIGN_INCARNATION, None
         if incarnation is not None and incarnation != change.before.incarnation_name:
             return NonceState.FOREIGN_INCARNATION, None
@@ -92,7 +93,7 @@ class Gatherer:
         known: Known,
         rules: Mapping[MemoryClass, LabelRule],
     ) -> Facts:
-        """Everything the gate must be told about one candidate, as of this transaction."""
+        """All facts for one candidate, as of this transaction."""
         submission = case.submission
         guarded_key = submission.guarded_key
         thing = NOTHING_THERE
@@ -111,7 +112,7 @@ class Gatherer:
             None if target is None else target.state.memory_class,
             rules,
         )
-        # What an update leaves out is read from what is stored, and was read a moment ago.
+        # Fields that an update leaves out come from the stored row, which was read a moment ago.
         unmoved = candidate.change is not ChangeKind.UPDATE or _is_seen(submission, target)
         return Facts(
             candidate_id=submission.candidate_id,
@@ -143,7 +144,8 @@ class Gatherer:
             or change.draft.has(TOKENS, self._names.token(submission.token_key))
         ):
             return TokenState.SPENT
-        # And it is for the memory as the operator saw it: the rest of it lands in the class too.
+        # The token is for the memory as the operator saw it: an update's unchanged rest lands in
+        # the class too.
         if submission.token is TokenState.VALID and not _is_seen(submission, target):
             return TokenState.EXPIRED
         return submission.token
@@ -171,7 +173,7 @@ class Gatherer:
         return _Target(row=row, state=state)
 
     def _thing(self, change: Change, candidate: Candidate, key: str) -> Thing:
-        """What is known of the thing that the server behind files under this key."""
+        """What is known of the memory that the server behind keeps under this key."""
         call = call_of(candidate) if candidate.change is ChangeKind.CREATE else None
         made_new = candidate.change is ChangeKind.CREATE and (call is None or call.effect is None)
         # A change without a key is never aimed at a memory that was stored without one.
@@ -189,15 +191,15 @@ class Gatherer:
     def _with_inherited(
         self, reading: Reading, candidate: Candidate, target: _Target | None
     ) -> Reading:
-        """The reading of a memory as it would be: what an update leaves out stays, and speaks too.
+        """The reading of a memory as it would be after the update, unchanged parts included.
 
-        Else a directive that was stored as policy could be put under everyday memories by a change
+        Otherwise a directive that was stored as policy could become everyday memory by a change
         that names a class and nothing more.
         """
         if target is None or candidate.change is not ChangeKind.UPDATE:
             return reading
         if target.row.keyed:
-            return reading  # what is sent to another server says everything itself
+            return reading  # a call to another server contains all of its text
         text, metadata_json, _ = text_of(target.row)
         left_text = text if candidate.text is None else None
         left_metadata = metadata_json if candidate.metadata_json is None else None
@@ -211,7 +213,10 @@ class Gatherer:
         )
 
     def _flags_of(self, text: str | None, metadata_json: str | None) -> tuple[bool, bool]:
-        """What stored text was found to say; the same is left by one change after the other."""
+        """The flags of a stored text.
+
+        Cached, because one change after the other leaves the same text.
+        """
         name = sha256(msgspec.json.encode((text, metadata_json))).digest()
         flags = self._flags.get(name)
         if flags is None:
@@ -225,7 +230,7 @@ class Gatherer:
         lowest: SourceKind | None = None
         for memory_id in dict.fromkeys(candidate.derived_from):
             known = read_id(change.draft, self._names.memory(candidate.tenant, memory_id))
-            # What cannot be looked up was perhaps purged: nobody knows how far it was trusted.
+            # A source that cannot be found may have been purged: its trust is unknown.
             source = SourceKind.UNKNOWN
             if known is not None and known.status is MemoryStatus.LIVE:
                 row = read_row(change.draft, known.ordinal)
@@ -246,7 +251,7 @@ class Gatherer:
         change.draft.put(TRUST, self._names.principal(principal_id), encode(record))
 
     def charge(self, change: Change, submission: Submission, trust: TrustState) -> TrustState:
-        """Count a structural violation; one (nonce, digest) counts once."""
+        """Count a structural violation; each (nonce, digest) counts once."""
         key = self._names.charge(submission.candidate, submission.digest)
         if change.draft.has(CHARGES, key):
             return trust
@@ -257,19 +262,19 @@ class Gatherer:
 
 
 def _is_seen(submission: Submission, target: _Target | None) -> bool:
-    """Whether the memory to change is still the one that the evidence is about."""
-    # Behind a server in guard mode the memory is the server's: its version is not ours to know.
+    """Whether the memory to change is still the version that the evidence is about."""
+    # In guard mode the memory is on the server behind, and its version is not ours to know.
     if submission.candidate.change is ChangeKind.CREATE or submission.guarded_key is not None:
         return True
     return (0 if target is None else target.row.version) == submission.seen_version
 
 
 def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
-    """What a change of a thing is judged against."""
+    """The stored memory that a change on a server behind is judged against."""
     state, row = thing.state, thing.row
     if state is None or row is None:
         return None
-    # A file that is written anew is a new one, unless what it was could do more.
+    # A file that is written anew counts as new, unless the old one had a more powerful class.
     raised = state.memory_class.power > candidate.memory_class.power
     if candidate.change is ChangeKind.CREATE and not raised:
         return None
@@ -279,9 +284,9 @@ def _guarded_target(candidate: Candidate, thing: Thing) -> _Target | None:
 
 
 def _stays(row: Row, candidate: Candidate) -> bool:
-    """Whether anything that a reader is shown of this row is still there after the change.
+    """Whether any word that readers are shown of this row remains after the change.
 
-    A name of one word only files a memory; a longer one has room for what somebody else said.
+    A name of one word only files a memory; a longer one could contain somebody else's words.
     """
     if candidate.change is not ChangeKind.UPDATE or candidate.text is None:
         return True
@@ -298,12 +303,12 @@ def _stays(row: Row, candidate: Candidate) -> bool:
 def _with_the_rest(
     reading: Reading, submission: Submission, candidate: Candidate, standing: TextStanding
 ) -> Reading:
-    """The reading of a text behind a server as it would be, where our own verdicts say what it is.
+    """The reading of a whole text on a server behind after an edit, where our verdicts know it.
 
-    Else an order could be put together of pieces none of which is one.
+    Otherwise an order could be put together from harmless pieces.
     """
     call = None if standing.text is None else call_of(candidate)
     after = None if call is None else text_after(standing.text, call.pieces, call.effect)
     if after is None or (submission.edit is not None and submission.edit.after == after):
-        return reading  # nobody knows, or it was read a moment ago
+        return reading  # it is unknown, or was read a moment ago
     return read_beside(reading, after)

@@ -1,9 +1,9 @@
-"""What waits for the writer: one command, its future, and who may still take it back.
+"""The jobs of the writer: one command, its future, and whether it can still be taken back.
 
-A caller does not wait for ever: the writer may be blocked by a disk that hangs, or by a process
-that holds LMDB's lock and was stopped. A job that the writer has not begun is then taken back, and
-nothing of it will be written. One that it has begun is never cancelled: its caller is told that the
-outcome is unknown, and learns it by asking again with the same nonce.
+A caller does not wait for ever: the writer may be blocked by a disk that hangs, or by a stopped
+process that holds LMDB's lock. A job that has not begun is then taken back, and nothing of it will
+be written. A job that has begun is never cancelled: its caller is told that the outcome is unknown,
+and learns it by asking again with the same nonce.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Job:
     """One candidate or task. Made in the event loop that waits for it.
 
-    Of a candidate it has no word: who it is, and a ciphertext until that is staged.
+    Of a candidate it holds the ids, and its ciphertext until that is staged; no plain text.
     """
 
     __slots__ = ("_claim", "arrived", "future", "loop", "queued_ns", "sealed", "task")
@@ -46,16 +46,16 @@ class Job:
         self.sealed = sealed
         self.task = task
         self.queued_ns = time.perf_counter_ns()
-        # Taken by the writer that begins, or by the caller that gives up; `pop` is atomic.
+        # Taken by the writer that begins the job, or by the caller that gives up; `pop` is atomic.
         self._claim = [None]
 
     @property
     def weight(self) -> int:
-        """Bytes that it adds to a batch."""
+        """Bytes that the job adds to a batch."""
         return 0 if self.sealed is None else len(self.sealed.data)
 
     def claim(self) -> bool:
-        """Whether the one who asks is the first: then it is his."""
+        """Claim the job; True for the first of writer and caller to ask."""
         try:
             self._claim.pop()
         except IndexError:
@@ -63,7 +63,7 @@ class Job:
         return True
 
     async def answer(self, patience: Patience) -> Any:  # noqa: ANN401 - as the command answers
-        """What the writer answers.
+        """The writer's answer.
 
         Raises:
             StoreUnavailable: The writer did not get to it in time; nothing was written.
@@ -74,11 +74,11 @@ class Job:
         try:
             return await self.future
         finally:
-            # Nothing of a candidate is kept that nobody waits for.
+            # Nobody waits for the candidate, so nothing of it is kept.
             line.settle()
 
     def expire(self) -> None:
-        """Nobody waits for it any longer; called in its loop."""
+        """Give up waiting for the job; called in its loop."""
         if self.future.done():
             return
         if self.claim():
@@ -100,19 +100,19 @@ class Patience:
         self._of: dict[asyncio.AbstractEventLoop, _Line] = {}
 
     def watch(self, job: Job) -> _Line:
-        """From now on the job has so long; called in its loop."""
+        """Start the job's time limit; called in its loop."""
         line = self._of.get(job.loop)
         if line is None:
             open_ones = {loop: line for loop, line in self._of.items() if not loop.is_closed()}
             line = open_ones[job.loop] = _Line()
-            # Replaced whole: another loop may be looking itself up.
+            # The table is replaced whole: another loop may be reading it.
             self._of = open_ones
         line.add(job, job.loop.time() + self._timeout_s)
         return line
 
 
 class _Line:
-    """The jobs of one loop that wait, the oldest first."""
+    """The waiting jobs of one loop, oldest first."""
 
     __slots__ = ("_set", "_waiting")
 
@@ -127,7 +127,7 @@ class _Line:
             job.loop.call_at(until, self._look)
 
     def settle(self) -> None:
-        """Let go of those that are answered."""
+        """Remove the jobs that were answered."""
         waiting = self._waiting
         while waiting and waiting[0][1].future.done():
             waiting.popleft()
@@ -173,7 +173,7 @@ class Gathering:
         job.loop.call_soon(self._hand_over, job.loop)
 
     def hurry(self) -> None:
-        """Queue what there is now. Any thread."""
+        """Queue the gathered jobs at once. Any thread."""
         with self._lock:
             gathered, self._of = self._of, {}
             for jobs in gathered.values():
@@ -207,7 +207,7 @@ def deliver(answers: list[Answer]) -> None:
 def _resolve(answers: list[Answer]) -> None:
     for job, answer in answers:
         if job.future.done():
-            continue  # its caller was cancelled, or waited long enough; the commit was not
+            continue  # its caller was cancelled or gave up; the commit stands all the same
         if isinstance(answer, StorageError):
             job.future.set_exception(answer)
         else:

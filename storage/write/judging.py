@@ -1,4 +1,4 @@
-"""Asks the gate inside the write transaction, and puts what it answers into that transaction."""
+"""Asks the gate inside the write transaction, and puts its answer into that transaction."""
 
 from __future__ import annotations
 
@@ -145,7 +145,8 @@ class Judge:
                 try:
                     return self._admit(change, docket, verdict, ruleset)
                 except StalePermit:
-                    # Nothing was put: a permit that does not fit is a gate that could not decide.
+                    # Nothing was written: a permit that does not fit means that the gate could not
+                    # decide.
                     refusal = Reject(
                         reason=Reason.GATE_UNAVAILABLE,
                         step=0,
@@ -162,9 +163,10 @@ class Judge:
                 return self._reject(change, docket, verdict, ruleset)
 
     def _has_place(self, change: Change, submission: Submission, ruleset: Ruleset) -> bool:
-        """Whether it can wait for a person; where all places are taken, the oldest crowd goes.
+        """Whether the candidate can wait for a person.
 
-        Else whoever fills a queue that nobody reads turns all that should be held into refusals.
+        Where all places are taken, the oldest of the largest origin goes. Otherwise a sender who
+        fills an unread queue would turn all later holds into refusals.
         """
         principal_id = submission.candidate.principal_id
         if not self.waiting.is_full(change, principal_id):
@@ -313,7 +315,7 @@ class Judge:
                 source=submission.provenance.source,
                 basis=submission.provenance.basis,
                 version=change.version,
-                # The client's own words, of a candidate that is not a memory.
+                # The label is in the client's own words: this candidate does not become a memory.
                 memory_id=None,
                 approved_by=docket.by,
                 ruleset_epoch=ruleset.epoch,
@@ -343,7 +345,7 @@ class Judge:
     def _close(
         self, change: Change, docket: _Docket, first: FirstOutcome, landed: Landed | None
     ) -> Outcome:
-        """Spend the nonce, end the wait of a held candidate, and say what became of it."""
+        """Spend the nonce, end the wait of a held candidate, and record the outcome."""
         submission = docket.case.submission
         change.charges[submission.candidate.tenant] += VERDICT_BYTES
         if docket.nonce_state in {NonceState.FRESH, NonceState.OWN}:
@@ -368,7 +370,7 @@ class Judge:
         by: PrincipalId,
         reason: Reason = Reason.DENIED_BY_PERSON,
     ) -> Outcome:
-        """Refuse a held candidate without looking at it: a person said no, or it ended unread."""
+        """Refuse a held candidate without judging it: a person refused it, or it expired unread."""
         trust = self.gatherer.trust(change.draft, row.principal_id)
         leaf_index = change.log(
             VerdictLeaf(

@@ -83,7 +83,7 @@ class Operating:
         return engine.transact(work)
 
     def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Log that what a refused candidate says may be shown again; the leaf's index."""
+        """Log that the text of a refused candidate may be shown again. The leaf's index."""
 
         def work(change: Change) -> int:
             return self._log(change, FORGIVE, candidate_id, by, "")
@@ -130,8 +130,8 @@ class Operating:
     def reconcile(self) -> tuple[str, ...]:
         """Bring staging and the held table together again after a crash; what was found.
 
-        What is staged without being held was never decided, and is destroyed. What is held without
-        being staged is lost, and is refused with a leaf.
+        A candidate that is staged but not held was never decided, and is destroyed. One that is
+        held but not staged is lost, and is refused with a leaf.
         """
         engine = self._engine
         staging = engine.parts.staging
@@ -152,7 +152,7 @@ class Operating:
         return (f"{len(lost)} held candidates were lost and are refused",) if lost else ()
 
     def expire(self) -> None:
-        """End the wait of those that nobody decided for thirty days, so many at a time."""
+        """Refuse candidates that nobody decided for thirty days, a limited number at a time."""
         engine = self._engine
         judge, now_ms = engine.parts.judge, engine.parts.clock()
         overdue = judge.waiting.overdue(now_ms)[:_EXPIRED_AT_ONCE]
@@ -163,7 +163,7 @@ class Operating:
             for candidate_id in overdue:
                 judge.expire(change, candidate_id, engine.ruleset)
 
-        # What the disk refuses now is found again the next time.
+        # A candidate that the disk refuses to close now is found again the next time.
         with contextlib.suppress(StorageError):
             engine.transact(work)
 
@@ -184,7 +184,7 @@ class Operating:
         return self._engine.transact(work)
 
     def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
-        """Feed the soft score with what a memory of this principal turned out to be worth."""
+        """Feed the soft score with how a memory of this principal turned out."""
         gatherer, ruleset = self._engine.parts.judge.gatherer, self._engine.ruleset
 
         def work(change: Change) -> TrustState:
@@ -220,11 +220,14 @@ class Operating:
         try:
             self._engine.transact(work)
         finally:
-            # Also when it failed: what the store holds then is for the next read to find out.
+            # The counter also moves when it failed: then the next read finds out what the store
+            # holds.
             self._engine.anchor_changes += 1
 
     def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
-        """Put other rules in force: another digest is another epoch. The ruleset as adopted.
+        """Put other rules in force; other rules have another epoch.
+
+        Returns the ruleset with its epoch.
 
         Raises:
             StorageError: The rules before stay in force.
@@ -254,7 +257,7 @@ class Operating:
         return self._engine.erase()
 
     def adopt_mode(self, *, observing: bool) -> None:
-        """Remember, with a leaf, whether the gate that runs from now on refuses anything."""
+        """Record, with a leaf, whether the gate enforces from now on or only observes."""
         if self._engine.generation.header.observing is observing:
             return
         action = MODE_OBSERVE if observing else MODE_ENFORCE

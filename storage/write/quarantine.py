@@ -1,7 +1,7 @@
-"""Quarantine and parole: what is committed, kept as evidence, and shown to no reader.
+"""Quarantine and parole: a committed memory is kept as evidence and shown to no reader.
 
-A memory under quarantine keeps its row and its history; its id says that nobody may see it, and the
-index is searched without it. Nothing is erased, so the way back is one step, with a leaf as well.
+A memory under quarantine keeps its row and its history. Its id is marked, and index searches
+exclude it. Nothing is erased, so parole is one step, with a leaf as well.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class Quarantine:
     """An operator's commands on stored memories. Writer thread only.
 
-    Each raises UnknownMemory where there is none of that id in the tenant, or it was deleted, and
-    else as `Engine.transact`. The reason is in the leaf for good.
+    Each raises UnknownMemory where the tenant has no such memory or it was deleted, and otherwise
+    as `Engine.transact`. The reason stays in the leaf for good.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def impose(self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str) -> Standing:
-        """Take a memory out of every read, at once; one that is out already stays so."""
+        """Take a memory out of every read, at once; a quarantined one stays so."""
         return self._set(MemoryStatus.QUARANTINED, memory_id, tenant, by, reason)
 
     def lift(self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str) -> Standing:
@@ -59,7 +59,7 @@ class Quarantine:
 
         def work(change: Change) -> Standing:
             known = read_id(change.draft, name)
-            # What is on its way to another server is in no read yet.
+            # A memory that is still being sent to another server is in no read yet.
             if known is None or known.status in _NOT_STANDING:
                 raise UnknownMemory("there is no such memory")
             standing = Standing(memory_id=memory_id, tenant=tenant, status=status)

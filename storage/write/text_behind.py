@@ -1,4 +1,4 @@
-"""What our own verdicts say of the thing that a server behind us files under a key."""
+"""What our own verdicts know of the memory that a server behind us keeps under a key."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _STANDING: Final = frozenset({MemoryStatus.LIVE, MemoryStatus.FORWARDING})
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):
-    """What many rows say together; `state` and `row`, the newest, are None where none stands.
+    """The rows under one key, summed up.
 
-    It is as trusted as the most trusted of them, and can do what the most powerful can.
+    `state` and `row`, the newest, are None where none is left. It is as trusted as the most trusted
+    row, and has the class of the most powerful.
     """
 
     state: TargetState | None
@@ -49,14 +50,14 @@ class _Text:
         self._waits = False
 
     def take(self, one: GuardedRow) -> None:
-        """One row more."""
+        """Take in the next row."""
         change, gone = one.sent.change, one.status is MemoryStatus.DELETED
-        whole = one.row is one.sent  # nobody changed or removed it here
+        whole = one.row is one.sent  # nobody changed or removed this memory here
         self._waits = self._waits or one.status is MemoryStatus.FORWARDING
         if gone and whole and change is not ChangeKind.DELETE:
-            return  # the server said no, or a deletion behind it took it away
+            return  # the server refused it, or a deletion on the server removed it
         if gone or not whole or change is ChangeKind.DELETE or one.status not in _STANDING:
-            # How much a deletion took, and whether it was done, the row does not say.
+            # The row does not say how much a deletion removed, or whether it was done.
             self._text = None
             return
         call = call_of(candidate_of(one.sent))
@@ -69,7 +70,7 @@ class _Text:
         self._text = None if call is None else text_after(self._text, call.pieces, effect)
 
     def standing(self, by: PrincipalId, memory_class: MemoryClass | None) -> TextStanding:
-        """What it all adds up to for one principal."""
+        """The state of the text as one principal may use it."""
         if self._text is None:
             return NOBODY_KNOWS
         return TextStanding(

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 VERDICT_BYTES: Final = 1_024
 """Two leaves, their nodes, a nonce and an id, with their share of half-filled pages."""
 
-# Deletes may use this much more than the quota: whoever may write may take back. And for so much
-# more than its share a tenant's refusals leave leaves.
+# Deletes may use this much more than the quota, so that a full store can be emptied. A tenant's
+# refusals may leave leaves for this much more than its share.
 _OVERDRAFT: Final = 0.1
-# Purges have so much more to themselves, whatever deletes used up: a full store can be emptied. A
-# purge leaves two thirds of what the smallest memory took, because the log keeps its leaves.
+# Purges have room of their own beyond that: a full store can always be purged. A purge leaves
+# leaves of two thirds of the smallest memory's size, because the log keeps them.
 _PURGE_RESERVE: Final = 0.8
 _REMOVALS: Final = frozenset({ChangeKind.DELETE, ChangeKind.PURGE})
 _FLOAT_LEN: Final = 4
@@ -49,12 +49,15 @@ class Usage:
     """Bytes by tenant, as of the last commit. Writer thread only, except `by_tenant`."""
 
     def __init__(self, names: KeyedNames, quota_bytes: int, share: float) -> None:
-        """One tenant may take that `share` of the quota; 1 and more: all of it, unasked."""
+        """A tenant may take that `share` of the quota.
+
+        1 and more mean all of it, without a check.
+        """
         self._quota_bytes = quota_bytes
         self.limit_bytes = int(quota_bytes * share) if share < 1 else None
         self._names = names
         self._bytes: Counter[Tenant] = Counter()
-        # Counted from the rows of a store that never wrote this down.
+        # True while a store that never wrote this down is counted from its rows.
         self._unsaved: set[Tenant] = set()
 
     def by_tenant(self) -> dict[Tenant, int]:
@@ -62,7 +65,7 @@ class Usage:
         return dict(self._bytes)
 
     def load(self, view: View, dimension: int) -> None:
-        """What the store says, or what its rows come to where it says nothing.
+        """The recorded usage, or one counted from the rows where the store has none.
 
         Raises:
             StoreCorrupt: A value is damaged.
@@ -87,7 +90,7 @@ class Usage:
     def measured(
         self, budget: BudgetState | None, candidate: Candidate, change: Change
     ) -> BudgetState | None:
-        """The budget with this fact: whether the tenant's share of the store is used up."""
+        """The budget facts, with whether the tenant's share of the store is used up."""
         if budget is None or self.limit_bytes is None or candidate.change in _REMOVALS:
             return budget
         if self.used(candidate.tenant, change) < self.limit_bytes:
@@ -95,21 +98,21 @@ class Usage:
         return msgspec.structs.replace(budget, tenant_full=True)
 
     def must_free(self, candidate: Candidate, room: int) -> bool:
-        """Whether this is a deletion that may leave something only if it takes something away.
+        """Whether this is a deletion that must take something away to be allowed.
 
-        One of nothing, or one that is refused or held, leaves leaves like any refusal. Where its
-        tenant or the store is full, only those that are admitted may go on: there are no more of
-        these than there are memories. A purge is an operator's: no front of agents takes one.
+        A deletion of nothing, or one that is refused or held, adds leaves like any refusal. Where
+        its tenant or the store is full, only admitted deletions go on: there are at most as many as
+        there are memories. A purge is an operator's command, which no agent's front accepts.
         """
         if candidate.change is not ChangeKind.DELETE:
             return False
         return room < 0 or self._is_beyond(self._bytes[candidate.tenant])
 
     def no_room(self, candidate: Candidate, room: int, change: Change) -> QuotaReached | None:
-        """What to say, without a leaf, where `room` bytes are left in the store.
+        """The error for a write without a leaf, where `room` bytes are left in the store.
 
-        Also to a tenant far above its share. A refusal by the gate leaves leaves, which take room
-        for good: without an end to them the refusals would be the flood.
+        It also meets a tenant far above its share. A refusal by the gate adds leaves, which take
+        room for good: without a limit the refusals themselves would be the flood.
         """
         removal = candidate.change in _REMOVALS
         overdraft = _OVERDRAFT if removal else 0.0
@@ -125,13 +128,13 @@ class Usage:
         return self.limit_bytes is not None and used >= self.limit_bytes * (1 + _OVERDRAFT)
 
     def record(self, change: Change) -> None:
-        """Put what the change comes to into its transaction."""
+        """Put the change's bytes into its transaction."""
         for tenant in change.charges.keys() | self._unsaved:
             recorded = _Recorded(tenant, max(0, self.used(tenant, change)))
             change.draft.put(META, self._key(tenant), encode(recorded))
 
     def adopt(self, change: Change) -> None:
-        """The change is durable."""
+        """Count the change: it is durable."""
         for tenant, moved in change.charges.items():
             self._bytes[tenant] = max(0, self._bytes[tenant] + moved)
         self._unsaved.clear()

@@ -1,4 +1,4 @@
-"""A person's word for what is stored: the one way in which a label that was given is raised."""
+"""Vouching: a person's word for a stored memory, the only way to raise its label."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class _Waits(NamedTuple):
-    leaf_index: int  # of its interception: the order in which they came
+    leaf_index: int  # ordinal of its interception: the order in which they came
     since_ms: int
     origin: str
 
@@ -29,7 +29,7 @@ class _Waits(NamedTuple):
 class HeldQueue:
     """Held candidates, so that one origin cannot keep all others from being held. Writer thread.
 
-    A question that takes a change counts what came and went in it as well.
+    A method that takes a `change` also counts the holds that came and went in it.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class HeldQueue:
     def adopt(
         self, came: Iterable[tuple[CandidateId, HeldRow]], gone: Iterable[CandidateId]
     ) -> None:
-        """What a commit made durable, or what a start found."""
+        """Take in what a commit made durable, or what a start found."""
         for candidate_id, row in came:
             waits = _Waits(row.intercepted_index, row.held_at_ms, origin_of_row(row))
             self._of.setdefault(row.principal_id, {})[candidate_id] = waits
@@ -54,9 +54,9 @@ class HeldQueue:
     def crowding(
         self, change: Change, principal_id: PrincipalId, origin: str
     ) -> CandidateId | None:
-        """The oldest of the origin that has the most, the one that asks for a place included.
+        """The oldest hold of the largest origin, the candidate that asks for a place included.
 
-        None where all came in this very change, whose keys are not yet on disk.
+        None where all of them came in this very transaction: their keys are not on disk yet.
         """
         held = self._committed(change, principal_id)
         counts = {origin: 1}
@@ -70,7 +70,7 @@ class HeldQueue:
         return ranked[0] if ranked else None
 
     def overdue(self, now_ms: int) -> list[CandidateId]:
-        """Those that nobody decided for thirty days, oldest first."""
+        """Holds that nobody decided for thirty days, oldest first."""
         before_ms = now_ms - HELD_DAYS_MAX * _DAY_MS
         old = (
             (waits.leaf_index, candidate_id)
@@ -88,7 +88,7 @@ class HeldQueue:
 def origin_of(submission: Submission) -> str:
     """Where a candidate comes from, as coarsely as its leaf may say it: a label, a server, a tool.
 
-    A page cannot name many of them, and none of them says anything of the content.
+    A page cannot invent many origins, and an origin contains no content.
     """
     provenance = submission.provenance
     culprit = culprit_of(provenance.culprits, submission.candidate)
@@ -98,5 +98,5 @@ def origin_of(submission: Submission) -> str:
 
 
 def origin_of_row(row: HeldRow) -> str:
-    """The same of one that is held; one that was held before origins were kept has its label."""
+    """The origin of a held candidate; one from before origins were kept has its label."""
     return row.origin or row.source.value

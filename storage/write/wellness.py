@@ -10,7 +10,7 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from storage.write.engine import Engine
 
-# The largest batch, staged and committed, with what a tree of pages copies for it.
+# The room that the largest batch needs, staged and committed, with the tree pages that it copies.
 _ROOM_BYTES: Final = 4 * 1024 * 1024
 _FULL: Final = "the store has reached its quota"
 _OBSERVING: Final = "observe mode: nothing is refused"
@@ -28,7 +28,7 @@ def _full(engine: Engine) -> bool:
 
 
 def notice(engine: Engine) -> str | None:
-    """What a person should know: why nothing may be written, or what is still to be done."""
+    """The message to a person: why nothing may be written, or what is still to be done."""
     if engine.broken is not None:
         return engine.broken
     notes = [] if engine.refused is None else [engine.refused]
@@ -49,8 +49,8 @@ def notice(engine: Engine) -> str | None:
 def try_again(engine: Engine) -> None:
     """Find out whether the disk takes writes again, before anybody asks. Writer thread only.
 
-    A write of nothing fits into the pages that the file has free, and proves no room for
-    anybody's. So there has to be room on the disk as well.
+    An empty write fits into free pages of the file, so it does not prove that there is room. Hence
+    free space on the disk is required as well.
     """
     if engine.refused is None or engine.broken is not None:
         return

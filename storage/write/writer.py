@@ -45,11 +45,11 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue_len_max: int = 4_096
     batch_len_max: int = 256
     batch_bytes_max: int = 4 * 1024 * 1024
-    # How long a caller waits before it is told that the writer is busy, or the outcome unknown.
+    # Seconds until a caller is told that the writer is busy, or the outcome unknown.
     answer_timeout_s: float = 10.0
-    # Rewriting the whole file takes as long as the disk needs for it.
+    # Seconds for rewriting the whole file, which takes as long as the disk needs.
     compact_timeout_s: float = 900.0
-    # How long a shutdown waits for a writer that does not get on.
+    # Seconds that a shutdown waits for a writer without progress.
     stop_timeout_s: float = 20.0
 
 
@@ -69,7 +69,8 @@ class EmbeddedWriter:
         self._options = options
         self._patience = Patience(options.answer_timeout_s)
         self._pid = os.getpid()
-        # A little less: when the first caller gives up, the next one is not let in to wait as long.
+        # A little less than a caller's limit: when the first caller gives up, no new one is let in
+        # to wait as long.
         engine.patience_s = 0.9 * options.answer_timeout_s
         self._embedder_id = engine.generation.header.embedder_id
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -77,7 +78,7 @@ class EmbeddedWriter:
         self._closing = False
         self._dead = False
         self._in_flight: list[Job] = []
-        # Batches and commands done, so that a shutdown sees whether it waits for nothing.
+        # Number of batches and commands done, so that a shutdown notices a writer without progress.
         self._turns = 0
         self._checkpoint_due_ns = 0
         self._retry_due_ns = 0
@@ -96,8 +97,8 @@ class EmbeddedWriter:
     def stop(self) -> bool:
         """Finish what is queued, write the checkpoint copy, and end the thread. Blocks.
 
-        False where the thread does not get on: it may still write, so nothing that it uses may be
-        closed, and the directory must not be given back before the process ends.
+        False where the thread makes no progress. It may still write then, so nothing that it uses
+        may be closed, and the directory stays locked until the process ends.
         """
         if not self._closing:
             self._closing = True
@@ -131,7 +132,7 @@ class EmbeddedWriter:
             tenant=candidate.tenant,
             target=candidate.target,
         )
-        # From here on what it says is a ciphertext: nothing behind this line is given the text.
+        # From here on the candidate's text is encrypted: no code behind this line gets it in plain.
         job = Job(
             asyncio.get_running_loop(),
             arrived=Arrived.of(submission, engine.parts.names),
@@ -189,7 +190,7 @@ class EmbeddedWriter:
         return await self._run(lambda: self._operating.restore_trust(principal_id, by))
 
     async def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
-        """Feed a principal's soft score."""
+        """Feed a principal's soft score with an outcome."""
         return await self._run(lambda: self._operating.record_outcome(principal_id, good=good))
 
     async def put_key(self, record: KeyRecord, by: PrincipalId) -> None:
@@ -201,11 +202,17 @@ class EmbeddedWriter:
         await self._run(lambda: self._operating.put_anchor(anchor, by))
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
-        """Put other rules in force for everything judged from here on; with their epoch."""
+        """Put other rules in force for everything judged from here on.
+
+        Returns them with their epoch.
+        """
         return await self._run(lambda: self._operating.adopt_ruleset(ruleset, by))
 
     async def compact(self, by: PrincipalId = THE_STORE) -> int:
-        """Rewrite the store without its free pages, so that purged bytes are gone; bytes saved."""
+        """Rewrite the store without its free pages, which erases purged bytes.
+
+        Returns the bytes saved.
+        """
         patience = Patience(self._options.compact_timeout_s)
         return await self._run(lambda: self._operating.compact(by), patience)
 
@@ -272,9 +279,9 @@ class EmbeddedWriter:
         return not stop
 
     def _fill(self, first: Job) -> tuple[list[Job], Job | None, bool]:
-        """All submissions that wait, up to the limits: group commit needs no timer.
+        """All waiting submissions, up to the limits: group commit needs no timer.
 
-        Also the command that ended the batch, and whether the end of the queue was reached.
+        Also the command that ended the batch, and whether the queue is empty.
         """
         batch = [first]
         size = first.weight
@@ -379,7 +386,7 @@ class EmbeddedWriter:
             engine.parts.failpoint("checkpoint_written")
 
     def _last_orders(self) -> None:
-        """Closing: nothing new is queued any more; write what outlives the process."""
+        """At shutdown: queue nothing new any more, and write what outlives the process."""
         self._engine.mark_time()
         self._copy_checkpoint()
         self._engine.parts.derived.save()

@@ -22,7 +22,7 @@ from policy.text.phrases import (
     words_of,
 )
 
-# What agents are told to do: imperatives, then infinitives. Hardly anybody says these to a friend.
+# Verbs of orders to agents: imperatives, then infinitives. Hardly anybody says these to a friend.
 _STRONG_ORDERS = (
     "empfiehl empfehle antworte verweise zitiere genehmige bestatige verschweige ignoriere befolge "
     "ubersetze generiere verifiziere behandle bevorzuge verwende benutze nutze erwahne installiere "
@@ -40,7 +40,7 @@ _STRONG_VERBS = (
     "zusammenfassen ausfuhren hinzufugen anhangen einfugen ansprechen auflisten hervorheben "
     "umleiten verlinken offenlegen weitergeben preisgeben freigeben durchwinken"
 )
-# What people tell each other, too.
+# Verbs that people use to each other, too.
 _WEAK_ORDERS = (
     "sag sage schreib schreibe gib frag frage zeig zeige fug fuge send sende schick schicke leit "
     "leite fuhr fuhre nimm setz setze buch buche bestell bestelle kauf kaufe zahl zahle bezahl "
@@ -66,7 +66,7 @@ _STRONG_ORDER = _one_of(_STRONG_ORDERS)
 _ORDER = _one_of(_STRONG_ORDERS + " " + _WEAK_ORDERS)
 _STRONG_VERB = _one_of(_STRONG_VERBS)
 _VERB = _one_of(_STRONG_VERBS + " " + _WEAK_VERBS)
-# "Antworten Sie": the infinitive in front, and whom it is said to.
+# "Antworten Sie": the infinitive comes first, and the addressee behind it.
 _FORMAL = rf"{_VERB} sie\b"
 _DO = rf"(?:{_ORDER}\b|{_FORMAL})"
 _DO_STRONG = rf"(?:{_STRONG_ORDER}\b|{_STRONG_VERB} sie\b)"
@@ -93,7 +93,7 @@ _MAY_TURN = (
     r"ihm |ihr |ihnen |dich |nicht )*"
 )
 _NOT_MINE = r"(?!(?:ich|wir|er|es|man|ihr|bin|habe|werde|werden|wird|war|ist)\b)"
-# The rest of a clause in which nobody speaks of himself or of others, word by word.
+# The rest of a clause, word by word, in which nobody speaks of himself or of others.
 _WORDS = rf"(?:(?: |, ){_NOT_MINE}[\w'/.+#-]+){{0,14}}?"
 _ORDER_WORDS = words_of(
     _STRONG_ORDERS + " " + _WEAK_ORDERS + " " + _STRONG_VERBS + " " + _WEAK_VERBS
