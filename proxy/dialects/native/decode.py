@@ -391,7 +391,7 @@ ROUTES: Final = (
         answers=WhoOut,
         reads=_identify,
     ),
-    # Whoever may ask who he is may ask what there is to ask.
+    # A principal that may ask who it is may also ask for the description of the API.
     NativeRoute(
         method="GET",
         template=OPENAPI,
