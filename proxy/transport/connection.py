@@ -50,7 +50,6 @@ HEADER_LINE_BYTES_MAX: Final = 8_190
 HEADERS_MAX: Final = 64
 LINGER_S: Final = 1.0
 _EMPTY_LINE: Final = b"\r\n\r\n"
-_PREFACE: Final = b"PRI * HTTP/2.0\r\n"  # RFC 9113, 3.4
 _METHODS: Final = (
     *(b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"),
     *(b"CONNECT", b"TRACE"),
@@ -147,6 +146,9 @@ class Connection(asyncio.BufferedProtocol):
         self._speaking = False
         self._held = bytearray()
         self._last = b""  # of what was fed of this head, to find its empty line across reads
+        self._line = b""  # what was fed of this head, until its first line is whole
+        # The peer will send nothing more.
+        self._said_all = False
         self._raw = 0  # bytes fed of this head, or of this body
         self._chunks = Chunks()
         self._deadline: asyncio.TimerHandle | None = None
@@ -168,9 +170,6 @@ class Connection(asyncio.BufferedProtocol):
             self.say(FULL)
             self.end()
         else:
-            self._server = _server(self._handle, self._limits)
-            self._inner = self._server()
-            self._inner.connection_made(Spoken(transport, self))
             self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -193,9 +192,16 @@ class Connection(asyncio.BufferedProtocol):
         self._held += self._terms.window[:nbytes]
         self._pump()
 
-    def eof_received(self) -> bool | None:
-        """The peer says no more; as aiohttp does, the connection ends."""
-        return None if self._inner is None else self._inner.eof_received()
+    def eof_received(self) -> bool:
+        """The peer says no more. It is heard out, and may still read what it asked for.
+
+        Over TLS asyncio knows no half of a connection: it ends.
+        """
+        if self._transport is None or self._transport.get_extra_info("sslcontext") is not None:
+            return False
+        self._said_all = True
+        self._hear_out()
+        return True
 
     def pause_writing(self) -> None:
         """The peer does not read its answer: it has so long to do so, or loses the connection."""
@@ -220,6 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         """It wants more."""
         self._inner_paused = False
         self._pump()
+        self._hear_out()
 
     @property
     def speaking(self) -> bool:
@@ -239,6 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         self._raw, self._last, self._chunks = 0, b"", Chunks()
         self._at = _At.FED if received.content.is_eof() else _At.HELD
         self._speaking = True
+        self._hear_out()
         sent: web.StreamResponse | None = None
         try:
             sent = await self._terms.answers(received)
@@ -265,6 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             request.body_bytes_max = self._limits.body_bytes_max
             self._at = _At.BODY
         self._pump()
+        self._hear_out()
 
     # For who answers.
 
@@ -309,6 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._at is _At.HELD:
             self._at = _At.BODY
             self._pump()
+            self._hear_out()
 
     def say(self, raw: bytes) -> None:
         """Write these bytes, between the answers."""
@@ -353,17 +363,16 @@ class Connection(asyncio.BufferedProtocol):
         if not self._raw:
             while self._held.startswith(b"\r\n"):
                 del self._held[:2]
-        if self._held.startswith(_PREFACE) and not self._raw:
-            # aiohttp's parser waits for the rest of it, and tells nobody.
-            self._at = _At.PAST
-            self.refuse_malformed()
-            return
         end = (self._last + self._held).find(_EMPTY_LINE)
         ended = end >= 0
         part = self._take(end + len(_EMPTY_LINE) - len(self._last) if ended else len(self._held))
         self._last = (self._last + part)[-len(_EMPTY_LINE) + 1 :]
+        if not self._raw or b"\r\n" not in self._line:
+            self._line = self._line + part if self._raw else part
         self._raw += len(part)
-        if self._raw > HEAD_BYTES_MAX:
+        # aiohttp's parser reads other protocols of this shape, and their versions (RTSP, ICE); of
+        # the preface of HTTP/2 it awaits the rest and tells nobody.
+        if self._raw > HEAD_BYTES_MAX or not may_begin(self._line):
             self._at = _At.PAST
             self.refuse_malformed()
             return
@@ -402,12 +411,30 @@ class Connection(asyncio.BufferedProtocol):
         return part
 
     def _feed(self, part: bytes) -> None:
+        if self._inner is None and self._transport is not None:
+            # Not before: whoever connects and says nothing costs no parser and no task.
+            self._server = _server(self._handle, self._limits)
+            self._inner = self._server()
+            self._inner.connection_made(Spoken(self._transport, self))
         if self._inner is not None:
             self._inner.data_received(part)
 
+    def _hear_out(self) -> None:
+        """Of a peer that says no more: answer what it asked for, and wait for nothing of it.
+
+        What is done for it elsewhere ends, as if it had gone: whether it has, nobody can tell.
+        """
+        if not self._said_all or self._at is _At.PARSED or (self._inner_paused and self._held):
+            return
+        if self._at is _At.FED:
+            # In the next turn, when whoever reads the body has it.
+            self._loop.call_soon(self.departure.happen)
+        elif self._at is not _At.HELD and not self.broken:
+            self.end()
+
     def _regulate(self) -> None:
         """Stop the peer where it is ahead of what is wanted."""
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._said_all:
             return
         if self._inner_paused or len(self._held) >= HELD_BYTES_MAX:
             self._transport.pause_reading()

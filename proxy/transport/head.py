@@ -102,7 +102,7 @@ def head_of(request: Received) -> HttpRequest:
     """
     if not request.framed:
         raise MalformedRequest(
-            "framing: versions 1.0 and 1.1, and `chunked` alone on 1.1", status=400
+            "framing: no transfer coding but `chunked`, on 1.1 alone", status=400
         )
     if request.method not in METHODS:
         raise MalformedRequest("method: not served here", status=405)

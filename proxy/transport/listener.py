@@ -38,7 +38,11 @@ if TYPE_CHECKING:
     from proxy.settings.load import Limits
 
 HANDSHAKE_S: Final = 5.0
-BACKLOG: Final = 128
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections that one turn of the event loop takes; asyncio calls it `backlog`, too."""
+QUEUED_MAX: Final = 4_096
+"""Connections that wait in the kernel: a flood that is longer than this makes others try again
+after a second, as TCP does. Linux takes no more than `net.core.somaxconn`."""
 _SMALL_BYTES: Final = 64 * 1024
 _WRITES: Final = (".write", ".delete_where")
 _REQUEST_ID: Final = re.compile(r"[0-9a-fA-F-]{16,64}")
@@ -111,9 +115,10 @@ class Listener:
             address.host,
             address.port,
             ssl=tls,
-            backlog=BACKLOG,
+            backlog=ACCEPTED_AT_ONCE,
             ssl_handshake_timeout=HANDSHAKE_S if tls else None,
         )
+        _queue(opened)
         self._sockets.append(opened)
         return Address(host=address.host, port=opened.sockets[0].getsockname()[1])
 
@@ -127,8 +132,9 @@ class Listener:
         opened = await asyncio.get_running_loop().create_unix_server(
             lambda: Connection(self._terms, lambda peer: peer.uid in uids),
             sock=listening,
-            backlog=BACKLOG,
+            backlog=ACCEPTED_AT_ONCE,
         )
+        _queue(opened)
         self._sockets.append(opened)
         self._unix_paths.append(path)
 
@@ -341,6 +347,13 @@ def _headers(
     if "x-request-id" not in headers:
         headers["X-Request-ID"] = answering.request_id
     return headers
+
+
+def _queue(opened: asyncio.Server) -> None:
+    """Let more connections wait than one turn of the loop accepts."""
+    for one in opened.sockets:
+        with socket.socket(fileno=os.dup(one.fileno())) as same:
+            same.listen(QUEUED_MAX)
 
 
 def _bind_unix(path: Path, mode: int) -> socket.socket:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
 from aiohttp import web
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from proxy.transport.exchange import Departure
 
 _HTTP_11: Final = (1, 1)
-_SPOKEN: Final = frozenset({(1, 0), _HTTP_11})
 # RFC 9110, section 15: these never have a body.
 _BODILESS: Final = frozenset({204, 304})
 _BREAKS: Final = "\r\n\0"
@@ -51,10 +49,6 @@ class Connects(Protocol):
         """Write these bytes."""
         ...
 
-    def refuse_malformed(self) -> None:
-        """Say that this is no request, and end."""
-        ...
-
     def abort(self) -> None:
         """Close at once."""
         ...
@@ -85,14 +79,12 @@ class Received:
 
     @property
     def framed(self) -> bool:
-        """Whether every reader finds the same end of it: HTTP/1.0 or 1.1, and chunks on 1.1 alone.
+        """Whether every reader finds the same end of it: nothing but chunks, and on 1.1 alone.
 
         RFC 9112, 6.1: a coding on HTTP/1.0 is treated as faulty framing, and the connection ends.
         """
-        version = tuple(self._request.version)
         codings = self.headers.getall("Transfer-Encoding", [])
-        if version not in _SPOKEN:
-            return False
+        version = tuple(self._request.version)
         return not codings or (version == _HTTP_11 and [*map(str.lower, codings)] == ["chunked"])
 
     @property
@@ -114,10 +106,6 @@ class Received:
 
     async def send(self, response: web.StreamResponse) -> None:
         """Write a whole answer, once it fits what the peer has read; it may have gone."""
-        if tuple(self._request.version) not in _SPOKEN:
-            # aiohttp would answer in the version that was sent.
-            self.connection.refuse_malformed()
-            return
         try:
             await response.prepare(self._request)
             await response.write_eof()
@@ -141,8 +129,7 @@ def response_of(reply: HttpReply, headers: dict[str, str], *, stays: bool) -> we
     """
     _check_lines(reply, headers)
     body = b"" if reply.status in _BODILESS else reply.body
-    dated = {**headers, "Date": formatdate(usegmt=True)}
-    response = web.Response(body=body, status=reply.status, reason=reply.phrase, headers=dated)
+    response = web.Response(body=body, status=reply.status, reason=reply.phrase, headers=headers)
     if not stays:
         response.force_close()
     return response

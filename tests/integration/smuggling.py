@@ -207,6 +207,12 @@ STARTS: Final[dict[str, Case]] = {
     "HTTP/2.0": Case(GET.replace(b"/1.1", b"/2.0") + b"\r\n" + BEHIND),
     "HTTP/0.9 with a version": Case(GET.replace(b"/1.1", b"/0.9") + b"\r\n" + BEHIND),
     "HTTP/0.9": Case(b"GET /v1/whoami\r\n\r\n"),
+    # Versions that aiohttp's parser knows of other protocols.
+    "RTSP/1.0": Case(GET.replace(b"HTTP/1.1", b"RTSP/1.0") + b"\r\n" + BEHIND),
+    "RTSP/1.0 with a body": Case(
+        POST.replace(b"HTTP/1.1", b"RTSP/1.0") + b"Content-Length: 14\r\n\r\n" + BODY + BEHIND
+    ),
+    "ICE/1.0": Case(GET.replace(b"GET", b"SOURCE").replace(b"HTTP/1.1", b"ICE/1.0") + b"\r\n"),
     "preface of HTTP/2": Case(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     "TLS": Case(bytes.fromhex("16030100c8010000c40303") + b"a" * 200),
     "tab in the request line": Case(GET.replace(b"GET /v1", b"GET\t/v1") + b"\r\n"),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import socket
 import ssl
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +16,9 @@ import trustme
 
 from policy.model import Channel
 from proxy.settings.load import Binding, Tls
+from proxy.transport import listener
 from proxy.transport.auth import bound
-from proxy.transport.listener import tls_context
+from proxy.transport.listener import ACCEPTED_AT_ONCE, QUEUED_MAX, tls_context
 from tests.integration.http_bench import (
     AGENT_KEY,
     Answer,
@@ -27,7 +31,6 @@ from tests.integration.http_bench import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 OURSELVES = os.geteuid()
 SOMEBODY_ELSE = OURSELVES + 4_242
@@ -94,6 +97,34 @@ async def test_socket_left_by_a_dead_process_is_replaced_a_living_one_is_not(
     async with running() as third:
         await third.listener.open_unix(path, frozenset({OURSELVES}), private=True)
         assert parse(await over_unix(path, request_bytes("GET", "/v1/whoami"))).status == 200
+
+
+def queued_by_the_kernel() -> int:
+    return int(Path("/proc/sys/net/core/somaxconn").read_text())
+
+
+@pytest.mark.parametrize("waiting", [QUEUED_MAX, ACCEPTED_AT_ONCE], ids=["queued", "control"])
+async def test_connections_that_come_faster_than_they_are_accepted_wait_in_the_kernel(
+    waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come = 4 * ACCEPTED_AT_ONCE
+    if queued_by_the_kernel() < come:
+        pytest.skip("this system lets fewer wait")
+    monkeypatch.setattr(listener, "QUEUED_MAX", waiting)
+    async with running() as bench:
+        poll = select.poll()
+        peers: list[socket.socket] = []
+        # All of them within one turn of the loop: nobody accepts meanwhile.
+        for _ in range(come):
+            peer = socket.socket()
+            peers.append(peer)
+            peer.setblocking(False)  # noqa: FBT003 - a positional parameter of the standard library
+            peer.connect_ex(("127.0.0.1", bench.address.port))
+            poll.register(peer, select.POLLOUT)
+        connected = len(poll.poll(0))
+        assert (connected == come) is (waiting == QUEUED_MAX)
+        for peer in peers:
+            peer.close()
 
 
 class Certified:

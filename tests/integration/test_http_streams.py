@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from proxy.seams.operation import HttpReply
 from proxy.settings.load import Address
@@ -16,7 +17,7 @@ from proxy.transport.listener import Listener
 from tests.integration.http_bench import LIMITS, request_bytes, surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from proxy.settings.load import Limits
 
@@ -139,13 +140,17 @@ async def test_a_stream_is_in_flight_until_its_last_byte() -> None:
             one.close()
 
 
-async def test_a_peer_that_leaves_an_idle_stream_frees_it() -> None:
+@pytest.mark.parametrize("leaves", [asyncio.StreamWriter.close, asyncio.StreamWriter.write_eof])
+async def test_a_peer_that_leaves_an_idle_stream_frees_it(
+    leaves: Callable[[asyncio.StreamWriter], None],
+) -> None:
     async with streaming() as bench:
         reader, writer, source = await bench.ask()
         source.pieces.put_nowait(b"first")
         await asyncio.wait_for(reader.readuntil(b"first\r\n"), WAIT_S)
-        writer.close()
+        leaves(writer)
         await asyncio.wait_for(source.closed.wait(), WAIT_S)
+        writer.close()
         await idle(bench.listener)
 
 

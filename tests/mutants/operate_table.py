@@ -174,6 +174,19 @@ OPERATE: Final = (
         tests=(at(_BOUNDED, "test_a_page_is_cut_where_it_is_full_and_the_next_goes_on_there"),),
     ),
     Mutant(
+        name="one principal may leave all there is room for unread",
+        file="proxy/transport/listener.py",
+        old="size > free or self._crowd.unread_of(principal) + size > BURST * free",
+        new="size > free",
+        invariant="one principal leaves room for its neighbours' answers",
+        tests=(
+            at(
+                "tests/integration/test_http_unread.py",
+                "test_who_reads_no_answers_leaves_room_for_those_of_others",
+            ),
+        ),
+    ),
+    Mutant(
         name="unread answers are not counted",
         file="proxy/transport/listener.py",
         old="size > free or self._crowd.unread_of(principal) + size > BURST * free",

@@ -17,6 +17,7 @@ _CONNECTION: Final = "proxy/transport/connection.py"
 _CROWD: Final = "proxy/transport/crowd.py"
 _CONNECTIONS: Final = "tests/unit/proxy/transport/test_connection.py"
 _CROWDS: Final = "tests/unit/proxy/transport/test_crowd.py"
+_HALF: Final = "tests/integration/test_http_half_closed.py"
 _CHUNKS: Final = "tests/unit/proxy/transport/test_chunks.py"
 _SMUGGLED: Final = "tests/integration/test_http_smuggling.py"
 _REFUSED: Final = "test_what_could_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_run"
@@ -140,7 +141,7 @@ WALLS: Final = (
         name="chunks are read on any version",
         file="proxy/transport/request.py",
         old="        return not codings or (version == _HTTP_11 and ",
-        new="        return not codings or (version in _SPOKEN and ",
+        new="        return not codings or (version and ",
         invariant="no reader finds another end of a request than ours",
         tests=(
             at(
@@ -305,8 +306,8 @@ WALLS: Final = (
     Mutant(
         name="a head has no bound",
         file=_CONNECTION,
-        old="        if self._raw > HEAD_BYTES_MAX:\n",
-        new="        if self._raw < 0:\n",
+        old="        if self._raw > HEAD_BYTES_MAX or ",
+        new="        if ",
         invariant="nobody without a credential makes us hold much",
         tests=(at(_CONNECTIONS, "test_a_head_is_refused_above_its_bound_and_not_at_it"),),
     ),
@@ -359,6 +360,56 @@ WALLS: Final = (
         new="        known = not welcome.over\n",
         invariant="a connection without a credential stands in nobody's way",
         tests=(at(_SMUGGLED, _REFUSED),),
+    ),
+    Mutant(
+        name="who ends its side is hung up on while its write is judged",
+        file=_CONNECTION,
+        old="        self._hear_out()\n        return True\n",
+        new="        self._hear_out()\n        return False\n",
+        invariant="what is done is answered to whoever still reads",
+        tests=(at(_HALF, "test_one_that_is_judged_when_the_end_comes_is_answered_too"),),
+    ),
+    Mutant(
+        name="the rest of a request is awaited of who says no more",
+        file=_CONNECTION,
+        old="        elif self._at is not _At.HELD and not self.broken:\n            self.end()\n",
+        new="",
+        invariant="nobody waits for a peer that says no more",
+        tests=(at(_HALF, "test_what_is_not_whole_is_not_done_and_nobody_waits_for_it"),),
+    ),
+    Mutant(
+        name="a stream runs on for a peer that may be gone",
+        file=_CONNECTION,
+        old="            self._loop.call_soon(self.departure.happen)\n",
+        new="            pass\n",
+        invariant="what is done elsewhere for a peer ends with it",
+        tests=(
+            at(
+                "tests/integration/test_http_streams.py",
+                "test_a_peer_that_leaves_an_idle_stream_frees_it",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a request line of another protocol is served",
+        file=_CONNECTION,
+        old=" or not may_begin(self._line):",
+        new=":",
+        invariant="versions 1.0 and 1.1 of HTTP, and nothing else",
+        tests=(at(_SMUGGLED, _REFUSED),),
+    ),
+    Mutant(
+        name="few connections may wait for the loop",
+        file="proxy/transport/listener.py",
+        old="            same.listen(QUEUED_MAX)\n",
+        new="            same.listen(ACCEPTED_AT_ONCE)\n",
+        invariant="a flood of connections does not make others try again",
+        tests=(
+            at(
+                "tests/integration/test_http_peers.py",
+                "test_connections_that_come_faster_than_they_are_accepted_wait_in_the_kernel",
+            ),
+        ),
     ),
     Mutant(
         name="nobody makes room",

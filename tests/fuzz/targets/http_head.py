@@ -1,30 +1,27 @@
-"""Raw bytes through aiohttp's own parser into our intake: what gets through keeps its promises."""
+"""Raw bytes through a connection and its server: what our intake lets in keeps its promises."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING, Any
-
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.http_parser import HttpRequestParser
-from multidict import CIMultiDict
+from typing import TYPE_CHECKING
 
 from policy.text.skeleton import illegal_code_point
 from proxy.seams.faults import MalformedRequest
-from proxy.transport.connection import HEADER_LINE_BYTES_MAX
-from proxy.transport.head import METHODS, HostRules
+from proxy.settings.load import Limits
+from proxy.transport.connection import HELD_BYTES_MAX, Connection, Terms
+from proxy.transport.crowd import Crowd
+from proxy.transport.head import METHODS, HostRules, head_of
 from tests.fuzz.choices import withholds
-from tests.fuzz.heads import taken
 
 if TYPE_CHECKING:
     from proxy.seams.operation import HttpRequest
+    from proxy.transport.request import Received
 
 WORDS = (
     b"GET ",
     b"POST ",
     b" HTTP/1.1\r\n",
+    b" RTSP/1.0\r\n",
     b"\r\n\r\n",
     b"Host: localhost\r\n",
     b"Content-Length: 0\r\n",
@@ -42,33 +39,87 @@ WORDS = (
     b"?a=b&c",
 )
 RULES = HostRules.of((), (), "127.0.0.1")
+LIMITS = Limits(
+    body_bytes_max=65_536,
+    header_seconds=60.0,
+    body_seconds=60.0,
+    idle_seconds=60.0,
+    drain_seconds=1.0,
+    connections_max=8,
+    requests_max=8,
+)
 _LOOP = asyncio.new_event_loop()
 
 
 def check(data: bytes) -> None:
-    for message in _parsed(data):
+    for request in _LOOP.run_until_complete(_came_of(data)):
         try:
-            head = taken(message.method, message.path, CIMultiDict(message.headers))
+            head = head_of(request)
             _check_head(head)
             RULES.check(head.headers)
         except MalformedRequest as refused:
             withholds(refused.detail)
 
 
-def _parsed(data: bytes) -> list[Any]:
-    """The requests that aiohttp finds in a stream; a broken one is its own named error."""
-    parser = HttpRequestParser(
-        BaseProtocol(_LOOP),
-        _LOOP,
-        2**16,
-        max_line_size=HEADER_LINE_BYTES_MAX,
-        max_field_size=HEADER_LINE_BYTES_MAX,
+async def _came_of(data: bytes) -> list[Received]:
+    """The requests that a connection finds in what a socket brings, as far as one is answered."""
+    came: list[Received] = []
+
+    async def answered(request: Received) -> None:
+        came.append(request)
+
+    terms = Terms(
+        answers=answered,
+        limits=LIMITS,
+        crowd=Crowd(LIMITS.connections_max),
+        window=memoryview(bytearray(HELD_BYTES_MAX)),
     )
-    found: list[Any] = []
-    with contextlib.suppress(HttpProcessingError):
-        messages, _upgraded, _rest = parser.feed_data(data)
-        found = [message for message, _payload in messages]
-    return found
+    connection = Connection(terms, lambda _peer: True)
+    socket = Deaf()
+    connection.connection_made(socket)
+    while data and not socket.is_closing():
+        room = connection.get_buffer(-1)
+        part, data = data[: len(room)], data[len(room) :]
+        room[: len(part)] = part
+        connection.buffer_updated(len(part))
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    connection.connection_lost(None)
+    await asyncio.sleep(0)
+    return came
+
+
+class Deaf(asyncio.Transport):
+    """Takes what is said, and says nothing; it ends as soon as it is asked to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ended = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Answers are in fixed words, which name none of the request's."""
+        assert b"aiohttp" not in bytes(data)
+
+    def close(self) -> None:
+        self._ended = True
+
+    def abort(self) -> None:
+        self._ended = True
+
+    def is_closing(self) -> bool:
+        return self._ended
+
+    def is_reading(self) -> bool:
+        return True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
 
 def _check_head(head: HttpRequest) -> None:
