@@ -29,7 +29,7 @@ from proxy.ledger.records import (
 from proxy.ledger.ring import PRINTS_MAX, Ring
 from proxy.ledger.sentences import packed
 from proxy.ledger.state import State
-from proxy.ledger.texts import strings_in, strings_of
+from proxy.ledger.texts import across, strings_in, strings_of
 from proxy.ledger.turn_values import Text, TurnGround
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Core:
             calls.append(self._call_row(call))
             texts += strings_in(call.arguments)
         parts = [one for text in texts for one in self.reader.parts(text)]
-        told = self.reader.elsewhere(*texts, by_model=True)
+        told = self.reader.elsewhere(*texts, *across(texts), by_model=True)
         digest = self.reader.digest(
             [
                 "reply",
@@ -235,7 +235,8 @@ class Core:
         came = (principal_id, tenant, segment.kind, segment.server, segment.tool)
         texts = [one for one in segment.texts if not self._again(came, one, ring, now_ms)]
         if segment.tool not in _DECLARING:
-            self._shown(book, texts, segment.kind, tenant, now_ms)
+            between = across(segment.texts) if texts else ()
+            self._shown(book, (*texts, *between), segment.kind, tenant, now_ms)
         for text in texts:
             ring.add(text, origin, session="", digest=0)
         self._bound_rings()

@@ -24,6 +24,7 @@ from proxy.ledger.records import Entry, Row, Typed
 from proxy.ledger.sentences import packed
 from proxy.ledger.splices import Inside, Piece, pieces_of, told_between
 from proxy.ledger.texts import (
+    across,
     is_long,
     paragraphs,
     readings,
@@ -154,9 +155,11 @@ class Reader:
                 call_id=_name(call.call_id),
             )
             self._repeated(row, ground, found)
-        return self._read(found, ground)
+        self._across(ground, found)
+        return self.read(found, ground)
 
-    def _read(self, found: TurnSum, ground: TurnGround) -> Read:
+    def read(self, found: TurnSum, ground: TurnGround) -> Read:
+        """What a turn adds up to, as it is kept."""
         lowest = found.lowest
         typed: tuple[Typed, ...] = ()
         if found.typed:
@@ -253,10 +256,7 @@ class Reader:
         if below is not None and below.trust < label.trust:
             label, why = below, "below"
         told = self.elsewhere(*strings_of(said.text))
-        for one in (*told.short, *told.long):
-            recalled = ground.book.recalls.get(one)
-            if recalled is not None and recalled[0].trust < label.trust:
-                label, why = recalled[0], "recalled"
+        label, why = _recalled(told, ground, label) or (label, why)
         server = relayed.server if relayed else call.row.server if call else ""
         tool = relayed.tool if relayed else call.row.tool if call else ""
         row = Row("tool", label, len(said.text), why, server, tool, _name(said.call_id))
@@ -278,6 +278,24 @@ class Reader:
         )
         found.texts.append(Text(said.text, origin))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+    def _across(self, ground: TurnGround, found: TurnSum) -> None:
+        """What others say from one block of a result to the next is heard like any sentence."""
+        blocks: dict[str | None, list[Text]] = {}
+        for one in found.texts:
+            by_others = one.origin.kind.trust <= SourceKind.TOOL_RESULT.trust
+            if by_others and not (one.by_model or one.sealed):
+                blocks.setdefault(one.origin.call_id, []).append(one)
+        for call_id, texts in blocks.items():
+            said = across([one.text for one in texts])
+            if said:
+                told = self.elsewhere(*said)
+                label = min((one.origin.kind for one in texts), key=lambda one: one.trust)
+                recalled = _recalled(told, ground, label)
+                if recalled:
+                    label, why = recalled
+                    found.row(Row("tool", label, 0, why, call_id=_name(call_id)))
+                found.heard(told, label)
 
     def _echoed(self, said: Said, call: CallMade | None, label: SourceKind, found: TurnSum) -> None:
         """It says what the model said, or we: it taints nothing."""
@@ -512,15 +530,16 @@ class Reader:
         Of a `settled` one everything has to be known.
         """
         label, host = _HOSTS, list[int]()
-        for one in said:
-            sentences = sentences_between(one.text)
+        texts = [one.text for one in said]
+        for at, text in enumerate((*texts, *across(texts))):
+            sentences = sentences_between(text)
             prints = [*map(self.print, sentences)]
             host += (*prints, *self.standing(sentences, ground.model))
-            for part in (*prints, *self._led_in(one.text, ground.book)):
+            for part in (*prints, *self._led_in(text, ground.book)):
                 source = ground.book.sentences.source(part)
                 if source is not None and source.trust < label.trust:
                     label = source
-            if settled and any(self._unknown_of(sentences, ground)):
+            if settled and at < len(texts) and any(self._unknown_of(sentences, ground)):
                 label = SourceKind.UNKNOWN
         return label, host if label is _HOSTS else []
 
@@ -564,6 +583,14 @@ class Reader:
         self._shows(said.text, Origin(kind=label), found)
         found.row(Row("unplaced", label, len(said.text), "unplaced"))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
+
+
+def _recalled(told: Told, ground: TurnGround, label: SourceKind) -> tuple[SourceKind, str] | None:
+    """The label of the least trusted memory that is served in these sentences, if it is lower."""
+    known = ground.book.recalls.get
+    found = [there[0] for one in (*told.short, *told.long) if (there := known(one))]
+    lowest = min(found, key=lambda one: one.trust, default=label)
+    return (lowest, "recalled") if lowest.trust < label.trust else None
 
 
 def _name(name: str | None) -> str:

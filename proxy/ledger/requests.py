@@ -25,8 +25,8 @@ from proxy.ledger.joining import (
 from proxy.ledger.records import Began, Conversed, Dropped, Entry, Keyed, Merged, Pinned, Row
 from proxy.ledger.sentences import packed
 from proxy.ledger.state import SESSIONS_IN_ALL_MAX, SESSIONS_MAX
-from proxy.ledger.texts import standing
-from proxy.ledger.turn_values import TurnGround, TurnRead
+from proxy.ledger.texts import across, standing
+from proxy.ledger.turn_values import TurnGround, TurnRead, TurnSum
 
 if TYPE_CHECKING:
     from policy.model import Principal
@@ -254,8 +254,7 @@ class Entering:
         ]
         whole = reader.digest([f"{name}\0{digest:x}" for name, digest, _ in tools])
         known = whole in ground.session.labels
-        rows: list[Row] = []
-        host: list[int] = []
+        found, good = TurnSum(), 0
         changed: set[str] = set()
         for name, digest, said in tools:
             length = sum(len(one.text) for one in said)
@@ -267,29 +266,26 @@ class Entering:
                 if pins is None or label is not SourceKind.AGENT_SELF_EDIT:
                     label, tool = label if pins else SourceKind.UNKNOWN, name[:_NAME_LEN_MAX]
                     self._core.state.change(principal.tenant, name, digest)
-                    rows.append(Row("catalogue", label, length, "changed", tool=tool))
+                    found.row(Row("catalogue", label, length, "changed", tool=tool))
                     changed.add(name)
+                    if pins and not known:
+                        texts = [one.text for one in said]
+                        found.heard(reader.elsewhere(*texts, *across(texts)), label)
                     continue
             if not known:
                 label, prints = reader.described(said, ground, settled=False)
-                host += prints
-                why = "" if label is SourceKind.AGENT_SELF_EDIT else "said_before"
-                rows.append(
-                    Row("catalogue", label, length, why, tool=name[:_NAME_LEN_MAX] if why else "")
-                )
-        if not tools or known:
-            return frozenset(changed)
-        good = [row for row in rows if not row.why]
-        total = sum(row.len for row in good)
-        shown = [row for row in rows if row.why]
-        if good:
-            shown.insert(0, Row("catalogue", SourceKind.AGENT_SELF_EDIT, total))
-        lowest = SourceKind.OPERATOR
-        for row in shown:
-            lowest = meet(lowest, row.label)
-        session = ground.session.session
-        entry = Entry(session, whole, ground.now_ms, lowest, ground.root, "", tuple(shown))
-        self._core.do(msgspec.structs.replace(entry, host=packed(host)))
+                found.host += prints
+                # Of one that an operator approved what it said before counts no more.
+                if label is SourceKind.AGENT_SELF_EDIT or len(pins or ()) > 1:
+                    good += length
+                else:
+                    tool = name[:_NAME_LEN_MAX]
+                    found.row(Row("catalogue", label, length, "said_before", tool=tool))
+        if tools and not known:
+            if len(found.rows) < len(tools):
+                found.rows.insert(0, Row("catalogue", SourceKind.AGENT_SELF_EDIT, good))
+                found.lowest = meet(found.lowest, SourceKind.AGENT_SELF_EDIT)
+            self._core.do(reader.read(found, ground._replace(digest=whole)).entry)
         return frozenset(changed)
 
     def _noted(self, why: str) -> int:

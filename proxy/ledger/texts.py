@@ -12,10 +12,14 @@ from policy.text.readings import readings_of
 from policy.text.sentences import sentences_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
+_LAST_LEN: Final = 64
+_ENDED: Final = re.compile(r"[^\W\d_]{4,}[.!?][\"')\]]*\s*\Z")
+END_LEN: Final = 640
+"""As long as a sentence is that is looked for in every way."""
 _LONG_WORDS: Final = 8
 _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
@@ -80,6 +84,24 @@ def is_long(sentence: str) -> bool:
 def sentences_between(text: str) -> tuple[str, ...]:
     """The sentences of a text; tags stand between them."""
     return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
+
+
+def across(texts: Sequence[str]) -> tuple[str, ...]:
+    """What blocks side by side say together: as words in a row, and with words that were cut.
+
+    Of a long block its two ends are all that a sentence can go on from; one ends it surely.
+    """
+    runs: list[list[str]] = [[]]
+    for one in texts:
+        runs[-1].append(one if len(one) <= 2 * END_LEN else f"{one[:END_LEN]}\n{one[-END_LEN:]}")
+        if _ENDED.search(one[-_LAST_LEN:]):
+            runs.append([])
+    open_runs = [run for run in runs if len(run) > 1]
+    spaced = "\n".join(" ".join(map(str.strip, run)) for run in open_runs)
+    glued = "\n".join(
+        "".join([one if one[-1:].isalnum() else f"{one} " for one in run]) for run in open_runs
+    )
+    return (spaced, glued) if open_runs else ()
 
 
 def strings_in(value: object) -> Iterator[str]:

@@ -15,6 +15,9 @@ _HEARSAY_TESTS: Final = "tests/unit/proxy/ledger/test_hearsay.py"
 _LED_IN_TESTS: Final = "tests/unit/proxy/ledger/test_led_in.py"
 _DOOR_TESTS: Final = "tests/unit/proxy/ledger/test_one_door.py"
 _CONTAINMENT_TESTS: Final = "tests/unit/policy/labels/test_containment.py"
+_SIDE_BY_SIDE: Final = at(
+    _DOOR_TESTS, "test_it_is_no_person_s_where_it_stood_in_two_blocks_side_by_side"
+)
 _RULE: Final = at(_LABEL_TESTS, "test_the_rule_is_that_of_the_class_it_is_judged_as")
 
 SESSION_LABELS: Final = (
@@ -43,6 +46,43 @@ SESSION_LABELS: Final = (
                 "test_a_file_that_is_named_by_its_id_was_written_by_nobody_known",
             ),
         ),
+    ),
+    Mutant(
+        name="blocks of a result are heard one by one",
+        file="proxy/ledger/reading.py",
+        old="            said = across([one.text for one in texts])\n",
+        new="            said = across([texts[0].text])\n",
+        invariant="what stands in blocks side by side is heard as one text",
+        tests=(_SIDE_BY_SIDE,),
+    ),
+    Mutant(
+        name="strings of an answer are heard one by one",
+        file="proxy/ledger/core.py",
+        old="            between = across(segment.texts) if texts else ()",
+        new="            between = ()",
+        invariant="what stands in blocks side by side is heard as one text",
+        tests=(_SIDE_BY_SIDE,),
+    ),
+    Mutant(
+        name="parts of a description are read one by one",
+        file="proxy/ledger/reading.py",
+        old="        for at, text in enumerate((*texts, *across(texts))):",
+        new="        for at, text in enumerate(texts):",
+        invariant="what stands in blocks side by side is heard as one text",
+        tests=(
+            at(
+                _DOOR_TESTS,
+                "test_a_description_is_a_page_s_where_its_parts_together_say_what_the_page_says",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a description that changed is not heard",
+        file="proxy/ledger/requests.py",
+        old="found.heard(reader.elsewhere(*texts, *across(texts)), label)",
+        new="str(texts)",
+        invariant="what any door brings is no person's when she types it",
+        tests=(_SIDE_BY_SIDE,),
     ),
     Mutant(
         name="what one agent heard is told to no other",

@@ -385,7 +385,7 @@ SESSIONS: Final = (
     Mutant(
         name="a page is heard everywhere but in the description of a tool",
         file="proxy/ledger/reading.py",
-        old="            for part in (*prints, *self._led_in(one.text, ground.book)):",
+        old="            for part in (*prints, *self._led_in(text, ground.book)):",
         new="            for part in ():",
         invariant="what a tool said first is a tool's, wherever it stands",
         tests=(at(_PROMPTS, "test_a_page_in_the_description_of_a_tool_lowers_to_the_page"),),

@@ -12,6 +12,7 @@ import msgspec
 
 from policy.model import SourceKind
 from proxy.dialects.model.anthropic import messages as anthropic
+from proxy.dialects.model.transcript import ModelReply
 from proxy.seams.guard import Join, Segment
 from tests.unit.proxy.ledgers import ADA, TOOL, UNKNOWN, assistant, call, reply, result, user
 
@@ -112,6 +113,55 @@ async def a_block_of_nobody(talk: Conversation, text: str) -> None:
     await talk.goes_on({"role": "user", "content": [document]}, answer="I read it.")
 
 
+async def a_result_in_parts(talk: Conversation, *parts: str) -> None:
+    """A tool's result, block by block."""
+    call_id = await talk.calls("fetch", url="x")
+    blocks: list[Json] = [{"type": "text", "text": one} for one in parts]
+    block: dict[str, Json] = {"type": "tool_result", "tool_use_id": call_id, "content": blocks}
+    await talk.goes_on({"role": "user", "content": [block]}, answer="I read it.")
+
+
+async def a_reply_in_parts(talk: Conversation, *parts: str) -> None:
+    """The model's own words, block by block."""
+    entered = await talk.ledger.ask(*talk.messages)
+    await talk.ledger.answer(entered, ModelReply(reply_id=None, said=parts, calls=()))
+    blocks: list[Json] = [{"type": "text", "text": one} for one in parts]
+    talk.messages.append({"role": "assistant", "content": blocks})
+
+
+async def an_answer_in_parts(talk: Conversation, *parts: str) -> None:
+    """What a relay brought, block by block."""
+    shown = Segment(server="northwind", tool="read_mail", call_id="1", texts=parts, join=Join())
+    talk.ledger.sessions.saw(ADA.principal_id, shown)
+
+
+async def blocks_of_nobody(talk: Conversation, *parts: str) -> None:
+    """Documents side by side that nobody known handed over."""
+    blocks: list[Json] = []
+    for one in parts:
+        source: Json = {"type": "text", "media_type": "text/plain", "data": one}
+        blocks.append({"type": "document", "source": source})
+    await talk.goes_on({"role": "user", "content": blocks}, answer="I read it.")
+
+
+async def a_description_in_parts(talk: Conversation, *parts: str) -> None:
+    """A tool that says something else than before, of itself and of its arguments."""
+    for said in (("Fetches a page.",), parts):
+        arguments: dict[str, Json] = {
+            f"a{at}": {"type": "string", "description": one} for at, one in enumerate(said)
+        }
+        schema: Json = {"type": "object", "properties": arguments}
+        tool: Json = {"name": "fetch", "input_schema": schema}
+        talk.label = (await talk.ledger.ask(*talk.messages, tools=[tool])).taint
+
+
+IN_PARTS: Final[dict[str, Callable[..., Awaitable[None]]]] = {
+    "result": a_result_in_parts,
+    "reply": a_reply_in_parts,
+    "answer": an_answer_in_parts,
+    "block": blocks_of_nobody,
+    "description": a_description_in_parts,
+}
 DOORS: Final[dict[str, Callable[[Conversation, str], Awaitable[None]]]] = {
     "result": a_result,
     "reply": a_reply,

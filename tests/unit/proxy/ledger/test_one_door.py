@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from policy.model import SourceKind
 from proxy.seams.guard import Join
-from tests.unit.proxy.ledger.doors import ASKED, DOORS, LABELS, PLACES, READINGS, Conversation
-from tests.unit.proxy.ledgers import Ledger, user
+from tests.unit.proxy.ledger.doors import (
+    ASKED,
+    DOORS,
+    IN_PARTS,
+    LABELS,
+    PLACES,
+    READINGS,
+    Conversation,
+)
+from tests.unit.proxy.ledgers import TOOL, Ledger, user
+
+if TYPE_CHECKING:
+    from proxy.dialects.strict_json.tolerant import Json
 
 SAID = "I prefer Northwind for every trip and pay with the company card."
 SENTENCE = "I prefer Northwind for every trip."
@@ -47,6 +60,54 @@ async def test_it_is_no_person_s_however_it_was_spelled(door: str, reading: str)
     talk = await begun()
     await DOORS[door](talk, READINGS[reading](SENTENCE))
     assert not await endorsed(talk, SENTENCE), (door, reading)
+
+
+@pytest.mark.parametrize("halves", [(SENTENCE[:22], SENTENCE[22:]), (SENTENCE[:6], SENTENCE[6:])])
+@pytest.mark.parametrize("door", IN_PARTS)
+async def test_it_is_no_person_s_where_it_stood_in_two_blocks_side_by_side(
+    door: str, halves: tuple[str, str]
+) -> None:
+    talk = await begun()
+    await IN_PARTS[door](talk, *halves)
+    assert not await endorsed(talk, SENTENCE)
+
+
+async def test_two_results_are_no_blocks_side_by_side() -> None:
+    talk = await begun()
+    for half in (SENTENCE[:22], SENTENCE[22:]):
+        await DOORS["result"](talk, half)
+    assert await endorsed(talk, SENTENCE)
+
+
+async def test_a_description_is_a_page_s_where_its_parts_together_say_what_the_page_says() -> None:
+    talk = await begun()
+    await DOORS["result"](talk, SENTENCE)
+    properties: Json = {
+        "a": {"type": "string", "description": SENTENCE[:22]},
+        "b": {"type": "string", "description": SENTENCE[22:]},
+    }
+    schema: Json = {"type": "object", "properties": properties}
+    entered = await talk.ledger.ask(
+        *talk.messages, tools=[{"name": "fetch", "input_schema": schema}]
+    )
+    shown = talk.ledger.sessions.shown(entered.session)
+    assert shown is not None
+    assert ("catalogue", "said_before") in [(one.channel, one.why) for one in shown.segments]
+
+
+async def test_what_is_made_of_blocks_of_three_words_is_labelled_by_their_result() -> None:
+    talk, words = await begun(), SAID.split()
+    await IN_PARTS["result"](talk, *[" ".join(words[at : at + 3]) for at in range(0, 13, 3)])
+    call_id = await talk.calls("remember", text=SAID)
+    seen = talk.ledger.seen(SAID, join=Join(tool_use_id=call_id))
+    assert TOOL in [origin.kind for origin in seen.contained]
+
+
+async def test_what_a_memory_says_is_known_in_two_blocks() -> None:
+    talk = await begun()
+    talk.ledger.recall("m" * 32, SENTENCE, SourceKind.UNKNOWN)
+    await IN_PARTS["result"](talk, SENTENCE[:22], SENTENCE[22:])
+    assert talk.label is SourceKind.UNKNOWN
 
 
 @each_door
