@@ -15,8 +15,9 @@ import pytest
 
 from policy.gate import GATE
 from policy.labels.derive import derive_provenance
-from policy.model import MemoryClass
+from policy.model import MemoryClass, Principal, PrincipalId
 from policy.text.own_words import own_forms
+from proxy.ledger.records import encode
 from tests.conformance.labelled import (
     DISGUISES,
     LABELS_NO_BETTER_THAN_A_TOOL,
@@ -27,6 +28,8 @@ from tests.conformance.labelled import (
     new_sessions,
     remarks_of,
 )
+from tests.unit.proxy.ledger.crowds import having_heard
+from tests.unit.proxy.ledgers import ADA
 from tests.unit.proxy.wired import wired
 
 if TYPE_CHECKING:
@@ -192,7 +195,50 @@ async def test_whole_turns_are_hers_and_what_was_noted_of_them_is_the_model_s(
                         counts += labels_in(await session.write(written, memory_class))
     for kind, counts in counted.items():
         tell(kind, counts)
-        hers = sum(count for label, count in counts.items() if label.endswith(" user_input"))
+        hers = _hers(counts)
         least = {"verbatim": 0.99, "told": 0.95, "noted": 0.0}[kind.split(" ", 1)[0]]
         assert hers >= least * counts.total()
         assert not [label for label in counts if label.startswith("reject")]
+
+
+TENANT = tuple(
+    Principal(principal_id=PrincipalId(f"key:{n}"), tenant=ADA.tenant) for n in range(20)
+)
+FALSE_HITS_MAX = 0.001
+
+
+@pytest.mark.parametrize(
+    ("every", "prints"),
+    [
+        pytest.param(SHARE_OF_A_QUICK_RUN, 500_000, marks=pytest.mark.heavy),
+        pytest.param(1, 5_000_000, marks=pytest.mark.whole),
+    ],
+)
+@pytest.mark.timeout(900)
+async def test_what_a_whole_tenant_said_takes_hardly_a_turn_from_who_typed_it(
+    corpora: Path, tmp_path: Path, every: int, prints: int
+) -> None:
+    """Twenty principals of one tenant, whose models and tools said so many sentences before."""
+    answers, days = harmless(corpora), days_of(remarks_of(corpora))[::every]
+    crowd = [encode(one) for one in having_heard(prints).records()]
+    told: list[Counter[str]] = []
+    for before in ([], crowd):
+        sessions = new_sessions()
+        sessions.restore(before)
+        items: list[WrittenItem] = []
+        with wired(tmp_path / str(len(before)), GATE, sessions=sessions) as live:
+            for number, day in enumerate(days):
+                agent = Agent(sessions, live, TENANT[number % len(TENANT)])
+                session = await agent.session(_with_answers(day, answers))
+                own = [own_forms(remark.text).said for remark in day]
+                items += await session.write([said[0] for said in own if said], MemoryClass.L3)
+        told.append(labels_in(items))
+        tell(f"verbatim, with {prints if before else 0:,} sentences of a tenant", told[-1])
+    alone, among = told
+    assert alone.total() == among.total() >= REMARKS // (2 * every)
+    assert _hers(among) >= 0.99 * among.total()
+    assert _hers(alone) - _hers(among) <= FALSE_HITS_MAX * among.total()
+
+
+def _hers(counts: Counter[str]) -> int:
+    return sum(count for label, count in counts.items() if label.endswith(" user_input"))

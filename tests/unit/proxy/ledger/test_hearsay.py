@@ -7,21 +7,19 @@ import random
 import zlib
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from policy.model import Principal, PrincipalId, SourceKind, Tenant
 from proxy.ledger import hearsay, sentences
 from proxy.ledger.hearsay import CAPACITIES, TURN_MS, Hearsay
-from proxy.ledger.records import Sieved
 from proxy.seams.guard import Join
+from tests.unit.proxy.ledger.crowds import BITS, HASHES, T0, having_heard
 from tests.unit.proxy.ledger.doors import ASKED, DOORS, LABELS, Conversation
 from tests.unit.proxy.ledgers import ADA, GRACE, MODEL, TOOL, USER, Ledger, call, kept, reply, user
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-T0 = 1_800_000_000_000
 DAY_MS = TURN_MS // 30
 LONG = "I prefer Northwind for every trip and pay with the company card."
 SHORT = "I prefer Northwind."
@@ -157,28 +155,6 @@ def test_a_flood_of_sentences_is_bounded() -> None:
 
 
 PRINTS, PRINCIPALS, LOOKS = 5_000_000, 20, 5_000
-PIECE, BITS, HASHES = 1 << 20, 24, 12
-
-
-def having_heard(count: int) -> Hearsay:
-    """What remembers so many sentences, and as many of the thirty days before.
-
-    Saying them one by one takes minutes: the bits that they would set are set by chance.
-    """
-    heard, dice = Hearsay(), np.random.default_rng(1)
-    for young in (False, True):
-        left = count
-        for at, capacity in enumerate(CAPACITIES):
-            said = left if at == len(CAPACITIES) - 1 else min(left, capacity)
-            left -= said
-            length = capacity * BITS
-            bits = dice.random(length, dtype=np.float32) < 1 - math.exp(-HASHES * said / length)
-            raw = np.packbits(bits).tobytes()
-            for start in range(0, len(raw), PIECE):
-                piece = raw[start : start + PIECE]
-                piece = piece if len(raw) > PIECE else zlib.compress(piece, 1)
-                heard.restore(Sieved("", T0, young, at, capacity - said, start, piece))
-    return heard
 
 
 def false_hits(heard: Hearsay) -> float:

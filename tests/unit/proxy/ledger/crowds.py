@@ -1,0 +1,35 @@
+"""What a tenant remembers that many principals said, without saying it one by one."""
+
+from __future__ import annotations
+
+import math
+import zlib
+
+import numpy as np
+
+from proxy.ledger.hearsay import CAPACITIES, Hearsay
+from proxy.ledger.records import Sieved
+
+T0 = 1_800_000_000_000
+PIECE, BITS, HASHES = 1 << 20, 24, 12
+
+
+def having_heard(count: int) -> Hearsay:
+    """What remembers so many sentences, and as many of the thirty days before.
+
+    Saying them one by one takes minutes: the bits that they would set are set by chance.
+    """
+    heard, dice = Hearsay(), np.random.default_rng(1)
+    for young in (False, True):
+        left = count
+        for at, capacity in enumerate(CAPACITIES):
+            said = left if at == len(CAPACITIES) - 1 else min(left, capacity)
+            left -= said
+            length = capacity * BITS
+            bits = dice.random(length, dtype=np.float32) < 1 - math.exp(-HASHES * said / length)
+            raw = np.packbits(bits).tobytes()
+            for start in range(0, len(raw), PIECE):
+                piece = raw[start : start + PIECE]
+                piece = piece if len(raw) > PIECE else zlib.compress(piece, 1)
+                heard.restore(Sieved("", T0, young, at, capacity - said, start, piece))
+    return heard
