@@ -223,6 +223,7 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None  # why not writable; or what a person should know or do
     retrying: bool = False  # whether what the disk refused is tried again, without a new start
     observing: bool = False  # whether the gate admits what it objects to (observe mode)
+    held_since_ms: int | None = None  # since when the oldest waits for a person
     # Where candidates are before their verdict: "memfd", "unlinked file", or "" for nowhere yet.
     staged_in: str = STAGED_IN_MEMORY
 

@@ -145,6 +145,9 @@ class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
     writable: bool
     observing: bool = False
     queue_len: int = 0
+    # Ages: of the oldest that waits for a person, and that the webhook's receiver was not told of.
+    held_oldest_s: float = 0.0
+    held_untold_s: float = 0.0
 
 
 Event = VerdictRecorded | ReadServed | RequestServed | ModelServed

@@ -281,6 +281,16 @@ class Metrics:
                 ("epoch", "Generation of the ruleset.", store.epoch),
                 ("live", "Memories that reads may show.", store.live_count),
                 ("held", "Candidates that wait for a person.", store.held_count),
+                (
+                    "held_oldest_seconds",
+                    "Age of the oldest candidate that waits for a person; 0: none does.",
+                    store.held_oldest_s,
+                ),
+                (
+                    "held_untold_seconds",
+                    "Age of the oldest hold that no receiver was told of; 0: none, or no receiver.",
+                    store.held_untold_s,
+                ),
                 ("leaves", "Leaves in the audit log.", store.leaf_count),
                 ("bytes_used", "Bytes in use of the store.", store.bytes_used),
                 ("bytes_quota", "Bytes the store may use.", store.bytes_quota),

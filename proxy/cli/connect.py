@@ -60,8 +60,11 @@ def settings_of(
 
 
 @asynccontextmanager
-async def operator(context: Context) -> AsyncGenerator[Operator]:
+async def operator(context: Context, *, opens: bool = True) -> AsyncGenerator[Operator]:
     """The operator API of the sidecar this command is meant for.
+
+    `opens`: a stopped state directory is opened for as long as the command takes; nobody else can
+    start a sidecar on it meanwhile.
 
     Raises:
         CommandFailed: There is none, and its state cannot be opened either.
@@ -74,6 +77,10 @@ async def operator(context: Context) -> AsyncGenerator[Operator]:
     elif _answers(settings.state / _SOCKET):
         async with _over_socket(settings.state / _SOCKET) as client:
             yield client
+    elif not opens:
+        raise CommandFailed(
+            Exit.UNREACHABLE, f"no sidecar runs on {settings.state}", then="mnemogate run"
+        )
     else:
         async with _opened(context, settings) as client:
             yield client

@@ -15,6 +15,7 @@ from proxy.admin.wire.store import (
     MemoryView,
     PurgeRequest,
     PurgeView,
+    StatusView,
 )
 from proxy.admin.wire.upkeep import ObservedList, QuarantinedList, UsageList
 from proxy.cli.client import PATIENT_S, part
@@ -22,7 +23,7 @@ from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
-from proxy.cli.terminal import block, inert, iso
+from proxy.cli.terminal import block, inert, iso, now_ms, waiting
 from proxy.seams.tenants import DEFAULT_TENANT
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ async def _list(context: Context) -> Exit:
             limit=asked.limit,
             user_id=asked.user_id,
         )
+        status = await api.get("/status", StatusView)
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(page)
@@ -91,6 +93,9 @@ async def _list(context: Context) -> Exit:
     until = page.offset + len(page.memories)
     more = f"; next: --offset {until}" if until < page.total else ""
     terminal.say(f"{len(page.memories)} of {page.total} in tenant {inert(asked.tenant)}{more}")
+    # Whoever misses a memory here may find it there.
+    if told := waiting(status.held_count, status.held_since_ms, now_ms()):
+        terminal.say(told)
     return Exit.OK
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +19,7 @@ from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.terminal import inert, iso
+from proxy.cli.terminal import age, inert, iso, now_ms
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +49,9 @@ _IN_WORDS: Final = {
 }
 
 
-class _Filter(msgspec.Struct, frozen=True, kw_only=True):
+class QueueFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of what waits, as the command line says it."""
+
     tenant: str | None = None
     memory_class: str | None = None
     reason: str | None = None
@@ -61,15 +62,15 @@ class _Filter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
 
 
-class _Decide(_Filter, frozen=True, kw_only=True):
+class _Decide(QueueFilter, frozen=True, kw_only=True):
     candidate_ids: tuple[str, ...] = ()
     confirm: str | None = None
 
 
 async def _list(context: Context) -> Exit:
-    asked = context.arguments(_Filter)
+    asked = context.arguments(QueueFilter)
     async with operator(context) as api:
-        query = await _query(api, asked)
+        query = await filtered(api, asked)
         page = await api.list("/review", ReviewPage, query | {"limit": asked.limit})
     terminal = context.terminal
     if terminal.as_json:
@@ -84,20 +85,22 @@ async def _list(context: Context) -> Exit:
 def _rows(terminal: Terminal, held: Sequence[HeldView]) -> None:
     terminal.table(
         ("candidate", "tenant", "principal", "class", "age", "why", "from", "same", "begins"),
-        [
-            (
-                one.candidate_id,
-                one.tenant,
-                one.principal,
-                one.memory_class.value,
-                _age(one.held_at_ms),
-                f"{_IN_WORDS.get(one.reason, one.reason)} ({one.reason})",
-                one.origin,
-                str(one.same),
-                one.begins or "-",
-            )
-            for one in held
-        ],
+        [row(one) for one in held],
+    )
+
+
+def row(one: HeldView) -> tuple[str, ...]:
+    """One candidate in a line's cells."""
+    return (
+        one.candidate_id,
+        one.tenant,
+        one.principal,
+        one.memory_class.value,
+        age(one.held_at_ms, now_ms()),
+        f"{_IN_WORDS.get(one.reason, one.reason)} ({one.reason})",
+        one.origin,
+        str(one.same),
+        one.begins or "-",
     )
 
 
@@ -142,7 +145,7 @@ def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
 
 async def _choose(context: Context, api: Operator, word: str, asked: _Decide) -> Exit:
     """Freeze what the filter chooses, say how many it is, and act once a person agrees."""
-    query = await _query(api, asked)
+    query = await filtered(api, asked)
     if not query:
         raise CommandFailed(
             Exit.USAGE, "say which: ids, or a filter", then=f"mnemogate review {word} --help"
@@ -185,7 +188,7 @@ async def _decide_many(context: Context, api: Operator, word: str, digest: str) 
     return Exit.OK
 
 
-async def _query(api: Operator, asked: _Filter) -> dict[str, str | int | None]:
+async def filtered(api: Operator, asked: QueueFilter) -> dict[str, str | int | None]:
     """The filter as the API has it, without what was not given."""
     given: dict[str, str | int | None] = {
         "tenant": asked.tenant,
@@ -223,15 +226,8 @@ def _moment(text: str) -> int:
     return int(aware.timestamp() * 1000)
 
 
-def _age(held_at_ms: int) -> str:
-    minutes = max(0, time.time_ns() // 1_000_000 - held_at_ms) // 60_000
-    if minutes < 60:  # noqa: PLR2004 - minutes of an hour
-        return f"{minutes} min"
-    hours = minutes // 60
-    return f"{hours} h" if hours < 48 else f"{hours // 24} d"  # noqa: PLR2004 - two days
-
-
-def _filter_arguments(parser: argparse.ArgumentParser) -> None:
+def filter_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of a filter."""
     parser.add_argument("--tenant", help="only this tenant's (default: all)")
     parser.add_argument("--class", dest="memory_class", choices=("L1", "L2", "L3", "L4"))
     parser.add_argument("--reason", help="only what waits for this reason")
@@ -242,7 +238,7 @@ def _filter_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    _filter_arguments(parser)
+    filter_arguments(parser)
     parser.add_argument("--limit", type=int, help="rows to show (default: 100)")
 
 
@@ -250,7 +246,7 @@ def _decide_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "candidate_ids", metavar="CANDIDATE_ID", nargs="*", help="or the beginning of one"
     )
-    _filter_arguments(parser)
+    filter_arguments(parser)
     parser.add_argument(
         "--confirm", metavar="DIGEST", help="act on what a filter chose in the last 15 minutes"
     )

@@ -19,6 +19,7 @@ from proxy.cli.failures import opening
 from proxy.cli.hardening import Shielding, shield
 from proxy.cli.neighbours import foreign
 from proxy.cli.pointing import exports, first_write, mcp_entry, pointed
+from proxy.cli.terminal import now_ms, waiting
 from proxy.compose.observe_mode import BANNER
 from proxy.settings.load import MARKER, SETTINGS
 from proxy.settings.model import unset_in
@@ -77,6 +78,9 @@ class _Ready(msgspec.Struct, frozen=True, kw_only=True):
     tracing: str | None
     mode: str
     shielding: Shielding
+    # How many wait for a person, and since when the oldest does, Unix milliseconds.
+    held: int
+    held_since_ms: int | None
     first_keys: tuple[_FirstKey, ...]
 
 
@@ -187,6 +191,8 @@ def _announce(
             ("  memory shield", _SHIELDED[shielding]),
         ]
     )
+    if told := waiting(ready.held, ready.held_since_ms, now_ms()):
+        terminal.say(told)
     _tell_keys(terminal, settings, sidecar, ready)
     data = ready.data or "-"
     terminal.say("point an agent at it:")
@@ -263,6 +269,7 @@ def _ready(
     settings: Settings, sidecar: Sidecar, shielding: Shielding, *, new_store: bool
 ) -> _Ready:
     scheme = "http" if settings.tls is None else "https"
+    status = sidecar.store.reader.status()
     return _Ready(
         event="ready",
         pid=os.getpid(),
@@ -277,6 +284,8 @@ def _ready(
         tracing=settings.telemetry.endpoint,
         mode="observe" if settings.observe else "enforce",
         shielding=shielding,
+        held=status.held_count,
+        held_since_ms=status.held_since_ms,
         first_keys=tuple(
             _FirstKey(
                 key_id=new.record.key_id,

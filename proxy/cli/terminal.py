@@ -67,6 +67,29 @@ def iso(at_ms: int | None) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def now_ms() -> int:
+    """Now, as the machine that shows it sees it; Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def age(since_ms: int, now_ms: int) -> str:
+    """How long that is ago, in one unit: minutes, hours below two days, days."""
+    minutes = max(0, now_ms - since_ms) // 60_000
+    if minutes < 60:  # noqa: PLR2004 - minutes of an hour
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h" if hours < 48 else f"{hours // 24} d"  # noqa: PLR2004 - two days
+
+
+def waiting(count: int, since_ms: int | None, now_ms: int) -> str:
+    """That so many wait for a person, and where they are seen; "" where none does."""
+    if not count:
+        return ""
+    oldest = "" if since_ms is None else f", the oldest for {age(since_ms, now_ms)}"
+    verb = "waits" if count == 1 else "wait"
+    return f"{count} {verb} for a person{oldest}: mnemogate review list"
+
+
 def width_of(text: str) -> int:
     """Terminal cells that an inert text takes."""
     cells = 0

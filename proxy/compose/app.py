@@ -151,7 +151,8 @@ async def compose(
         )
         foundation = await _foundation(stack, settings, composition, store, embedder, surroundings)
         services = Services(foundation, executor, rules)
-        health = _health(settings, store, clock, telemetry, services)
+        told = await tellers(settings, store, services.confirming, surroundings)
+        health = _health(settings, clock, services, Scrape(store, telemetry, told, clock.now_ms))
         mcp = _mcp(settings, composition, services, surroundings, halted)
         couple = composition.couple if composition.listen else None
         model = await services.model_front(stack, couple, halted.set)
@@ -160,7 +161,6 @@ async def compose(
             admin=services.admin_front(health, halted.set),
             guard=services.guard_front(halted.set),
         )
-        told = await tellers(settings, store, services.confirming, surroundings)
         listening = Listening(settings, surroundings, halted)
         data, admin = await listening.open(
             stack, fronts, listen=composition.listen, guards=composition.guarding
@@ -284,13 +284,11 @@ def _store(
     )
 
 
-def _health(
-    settings: Settings, store: Store, clock: SteadyClock, telemetry: Telemetry, services: Services
-) -> Health:
-    beyond = wider_settings(settings)
+def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: Scrape) -> Health:
+    beyond, store = wider_settings(settings), scrape.store
     return Health(
         lambda: _told(store, clock),
-        Scrape(store, telemetry),
+        scrape,
         user_turns_unset=unset_in(settings.models),
         unmapped_tools=services.unmapped_tools,
         flooding=services.flooding,

@@ -289,13 +289,20 @@ class _TextProbe:
 class Scrape:
     """Renders the metrics, with the store's gauges as they are at that moment."""
 
-    def __init__(self, store: Store, telemetry: Telemetry) -> None:
-        self._store = store
+    def __init__(
+        self, store: Store, telemetry: Telemetry, told: Tellers, now_ms: Callable[[], int]
+    ) -> None:
+        self.store = store
         self._metrics = telemetry.metrics
+        self._told = told
+        self._now_ms = now_ms
+
+    def _age_s(self, since_ms: int | None) -> float:
+        return 0.0 if since_ms is None else max(0, self._now_ms() - since_ms) / 1_000
 
     def __call__(self) -> bytes:
         """The metrics as text."""
-        status = self._store.reader.status()
+        status = self.store.reader.status()
         self._metrics.set_store(
             StoreGauges(
                 version=status.version,
@@ -307,10 +314,12 @@ class Scrape:
                 bytes_quota=status.bytes_quota,
                 writable=status.writable,
                 observing=status.observing,
+                held_oldest_s=self._age_s(status.held_since_ms),
+                held_untold_s=self._age_s(self._told.review_untold_ms),
             )
         )
         levels: dict[str, int] = {}
-        for _, state in self._store.reader.all_trust():
+        for _, state in self.store.reader.all_trust():
             levels[state.level.value] = levels.get(state.level.value, 0) + 1
         self._metrics.set_trust(levels)
         return self._metrics.render()

@@ -47,6 +47,9 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unbound_uids: tuple[int, ...] = ()
     # Settings and rules by which more is let in than as shipped.
     wider: tuple[str, ...] = ()
+    # How many wait for a person, and since when the oldest does: work, and no failure.
+    held: int = 0
+    held_since_ms: int | None = None
     # Where undecided candidates are staged.
     staging: str = STAGED_IN_MEMORY
 
@@ -111,6 +114,8 @@ class Health:
             flooding=self._flooding(),
             unbound_uids=self._unbound_uids(),
             wider=self._wider(),
+            held=status.held_count,
+            held_since_ms=status.held_since_ms,
             staging=status.staged_in,
         )
         code = 200 if status.writable or not query else 503

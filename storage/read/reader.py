@@ -400,6 +400,7 @@ class EmbeddedReader:
             ruleset_digest=header.ruleset_digest,
             live_count=header.live_count,
             held_count=header.held_count,
+            held_since_ms=engine.parts.judge.waiting.oldest_ms,
             leaf_count=header.leaf_count,
             bytes_used=engine.bytes_used,
             bytes_quota=self._store.quota_bytes,

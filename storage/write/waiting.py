@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.audit import culprit_of
@@ -34,17 +35,24 @@ class HeldQueue:
 
     def __init__(self) -> None:
         self._of: dict[PrincipalId, dict[CandidateId, _Waits]] = {}
+        self._since_ms: OrderedDict[CandidateId, int] = OrderedDict()
+        # Since when the oldest waits, for whoever asks on another thread; None where none does.
+        self.oldest_ms: int | None = None
 
     def adopt(
         self, came: Iterable[tuple[CandidateId, HeldRow]], gone: Iterable[CandidateId]
     ) -> None:
         """Take in what a commit made durable, or what a start found."""
-        for candidate_id, row in came:
+        # The clock of a store does not go back: what comes later is behind what came before.
+        for candidate_id, row in sorted(came, key=lambda one: one[1].held_at_ms):
+            self._since_ms[candidate_id] = row.held_at_ms
             waits = _Waits(row.intercepted_index, row.held_at_ms, origin_of_row(row))
             self._of.setdefault(row.principal_id, {})[candidate_id] = waits
         for candidate_id in gone:
+            self._since_ms.pop(candidate_id, None)
             for held in self._of.values():
                 held.pop(candidate_id, None)
+        self.oldest_ms = next(iter(self._since_ms.values()), None)
 
     def is_full(self, change: Change, principal_id: PrincipalId) -> bool:
         """Whether there is no place for one more of this principal."""

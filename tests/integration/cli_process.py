@@ -75,6 +75,23 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
     @contextmanager
+    def started(self, *words: str) -> Generator[Following]:
+        """A command that goes on until the block ends."""
+        with subprocess.Popen(
+            [*self.program, *words],
+            cwd="/",
+            env=self.environment() | {"PYTHONPATH": self.path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            try:
+                yield Following(process)
+            finally:
+                process.kill()
+                process.communicate(timeout=DEADLINE_S)
+
+    @contextmanager
     def running(self, *words: str, **environment: str) -> Generator[Running]:
         """`mnemogate run` on free ports, until the block ends."""
         with subprocess.Popen(
@@ -97,6 +114,18 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
                 process.send_signal(signal.SIGTERM)
                 process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0
+
+
+class Following:
+    """A command that is still running."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):

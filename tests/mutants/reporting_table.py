@@ -13,7 +13,25 @@ _WEBHOOKS: Final = "tests/unit/proxy/reporting/test_webhook.py"
 _ADDRESSES: Final = "proxy/transport/addresses.py"
 _NOTICES: Final = "tests/integration/test_review_webhook.py"
 
+_LIMITS: Final = "tests/unit/storage/write/test_held_limits.py"
+
 REPORTING: Final = (
+    Mutant(
+        name="what was decided is the oldest that waits",
+        file="storage/write/waiting.py",
+        old="            self._since_ms.pop(candidate_id, None)\n",
+        new="",
+        invariant="the age of the oldest is of what waits",
+        tests=(at(_LIMITS, "test_a_store_says_since_when_the_oldest_waits"),),
+    ),
+    Mutant(
+        name="a start finds the holds in the order of their ids",
+        file="storage/write/waiting.py",
+        old="in sorted(came, key=lambda one: one[1].held_at_ms):",
+        new="in sorted(came, key=lambda one: -one[1].held_at_ms):",
+        invariant="the age of the oldest survives a start",
+        tests=(at(_LIMITS, "test_a_store_says_since_when_the_oldest_waits"),),
+    ),
     Mutant(
         name="what was sent counts as told",
         file=_OUTBOX,

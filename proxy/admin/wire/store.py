@@ -74,6 +74,8 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     writable: bool
     reason: str | None
     observing: bool
+    # Since when the oldest waits for a person, Unix milliseconds.
+    held_since_ms: int | None = None
 
 
 class MemoryView(msgspec.Struct, frozen=True, kw_only=True):

@@ -199,3 +199,24 @@ def test_one_principal_cannot_fill_the_staging_of_all(
     asyncio.run(store.writer.deny(second.candidate_id, BY))
     assert _hold(store, "five").decision is Decision.HOLD
     store.close()
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_store_says_since_when_the_oldest_waits(bench: Bench, *, reopened: bool) -> None:
+    store = bench.open()
+    assert store.reader.status().held_since_ms is None
+    held: list[Outcome] = []
+    since: list[int] = []
+    for text in ("one", "two", "three"):
+        bench.clock.now_ms += 1_000
+        since.append(bench.clock.now_ms)
+        held.append(_hold(store, text))
+    if reopened:
+        store.close()
+        store = bench.open()
+    # The second is decided first: then the first is the oldest still, and the third is at last.
+    for place, oldest in ((1, 0), (0, 0), (2, 2)):
+        assert store.reader.status().held_since_ms == since[oldest]
+        asyncio.run(store.writer.deny(held[place].candidate_id, BY))
+    assert store.reader.status().held_since_ms is None
+    store.close()
