@@ -166,8 +166,6 @@ def _verdict_attributes(event: VerdictRecorded, operation: str) -> dict[str, Att
         "mnemogate.principal": vocabulary.printable(event.principal),
         "mnemogate.tenant": tenant,
         "mnemogate.candidate.id": vocabulary.hex_id(event.candidate_id),
-        "mnemogate.version": event.version,
-        "mnemogate.leaf.index": event.leaf_index,
         "mnemogate.epoch": event.ruleset_epoch,
         "mnemogate.replayed": event.replayed,
         "mnemogate.dialect": vocabulary.name(event.dialect),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, assert_never
 
-from policy.model import NONCE_LEN_MAX, ChangeKind, MemoryId
+from policy.model import NONCE_LEN_MAX, ChangeKind, Channel, MemoryId
 from proxy.dialects.mcp.store.graph import WHOLE_GRAPH
 from proxy.intercept.client_vectors import takes_client_vectors, unit_vector
 from proxy.seams.access import plain
@@ -36,6 +36,7 @@ from proxy.seams.operation import (
     Search,
     Write,
     Written,
+    without_store_numbers,
 )
 from telemetry.events import ReadServed, TraceContext
 
@@ -120,11 +121,21 @@ class Operations:
     ) -> Result:
         """The result of one decoded operation, for this principal's tenant alone.
 
+        Only an operator's says where it stands in the store that all tenants share.
+
         Raises:
             MalformedRequest: The operation cannot be carried out as asked; nothing was staged.
             RateLimited: The principal's window has no room for it.
             StorageError: The store could not answer; for a write, no item of it was judged.
         """
+        result = await self._performed(principal, operation, dialect, trace)
+        if principal.channel is Channel.OPERATOR:
+            return result
+        return without_store_numbers(result)
+
+    async def _performed(
+        self, principal: Principal, operation: Operation, dialect: str, trace: TraceContext
+    ) -> Result:
         if isinstance(operation, Write):
             items = await self._writing.judge(principal, operation.proposals, dialect, trace)
             return Written(items=items)
@@ -248,9 +259,7 @@ class Operations:
 
     def _identity(self, principal: Principal) -> Identity:
         status = self._reader.status()
-        return Identity(
-            principal=plain(principal), incarnation=status.incarnation, version=status.version
-        )
+        return Identity(principal=plain(principal), incarnation=status.incarnation)
 
     def _query_vector(self, operation: Search) -> bytes:
         if operation.vector is not None:

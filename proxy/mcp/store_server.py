@@ -192,7 +192,7 @@ class StoreServer:
             while True:
                 result = await self._perform(operation, trace)
                 if isinstance(operation, Write) and isinstance(result, Written):
-                    changed |= any(item.version for item in result.items)
+                    changed |= any(item.decision == "admit" for item in result.items)
                 operation = plan.send(result)
         except StopIteration as done:
             shown: Object = done.value

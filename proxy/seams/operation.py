@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from policy.labels.editing import Edit  # noqa: TC001 - msgspec reads the annotation
 from policy.model import (
@@ -202,6 +203,7 @@ class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind | None
     observation: str  # what the agent is shown: reason, class, what it may do next; no content
     ceiling: SourceKind | None = None
+    # The store's own numbers, for an operator alone; 0 in what anybody else is told.
     version: int = 0
     leaf_index: int = 0
     replayed: bool = False
@@ -293,7 +295,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, tag="identity"):
 
     principal: Principal
     incarnation: str
-    version: int
 
 
 Result = Written | Found | Listed | Got | History | Entities | Identity
@@ -311,6 +312,36 @@ def memories_of(result: Result) -> tuple[Memory, ...]:
             return (result.memory,)
         case _:
             return ()
+
+
+def without_store_numbers(result: Result) -> Result:
+    """The same result without versions and leaf numbers, 0 in their place.
+
+    They count what all tenants write. Two of them tell a client how much its neighbours wrote in
+    between, and nothing that it may ask takes one.
+    """
+    match result:
+        case Written():
+            return Written(items=tuple(_unnumbered_item(item) for item in result.items))
+        case Found():
+            hits = (replace(hit, memory=replace(hit.memory, version=0)) for hit in result.hits)
+            return Found(hits=tuple(hits))
+        case Listed():
+            memories = tuple(replace(memory, version=0) for memory in result.memories)
+            return replace(result, memories=memories)
+        case Got():
+            memory = result.memory
+            return result if memory is None else Got(memory=replace(memory, version=0))
+        case History():
+            entries = tuple(replace(entry, version=0) for entry in result.entries)
+            return replace(result, entries=entries)
+        case Entities() | Identity():
+            return result
+
+
+def _unnumbered_item(item: WrittenItem) -> WrittenItem:
+    memory = None if item.memory is None else replace(item.memory, version=0)
+    return replace(item, version=0, leaf_index=0, memory=memory)
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):

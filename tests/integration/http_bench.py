@@ -118,7 +118,7 @@ class MemorySession:
             case Write(proposals=proposals):
                 return Written(items=tuple(self._item(proposal) for proposal in proposals))
             case Identify():
-                return Identity(principal=principal, incarnation="i1", version=len(self.stored))
+                return Identity(principal=principal, incarnation="i1")
             case ListMemories():
                 memories = tuple(_memory(proposal) for proposal in self.stored)
                 return Listed(total=len(memories), memories=memories)

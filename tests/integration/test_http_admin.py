@@ -279,7 +279,12 @@ async def test_explain_says_what_the_gate_then_does(tmp_path: Path) -> None:
 async def test_audit_proof_verifies_against_the_signed_head(tmp_path: Path) -> None:
     async with operating(tmp_path) as admin:
         _, written = await admin.on.write(AGENT_KEY, {"text": "The office closes at six."})
-        index = written["leaf_index"]
+        log = (await admin.ask("GET", "/audit/leaves?offset=0&limit=1000"))["leaves"]
+        [_, index] = [
+            number
+            for number, one in enumerate(log)
+            if one["fields"].get("candidate_id") == written["candidate_id"]
+        ]
         proof = await admin.ask("GET", f"/audit/proof?leaf={index}")
         page = await admin.ask("GET", f"/audit/leaves?offset={index}&limit=1")
         head = await admin.ask("GET", "/audit/checkpoint")

@@ -28,6 +28,9 @@ _COMMAND: Final = "tests/integration/test_mcp_http_command.py"
 _WIDER: Final = "tests/unit/proxy/settings/test_wider.py"
 _AUTH: Final = "proxy/transport/auth.py"
 _AUTHS: Final = "tests/unit/proxy/transport/test_auth.py"
+_NEIGHBOURS: Final = "tests/integration/test_neighbours.py"
+_OPERATIONS: Final = "tests/unit/proxy/intercept/test_operations.py"
+_TOLD_THE_SAME: Final = "test_a_tenant_is_told_the_same_however_much_its_neighbour_writes"
 
 _TRACES: Final = "tests/unit/telemetry/test_propagation.py"
 WALLS: Final = (
@@ -442,5 +445,48 @@ WALLS: Final = (
                 "test_a_form_in_chunks_is_cut_off_where_a_declared_one_is",
             ),
         ),
+    ),
+    Mutant(
+        name="a relay is told the store's own numbers",
+        file="proxy/intercept/operations.py",
+        old="        if principal.channel is Channel.OPERATOR:\n",
+        new="        if principal.channel:\n",
+        invariant="what a tenant is told says nothing of how much its neighbours wrote",
+        tests=(
+            at(_NEIGHBOURS, "test_a_relay_is_told_the_same_however_much_its_neighbour_writes"),
+            at(_OPERATIONS, "test_only_an_operator_is_told_where_a_change_stands_in_the_store"),
+        ),
+    ),
+    Mutant(
+        name="the steps of a history have the store's versions",
+        file="proxy/seams/operation.py",
+        old="replace(entry, version=0) for entry",
+        new="replace(entry) for entry",
+        invariant="what a tenant is told says nothing of how much its neighbours wrote",
+        tests=(at(_NEIGHBOURS, "test_a_relay_is_told_the_same_however_much_its_neighbour_writes"),),
+    ),
+    Mutant(
+        name="a retry is answered with the leaf of the first verdict",
+        file="proxy/seams/operation.py",
+        old="version=0, leaf_index=0, memory=memory)",
+        new="version=0, memory=memory)",
+        invariant="what a tenant is told says nothing of how much its neighbours wrote",
+        tests=(at(_NEIGHBOURS, "test_a_relay_is_told_the_same_however_much_its_neighbour_writes"),),
+    ),
+    Mutant(
+        name="a span has the number of the leaf",
+        file="telemetry/tracing.py",
+        old='        "mnemogate.epoch": event.ruleset_epoch,\n',
+        new='        "mnemogate.epoch": event.leaf_index,\n',
+        invariant="what a tenant is told says nothing of how much its neighbours wrote",
+        tests=(at(_NEIGHBOURS, _TOLD_THE_SAME),),
+    ),
+    Mutant(
+        name="who asks is told how often the store changed",
+        file="proxy/intercept/operations.py",
+        old="incarnation=status.incarnation)",
+        new='incarnation=f"{status.incarnation}.{status.version}")',
+        invariant="what a tenant is told says nothing of how much its neighbours wrote",
+        tests=(at(_NEIGHBOURS, _TOLD_THE_SAME),),
     ),
 )

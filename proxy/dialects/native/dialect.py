@@ -190,13 +190,11 @@ def _item(item: WrittenItem, trace_id: str | None) -> ItemOut:
             decision=item.decision,
             status=status,
             id=item.memory_id,
-            version=item.version,
             memory_class=item.memory_class,
             class_lowered=item.class_lowered,
             source=item.source,
             ceiling=item.ceiling,
             candidate_id=item.candidate_id,
-            leaf_index=item.leaf_index,
             trace_id=trace_id,
             observation=item.observation if item.class_lowered else None,
         )
@@ -233,7 +231,6 @@ def _memory(memory: Memory, score: float | None = None) -> MemoryOut:
         ceiling=memory.ceiling,
         basis=memory.basis.value,
         target=memory.target,
-        version=memory.version,
         created_at=_moment(memory.created_at_ms),
         updated_at=_moment(memory.updated_at_ms),
         candidate_id=memory.candidate_id,
@@ -252,7 +249,6 @@ def _memory(memory: Memory, score: float | None = None) -> MemoryOut:
 def _step(entry: HistoryEntry) -> StepOut:
     return StepOut(
         change=entry.change.value,
-        version=entry.version,
         at=_moment(entry.at_ms),
         candidate_id=entry.candidate_id,
         source=entry.source,
@@ -286,5 +282,4 @@ def _who(result: Identity) -> WhoOut:
         channel=result.principal.channel.value,
         claims=result.principal.claims.value,
         incarnation=result.incarnation,
-        version=result.version,
     )

@@ -144,7 +144,6 @@ class MemoryOut(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: SourceKind
     basis: str
     target: str
-    version: int
     created_at: str
     updated_at: str
     candidate_id: str
@@ -165,13 +164,11 @@ class ItemOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     decision: str
     status: int
     id: str | None = None
-    version: int | None = None
     memory_class: MemoryClass
     class_lowered: bool = False  # it is below the class that was named
     source: SourceKind | None = None
     ceiling: SourceKind | None = None
     candidate_id: str | None = None
-    leaf_index: int | None = None
     type: str | None = None
     title: str | None = None
     detail: str | None = None
@@ -208,7 +205,6 @@ class StepOut(msgspec.Struct, frozen=True, kw_only=True):
     """One step in the life of a memory."""
 
     change: str
-    version: int
     at: str
     candidate_id: str
     source: SourceKind
@@ -250,7 +246,6 @@ class WhoOut(msgspec.Struct, frozen=True, kw_only=True):
     channel: str
     claims: str
     incarnation: str
-    version: int
 
 
 class AnyDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ class Told(msgspec.Struct, frozen=True):
     """One answer."""
 
     decision: str
-    version: int
+    # Of the verdict: the store's version, or over HTTP the candidate's id.
+    mark: int | str
 
 
 class Counts(msgspec.Struct, kw_only=True):

@@ -96,7 +96,7 @@ class _Client:
             answer = await response.json()
             replayed = response.headers.get("Mnemogate-Replayed") == "1"
         decision = _DECISIONS.get(response.status, f"status {response.status}")
-        told = Told(decision, int(answer.get("version", 0)))
+        told = Told(decision, answer.get("candidate_id") or "")
         self._ledger.asked_again(nonce, told, replayed=replayed)
 
     async def load(self, name: str) -> None:

@@ -39,8 +39,6 @@ def test_a_reject_is_a_root_span_with_every_fact_and_a_child_per_step_reached() 
         "mnemogate.principal": "agent-1",
         "mnemogate.tenant": "default",
         "mnemogate.candidate.id": "ab" * 16,
-        "mnemogate.version": 41,
-        "mnemogate.leaf.index": 83,
         "mnemogate.epoch": 2,
         "mnemogate.replayed": False,
         "mnemogate.dialect": "native",

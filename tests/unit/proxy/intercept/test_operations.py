@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from policy.gate import GATE
-from policy.model import ChangeKind, MemoryId, Principal, PrincipalId, Scope, Tenant
+from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, Scope, Tenant
 from policy.query import EVERYTHING
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
@@ -36,6 +37,7 @@ from proxy.seams.operation import (
     Write,
     Written,
     memories_of,
+    without_store_numbers,
 )
 from telemetry.events import ReadServed
 from tests.unit.proxy.wired import TRACE, Wired, wired
@@ -154,7 +156,8 @@ async def test_each_read_is_heard_before_it_is_served_and_nothing_else_is(tmp_pa
         with pytest.raises(MalformedRequest):
             await talk.ask(Search())
         await talk.ask(Identify())
-        assert talk.heard == [
+        heard = [(*one[:2], without_store_numbers(one[2]), *one[3:]) for one in talk.heard]
+        assert heard == [
             (AGENT, read, answer, "native", TRACE)
             for read, answer in zip(reads, answers, strict=True)
         ]
@@ -187,14 +190,32 @@ async def test_a_bulk_delete_is_one_verdict_per_memory_and_can_be_repeated(tmp_p
             await talk.ask(too_long)
 
 
-async def test_who_asks_learns_incarnation_and_version(tmp_path: Path) -> None:
+async def test_who_asks_learns_the_incarnation(tmp_path: Path) -> None:
     with talking(tmp_path) as talk:
         await talk.tell("Tea is at four.")
         identity = await talk.ask(Identify())
         assert isinstance(identity, Identity)
         status = talk.live.store.reader.status()
-        assert (identity.principal, identity.version) == (AGENT, 1)
+        assert identity.principal == AGENT
         assert identity.incarnation == status.incarnation
+
+
+async def test_only_an_operator_is_told_where_a_change_stands_in_the_store(tmp_path: Path) -> None:
+    operator = msgspec.structs.replace(AGENT, channel=Channel.OPERATOR)
+    with talking(tmp_path) as talk:
+        await talk.tell("Tea is at four.")
+        write = Write(proposals=(Proposal(change=ChangeKind.CREATE, text="Tea is at five."),))
+        told = await talk.ask(write)
+        assert isinstance(told, Written)
+        [item] = told.items
+        assert item.memory is not None
+        assert (item.version, item.leaf_index, item.memory.version) == (0, 0, 0)
+        purge = Proposal(change=ChangeKind.PURGE, memory_id=item.memory_id)
+        purged = await talk.ask(Write(proposals=(purge,)), operator)
+        assert isinstance(purged, Written)
+        status = talk.live.store.reader.status()
+        at = [(one.version, one.leaf_index) for one in purged.items]
+        assert at == [(3, status.leaf_count - 1)], "control"
 
 
 async def test_a_search_needs_what_the_store_can_search_by(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_an_add_that_waits_for_a_person_is_no_exception_and_nothing_stored(
     asked = request("GET", f"/v1/event/{body['event_id']}/")
     operation = PLATFORM.decode(asked)
     asking = Principal(principal_id=PrincipalId("p"), tenant=Tenant("t"))
-    known = Identity(principal=asking, incarnation="life-1", version=0)
+    known = Identity(principal=asking, incarnation="life-1")
     found = object_of(PLATFORM.encode(asked, operation, known, ANSWERING))
     assert (found["status"], found["results"]) == ("PENDING", [])
 
