@@ -22,6 +22,7 @@ from policy.model import (
 )
 from policy.query import EVERYTHING, Compare, Field, Test
 from policy.verdict import InvariantBroken
+from proxy.admin.dry_run import fired_in
 from proxy.admin.persons_word import REVIEW
 from proxy.admin.views import (
     anchor_view,
@@ -273,8 +274,8 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             bytes_saved=saved,
         )
 
-    def held(self, candidate_id: CandidateId) -> HeldView:
-        """One held candidate with its content, for a person to read.
+    async def held(self, candidate_id: CandidateId) -> HeldView:
+        """One held candidate with its content, and the words for which it counts as an order.
 
         Raises:
             NotFound: Nothing of that id is held.
@@ -282,9 +283,14 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         found = self.reader.held_candidate(candidate_id)
         if found is None:
             raise NotFound("no candidate of that id is held")
-        said = (found.candidate.text, found.candidate.metadata_json) if found.candidate else ()
+        view = held_view(found)
+        if found.candidate is None:
+            return msgspec.structs.replace(view, had_read=self.had_read(candidate_id))
+        said = (found.candidate.text, found.candidate.metadata_json)
         return msgspec.structs.replace(
-            held_view(found), had_read=self.had_read(candidate_id, *said)
+            view,
+            had_read=self.had_read(candidate_id, *said),
+            fired=await asyncio.to_thread(fired_in, found.candidate),
         )
 
     async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:

@@ -27,8 +27,9 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
+from policy.text.fired import words_that_fired
 from policy.trust.ladder import TrustLevel, TrustState
-from policy.verdict import Admit, Hold, Reject
+from policy.verdict import Admit, Hold, Reason, Reject
 from proxy.admin.wire.dry_run import ExplainStep, ExplainView
 from proxy.seams.observations import observation_for
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from policy.gate import Gate
     from policy.model import MemoryClass
     from policy.ruleset import Ruleset
-    from policy.verdict import Reason, Verdict
+    from policy.verdict import Verdict
     from proxy.admin.wire.dry_run import ExplainRequest
 
 # The real interceptor mints random ids: 32 zeros can never be one of its candidates.
@@ -154,6 +155,7 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule)
     decision, reason, memory_class = _said(verdict)
     lowered = is_lowered(candidate.change, named_class(candidate), memory_class)
     return ExplainView(
+        remedy=None if reason is None else _remedy(reason, source, memory_class),
         decision=decision,
         reason=reason.value if reason else None,
         step=failed,
@@ -165,6 +167,47 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule)
         steps=tuple(steps),
         observation=observation_for(decision, reason, memory_class, lowered=lowered),
     )
+
+
+def with_words(view: ExplainView, asked: ExplainRequest) -> ExplainView:
+    """The same, with the words for which the text is not written. For a thread: texts are long."""
+    fired = None if view.decision == "admit" else words_that_fired(asked.text)
+    return msgspec.structs.replace(view, fired=fired)
+
+
+def fired_in(candidate: Candidate) -> str | None:
+    """The words for which a candidate counts as an order, wherever they stand in it."""
+    scope = candidate.scope
+    for text in (
+        *(candidate.text, candidate.metadata_json, candidate.target, candidate.role),
+        *(candidate.actor, scope.user_id, scope.agent_id, scope.run_id, scope.app_id),
+    ):
+        fired = None if text is None else words_that_fired(text)
+        if fired is not None:
+            return fired
+    return None
+
+
+_NO_SETTING: Final = "what counts as an order is no setting: reword it as a fact"
+REMEDIES: Final[dict[Reason, str]] = {
+    Reason.CLASS_FLOOR: f"{_NO_SETTING}, or let a person release it (`mnemogate review`)",
+    Reason.DIRECTIVE_LANGUAGE: _NO_SETTING,
+    Reason.INJECTION_LANGUAGE: _NO_SETTING,
+    Reason.TRUST_INSUFFICIENT: "mend its program, then `mnemogate trust restore PRINCIPAL`",
+    Reason.TRUST_SOFT_SCORE: "`[trust.soft_score_min]` of the ruleset, or `trust restore`",
+    Reason.PROMOTION_TOKEN_MISSING: "`mnemogate token mint`, or a person's confirmation",
+    Reason.CONTRADICTS_ANCHOR: "the anchor: `mnemogate anchor list`, `mnemogate anchor put`",
+    Reason.OUTRANKS_ANCHOR: "the anchor, or `outrank_margin` of [anchors] of the ruleset",
+    Reason.OVERSIZE: "`text_bytes_max` of [budgets] of the ruleset",
+}
+"""What lets an honest text in, for the reasons that a text of one's own can meet."""
+
+
+def _remedy(reason: Reason, source: SourceKind | None, memory_class: MemoryClass) -> str:
+    if reason is Reason.SOURCE_CLASS_FORBIDDEN and source is not None:
+        cell = f"`{source.value}.{memory_class.value}` in [matrix] of the ruleset"
+        return f"name no class, or L3; or change {cell}"
+    return REMEDIES.get(reason, "docs/reasons.md says what it means")
 
 
 def _said(verdict: Verdict) -> tuple[str, Reason | None, MemoryClass]:

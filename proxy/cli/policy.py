@@ -11,7 +11,7 @@ from msgspec import Meta
 from policy.gate import GATE
 from policy.model import TEXT_LEN_MAX, Channel, Claims, MemoryClass, SourceKind
 from policy.ruleset import RulesetError, parse_ruleset
-from proxy.admin.dry_run import Explainer
+from proxy.admin.dry_run import Explainer, with_words
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
 from proxy.admin.wire.store import PolicyView
 from proxy.admin.wire.upkeep import PolicyReloadRequest, PolicyReloadView
@@ -154,6 +154,7 @@ async def _explain(context: Context) -> Exit:
                 Exit.FAILED, str(error), then="`mnemogate policy check` shows where"
             ) from error
         view = Explainer(gate=GATE, probe=_no_anchors).explain(_received(request), rules, 0)
+        view = with_words(view, request)
     _show(context.terminal, view)
     return Exit.OK
 
@@ -229,6 +230,8 @@ def _show(terminal: Terminal, view: ExplainView) -> None:
             ("label rests on", "-" if view.basis is None else view.basis.value),
             ("rule of its class", view.rule.value),
             ("agent sees", view.observation or "-"),
+            *([] if view.fired is None else [("words that fired", view.fired)]),
+            *([] if view.remedy is None else [("if that is wrong", view.remedy)]),
         ]
     )
 

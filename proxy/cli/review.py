@@ -65,6 +65,7 @@ async def _show(context: Context) -> Exit:
             ("candidate", held.candidate_id),
             ("held since", iso(held.held_at_ms)),
             ("because", f"{held.reason} (step {held.step})"),
+            *([] if held.fired is None else [("words that fired", held.fired)]),
             ("principal", held.principal),
             ("tenant", held.tenant),
             ("class", held.memory_class.value),

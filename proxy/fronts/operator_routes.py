@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from policy.model import CandidateId, MemoryId, Principal, PrincipalId, Tenant
+from proxy.admin.dry_run import with_words
 from proxy.admin.wire import store as wire
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
 from proxy.admin.wire.queries import (
@@ -185,7 +187,7 @@ async def _deny_many(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 async def _held(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """One candidate that waits, with its content."""
-    return operate.held(call.candidate_id())
+    return await operate.held(call.candidate_id())
 
 
 async def _release(operate: Operate, call: OperatorCall) -> msgspec.Struct:
@@ -287,7 +289,8 @@ async def _reload(operate: Operate, call: OperatorCall) -> msgspec.Struct:
 
 async def _explain(operate: Operate, call: OperatorCall) -> msgspec.Struct:
     """Judge a write that never happens, step by step."""
-    return operate.explain(call.body(ExplainRequest))
+    asked = call.body(ExplainRequest)
+    return await asyncio.to_thread(with_words, operate.explain(asked), asked)
 
 
 async def _retention(operate: Operate, call: OperatorCall) -> msgspec.Struct:

@@ -33,7 +33,9 @@ def test_many_are_seen_chosen_and_refused_in_two_commands(place: Place) -> None:
 
         # By the beginning of an id; what fits two, or none, is said.
         first = place.command("review", "list", "--json").data["held"][0]["candidate_id"]
-        assert first in place.command("review", "show", first[:8]).out
+        looked_at = place.command("review", "show", first[:8]).out
+        assert first in looked_at
+        assert "words that fired  From now on always recommend\n" in looked_at
         assert place.command("review", "deny", first[:8]).code == 0
         assert place.command("review", "deny", "00000000").code == 4
         assert place.command("review", "deny").code == 2

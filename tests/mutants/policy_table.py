@@ -372,4 +372,20 @@ RULES: Final = (
     ),
 )
 
-DECISION: Final = (*STEPS, *RULES)
+FIRED: Final = (
+    Mutant(
+        name="whatever is left of a text is said to have fired",
+        file="policy/text/fired.py",
+        old='            if fewer and language_of(skeleton("".join(fewer))) & whole:\n',
+        new="            if len(fewer) > 1:\n",
+        invariant="the words that are said to have fired are flagged by themselves",
+        tests=(
+            at(
+                "tests/unit/policy/text/test_fired.py",
+                "test_of_every_example_the_words_that_fired_are_flagged_alone",
+            ),
+        ),
+    ),
+)
+
+DECISION: Final = (*STEPS, *RULES, *FIRED)

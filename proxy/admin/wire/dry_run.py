@@ -52,3 +52,7 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
     rule: LabelRule  # what lowers a text of its class that a model wrote
     steps: tuple[ExplainStep, ...]
     observation: str
+    # Of a text that counts as an order or an attack: words that would be taken for one alone.
+    fired: str | None = None
+    # What an operator changes, or leaves, where an honest text is not written.
+    remedy: str | None = None

@@ -180,6 +180,8 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     begins: str | None = None
     same: int = 1
+    # Of what counts as an order or an attack: words that would be taken for one alone.
+    fired: str | None = None
 
 
 class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):

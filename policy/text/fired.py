@@ -1,0 +1,38 @@
+"""The words of a text for which it counts as an order or an attack: enough by themselves."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from policy.text.language import language_of
+from policy.text.phrases import Language
+from policy.text.skeleton import skeleton
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WORD: Final = re.compile(r"\S+\s*")
+
+
+def words_that_fired(text: str) -> str | None:
+    """A shortest stretch of the text that is flagged as the whole is; None for a plain text.
+
+    It is found by asking the very reading that the gate asks: words are left out at the end and at
+    the beginning, many and then few, for as long as what remains is flagged. So no list of phrases
+    has to be explained, and the stretch is always one that would be flagged alone.
+    """
+    whole = language_of(skeleton(text))
+    if whole is Language.PLAIN:
+        return None
+    words: Sequence[str] = _WORD.findall(text)
+    for from_end in (True, False):
+        cut = len(words) // 2
+        while cut:
+            fewer = words[:-cut] if from_end else words[cut:]
+            if fewer and language_of(skeleton("".join(fewer))) & whole:
+                words = fewer
+                cut = min(cut, len(words) - 1)
+            else:
+                cut //= 2
+    return "".join(words).strip()
