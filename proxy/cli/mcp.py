@@ -30,7 +30,7 @@ from proxy.dialects.mcp.store.protocol import StoreProtocol
 from proxy.fronts.mcp_stdio import ServerCommand, StdioFront
 from proxy.fronts.mcp_store import StoreStdio
 from proxy.guard.client import GuardClient
-from proxy.guard.election import ElectedGuard, ElectedStore, Election
+from proxy.guard.election import ElectedGuard, ElectedStore, Election, Opened
 from proxy.guard.wire import SOCKET
 from proxy.ledger.wire import ToolList
 from proxy.mcp.relay import Relay, Server, limits_of
@@ -111,8 +111,8 @@ async def _stored(settings: Settings) -> int:
     """Be a memory server, on the gate's own store, until the client ends."""
     protocol = StoreProtocol(StoreTools(load_map(STORE_MAP)), version())
     async with AsyncExitStack() as stack:
-        election = await stack.enter_async_context(_electing(settings))
-        client = await stack.enter_async_context(GuardClient(settings.state / SOCKET))
+        election = await stack.enter_async_context(electing(settings))
+        client = await stack.enter_async_context(client_of(settings, election))
         store = ElectedStore(election, client)
         return await StoreStdio(sys.stdin.buffer, sys.stdout.buffer).serve(
             lambda deliver: StoreServer(protocol, store.perform, deliver, limits_of(settings))
@@ -127,8 +127,8 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
     # The gate knows us by our uid, whatever we say; this is for what never reaches it.
     principal = Principal(principal_id=PrincipalId(f"uid:{os.geteuid()}"), tenant=Tenant("default"))
     async with AsyncExitStack() as stack:
-        election = await stack.enter_async_context(_electing(settings))
-        client = await stack.enter_async_context(GuardClient(settings.state / SOCKET))
+        election = await stack.enter_async_context(electing(settings))
+        client = await stack.enter_async_context(client_of(settings, election))
         guard = ElectedGuard(election, client)
 
         def open_relay(deliver: Deliver) -> Relay:
@@ -154,8 +154,13 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
     ) from failed
 
 
+def client_of(settings: Settings, election: Election) -> GuardClient:
+    """A relay's way to whoever is the gate, itself included; a context."""
+    return GuardClient(settings.state / SOCKET, direct=lambda: election.own)
+
+
 @asynccontextmanager
-async def _electing(settings: Settings) -> AsyncGenerator[Election]:
+async def electing(settings: Settings) -> AsyncGenerator[Election]:
     """Keep a gate at the socket of the state directory while open.
 
     Raises:
@@ -163,7 +168,7 @@ async def _electing(settings: Settings) -> AsyncGenerator[Election]:
     """
 
     @asynccontextmanager
-    async def open_gate() -> AsyncGenerator[asyncio.Event]:
+    async def open_gate() -> AsyncGenerator[Opened]:
         # In a thread: it brings in LMDB, FAISS and the embedder, and messages pass meanwhile.
         app = await asyncio.to_thread(importlib.import_module, "proxy.compose.app")
         composition = app.Composition(listen=False, guards=True)
@@ -173,7 +178,7 @@ async def _electing(settings: Settings) -> AsyncGenerator[Election]:
         async with app.compose(own, composition) as sidecar:
             if sidecar.shown_keys:
                 _LOG.warning("keys were made and not shown: `mnemogate key rotate` makes new ones")
-            yield sidecar.halted
+            yield Opened(sidecar.halted, sidecar.direct)
 
     election = Election(settings.state / SOCKET, open_gate)
     try:

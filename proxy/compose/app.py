@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from policy.ruleset import Ruleset
+    from proxy.guard.direct import Direct
     from proxy.guard.local import Guarding
     from proxy.intercept.interceptor import Submits
     from proxy.model.memory_seam import Coupling
@@ -109,8 +110,9 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     # To be called after a change of keys that did not go through the operator API.
     keys_changed: Callable[[], None]
     rules: Rules
-    # For relays in this very process.
+    # For relays in this very process: as a credential says who they are, and as its own uid.
     guard: Guarding
+    direct: Direct
 
 
 SHIPPED: Final = Composition()
@@ -145,12 +147,11 @@ async def compose(
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = _surroundings(composition, clock, telemetry, store)
         stack.push_async_callback(asyncio.to_thread, surroundings.pace.close)
-        executor = stack.enter_context(_readers())
         rules = Rules(
             text, read=settings.ruleset_text, writer=store.writer, in_force=lambda: store.ruleset
         )
         foundation = await _foundation(stack, settings, composition, store, embedder, surroundings)
-        services = Services(foundation, executor, rules)
+        services = Services(foundation, stack.enter_context(_readers()), rules)
         told = await tellers(settings, store, services.confirming, surroundings)
         health = _health(settings, clock, services, Scrape(store, telemetry, told, clock.now_ms))
         mcp = _mcp(settings, composition, services, surroundings, halted)
@@ -188,6 +189,7 @@ async def compose(
             keys_changed=services.authenticator.invalidate,
             rules=rules,
             guard=services.guard,
+            direct=await listening.direct(stack, fronts.guard, guards=composition.guarding),
         )
 
 

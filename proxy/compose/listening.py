@@ -10,8 +10,10 @@ import msgspec
 
 from proxy.compose.observe_mode import HEADER
 from proxy.fronts.health import Health, HealthFront, HealthHosts
+from proxy.guard.direct import Direct
 from proxy.guard.wire import SOCKET
 from proxy.settings.load import Address
+from proxy.transport.auth import Peer
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener, tls_context
 
@@ -81,6 +83,21 @@ class Listening:
         listener = await self._listener(stack, front, settings.admin, limits=limits)
         bound = frozenset(one.uid for one in settings.bindings if one.uid is not None)
         await listener.open_unix(settings.state / SOCKET, own | bound, private=True)
+
+    async def direct(self, stack: AsyncExitStack, front: Front, *, guards: bool) -> Direct:
+        """What the gate's own socket serves, for this very process; it serves where `guards`."""
+        uid = os.geteuid()
+        direct = Direct(
+            front,
+            Peer(address=f"uid:{uid}", uid=uid),
+            surroundings=self._surroundings,
+            halt=self._halted.set,
+            body_bytes_max=GUARD_BODY_BYTES_MAX,
+            drain_s=self._settings.limits.drain_seconds,
+        )
+        if guards:
+            await stack.enter_async_context(direct.serving())
+        return direct
 
     async def open_health(self, stack: AsyncExitStack, health: Health) -> Address | None:
         """Open the listener for orchestrators, where one is configured.

@@ -1,4 +1,4 @@
-"""The guard, asked over the gate's own socket: what a relay in another process uses.
+"""The guard, as a relay asks it: over the gate's own socket, or directly in the gate's process.
 
 An answer that did not come is a `StorageError`; nothing is sent twice that could count twice.
 """
@@ -19,11 +19,12 @@ from proxy.seams.faults import MalformedRequest
 from storage.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import TracebackType
 
     from policy.model import CandidateId, Principal
+    from proxy.guard.direct import Direct
     from proxy.seams.guard import (
         Forwarded,
         GuardedCall,
@@ -63,8 +64,16 @@ class GuardClient:
     The principal in each call is ignored: the gate knows the peer by its uid, whatever it says.
     """
 
-    def __init__(self, socket: Path, *, answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self,
+        socket: Path,
+        *,
+        answer_s: float = ANSWER_S,
+        direct: Callable[[], Direct | None] = lambda: None,
+    ) -> None:
+        """`direct` is the gate of `socket`, where that is this very process."""
         self._socket = socket
+        self._direct = direct
         self._timeout = aiohttp.ClientTimeout(total=answer_s)
         self._relay = secrets.token_hex(16)
         self._session: aiohttp.ClientSession | None = None
@@ -210,7 +219,7 @@ class GuardClient:
         body = wire.Performance(operation=operation, traceparent=traceparent)
         return await self._ask("perform", body, wire.RESULT)
 
-    # ---- the socket ----------------------------------------------------------------------------
+    # ---- the way there -------------------------------------------------------------------------
 
     async def _ask(
         self, name: str, body: msgspec.Struct, decoder: msgspec.json.Decoder[_T] | None
@@ -246,6 +255,10 @@ class GuardClient:
     async def _exchange(self, name: str, data: bytes) -> tuple[int, bytes]:
         if self._session is None:
             raise StoreUnavailable("the client is not open")
+        direct = self._direct()
+        if direct is not None and direct.serves:
+            async with asyncio.timeout(self._timeout.total):
+                return await direct.ask(name, data, self._relay)
         async with self._session.post(
             f"{_ORIGIN}{wire.API}/{name}",
             data=io.BytesIO(data),

@@ -1,14 +1,14 @@
 """Which process is the gate of a state directory: whoever holds its lock; the others use it.
 
-Everybody speaks to the gate over its socket, the process that is the gate as well: so the end of a
-gate is the same thing for all, and nobody has to be told who leads.
+Everybody is connected to the gate's socket, the process that is the gate as well: so the end of a
+gate is the same thing for all. What that process itself asks need not go over it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from proxy.seams.operation import DeleteWhere, Write
 from storage.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from policy.model import CandidateId, Principal
+    from proxy.guard.direct import Direct
     from proxy.seams.guard import (
         Forwarded,
         Guard,
@@ -39,10 +40,18 @@ READY_S: Final = 30.0
 _T = TypeVar("_T")
 
 
-class OpenGate(Protocol):
-    """Opens the state directory and serves its socket; gives an event that says it must stop."""
+class Opened(NamedTuple):
+    """A gate of this process."""
 
-    def __call__(self) -> AbstractAsyncContextManager[asyncio.Event]:
+    # Set when it must stop.
+    halted: asyncio.Event
+    direct: Direct
+
+
+class OpenGate(Protocol):
+    """Opens the state directory and serves its socket."""
+
+    def __call__(self) -> AbstractAsyncContextManager[Opened]:
         """The gate, while its context is open. Raises `StoreLocked` where another has it."""
         ...
 
@@ -57,6 +66,12 @@ class Election:
         self._may_lead = True
         self._there = asyncio.Event()
         self.leads = False
+        self._own: Direct | None = None
+
+    @property
+    def own(self) -> Direct | None:
+        """The gate, where it is this process's own."""
+        return self._own
 
     async def run(self) -> None:
         """Use the gate that is there; be it, where there is none.
@@ -106,7 +121,7 @@ class Election:
     async def _lead(self) -> None:
         """Be the gate, unless another one is by now."""
         try:
-            async with self._open_gate() as halted:
+            async with self._open_gate() as (halted, self._own):
                 self.leads = True
                 self._there.set()
                 _LOG.info("this process is the gate")
@@ -118,6 +133,7 @@ class Election:
             return
         finally:
             self.leads = False
+            self._own = None
             self._there.clear()
 
 

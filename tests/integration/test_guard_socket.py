@@ -1,4 +1,4 @@
-"""The gate's own socket: the guard's seam for relays in other processes, over a real sidecar."""
+"""The guard's seam for relays over a real sidecar: its own socket, and the same asked directly."""
 
 from __future__ import annotations
 
@@ -38,15 +38,26 @@ class Gate:
         self.client = client
 
 
+SOCKET_WAY = "socket"
+WAYS = (SOCKET_WAY, "direct")
+
+
+def asking(live: Running, way: str) -> GuardClient:
+    """A relay of another process, or of the gate's own."""
+    if way == SOCKET_WAY:
+        return GuardClient(live.state / SOCKET)
+    return GuardClient(live.state / SOCKET, direct=lambda: live.sidecar.direct)
+
+
 @asynccontextmanager
-async def gated(base: Path) -> AsyncGenerator[Gate]:
-    async with running(base) as live, GuardClient(live.state / SOCKET) as client:
+async def gated(base: Path, way: str = SOCKET_WAY) -> AsyncGenerator[Gate]:
+    async with running(base) as live, asking(live, way) as client:
         yield Gate(live, client)
 
 
-@pytest.fixture
-async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
-    async with gated(tmp_path) as one:
+@pytest.fixture(params=WAYS)
+async def gate(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Gate]:
+    async with gated(tmp_path, request.param) as one:
         yield one
 
 
@@ -98,15 +109,17 @@ async def test_what_is_long_is_divided_and_comes_back_in_order(gate: Gate) -> No
 
 
 async def test_a_relay_that_dies_leaves_its_items_and_one_that_stays_does_not(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("proxy.guard.local.GONE_S", 0.0)
-    async with GuardClient(gate.live.state / SOCKET) as other:
-        (judged,) = await other.judge(AGENT, call(item(GOOD)))
-        assert await gate.client.unsettled(AGENT, SERVER) == ()
-    found = await gate.client.unsettled(AGENT, SERVER)
-    while not found:
+    # Of another process: one of the gate's own ends with the gate.
+    async with gated(tmp_path) as gate:
+        async with GuardClient(gate.live.state / SOCKET) as other:
+            (judged,) = await other.judge(AGENT, call(item(GOOD)))
+            assert await gate.client.unsettled(AGENT, SERVER) == ()
         found = await gate.client.unsettled(AGENT, SERVER)
+        while not found:
+            found = await gate.client.unsettled(AGENT, SERVER)
     assert [(one.candidate_id, one.sent) for one in found] == [(judged.candidate_id, True)]
 
 

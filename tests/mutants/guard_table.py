@@ -11,6 +11,8 @@ _GUARDING: Final = "tests/unit/proxy/guard/test_local.py"
 _PROTOCOLS: Final = "tests/unit/proxy/guard/test_local_protocols.py"
 _SIFTING: Final = "tests/unit/proxy/guard/test_sieve.py"
 _CONFIRM: Final = "tests/integration/test_confirm_page.py"
+_DIRECT: Final = "tests/integration/test_guard_direct.py"
+_ASKED: Final = "tests/unit/proxy/guard/test_direct.py"
 _CRASHES: Final = "tests/fault/test_forwarding_crashes.py"
 _SETTLED: Final = at(_GUARDING, "test_what_the_server_said_decides_whether_a_memory_is_shown")
 _ONCE: Final = at(_GUARDING, "test_a_released_item_is_given_to_one_relay_once")
@@ -220,6 +222,49 @@ GUARD: Final = (
         new='    if char in "\\n\\t" or char.isascii():\n        return char\n',
         invariant="nothing of a candidate acts on the page where a person reads it",
         tests=(at(_CONFIRM, "test_the_candidate_is_shown_as_text_and_nothing_in_it_acts"),),
+    ),
+    Mutant(
+        name="the gate's own relay is somebody else",
+        file="proxy/compose/listening.py",
+        old='            Peer(address=f"uid:{uid}", uid=uid),\n',
+        new='            Peer(address=f"uid:{uid}", uid=uid + 1),\n',
+        invariant="a relay is the same principal by whichever way it asks",
+        tests=(at(_DIRECT, "test_both_ways_give_the_same_answers_to_the_same_principal"),),
+    ),
+    Mutant(
+        name="the gate's own relay asks over the socket",
+        file="proxy/cli/mcp.py",
+        old="GuardClient(settings.state / SOCKET, direct=lambda: election.own)\n",
+        new="GuardClient(settings.state / SOCKET)\n",
+        invariant="what the gate's own process asks crosses no socket",
+        tests=(at(_DIRECT, "test_a_wrapper_that_is_the_gate_asks_itself"),),
+    ),
+    Mutant(
+        name="nobody hears that the gate's own relay stopped waiting",
+        file="proxy/guard/direct.py",
+        old="            departure.happen()\n",
+        new="",
+        invariant="what is admitted for nobody is not sent",
+        tests=(
+            at(_DIRECT, "test_what_is_admitted_for_a_relay_that_stopped_waiting_is_not_sent"),
+            at(_ASKED, "test_whoever_stops_waiting_is_known_to_be_gone_and_the_work_goes_on"),
+        ),
+    ),
+    Mutant(
+        name="the gate's own relay asks without a bound",
+        file="proxy/guard/direct.py",
+        old="            if len(body) > bytes_max:\n",
+        new="            if not body:\n",
+        invariant="a question has the same bounds by whichever way it comes",
+        tests=(at(_ASKED, "test_a_question_is_bounded_as_at_the_socket"),),
+    ),
+    Mutant(
+        name="a gate that ends cuts off what it is asked",
+        file="proxy/guard/direct.py",
+        old="                    await asyncio.wait(self._running, timeout=self._drain_s)\n",
+        new="                    pass\n",
+        invariant="a gate that ends answers what runs",
+        tests=(at(_ASKED, "test_a_gate_that_ends_answers_what_runs_and_takes_nothing_new"),),
     ),
     Mutant(
         name="each question of a relay opens a connection",

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.model import ChangeKind
-from proxy.guard.election import ElectedGuard, Election
+from proxy.guard.election import ElectedGuard, Election, Opened
 from proxy.seams.guard import Forwarded, GuardedCall, Item
 from storage.errors import OutcomeUnknown, StoreCorrupt, StoreLocked, StoreUnavailable
+from tests.unit.proxy.guard.direct import Slow, direct_to
 from tests.unit.proxy.mcp.guarding import MemoryGuard
 from tests.unit.proxy.mcp.wire import AGENT
 
@@ -38,7 +39,7 @@ class Place:
         self.halted: list[asyncio.Event] = []
 
     @asynccontextmanager
-    async def open_gate(self) -> AsyncGenerator[asyncio.Event]:
+    async def open_gate(self) -> AsyncGenerator[Opened]:
         handle = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
@@ -52,7 +53,7 @@ class Place:
             halted = asyncio.Event()
             self.halted.append(halted)
             try:
-                yield halted
+                yield Opened(halted, direct_to(Slow(b"")))
             finally:
                 self.serving = False
                 server.close()
@@ -93,6 +94,7 @@ async def test_of_several_one_is_the_gate_and_all_have_one(place: Place) -> None
         ),
     ):
         assert [one.leads for one in (first, second, third)] == [True, False, False]
+        assert [one.own is not None for one in (first, second, third)] == [True, False, False]
     assert place.opened == 1
 
 
@@ -113,13 +115,14 @@ async def test_a_gate_that_halted_does_not_lead_again(place: Place) -> None:
         async with asyncio.timeout(10):
             while election.leads:  # noqa: ASYNC110 - looked at from outside
                 await asyncio.sleep(0.001)
+        assert election.own is None
         with pytest.raises(StoreUnavailable):
             await election.ready(0.05)
     assert place.opened == 1
 
 
 async def test_a_state_that_cannot_be_opened_is_said_and_not_tried_for_ever(tmp_path: Path) -> None:
-    def broken() -> AbstractAsyncContextManager[asyncio.Event]:
+    def broken() -> AbstractAsyncContextManager[Opened]:
         raise StoreCorrupt("secrets/log.key is missing")
 
     with pytest.raises(StoreCorrupt):

@@ -1,0 +1,148 @@
+"""The gate, asked by a relay of its own process: the front of its socket, without the socket.
+
+The bytes are those that would cross the socket, and the same front reads them, as this process's
+own uid. So a principal, a bound or a refusal cannot differ by the way that a question came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from proxy.guard import wire
+from proxy.seams.faults import MalformedRequest
+from proxy.seams.operation import Answering, HttpRequest
+from proxy.transport.exchange import Departure, Incoming, Welcome
+from proxy.transport.responses import Failure, attempt
+from telemetry.events import RequestServed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from policy.model import Principal
+    from proxy.seams.surroundings import Surroundings
+    from proxy.transport.auth import Peer
+    from proxy.transport.exchange import Answered, Front
+
+
+class Direct:
+    """Takes questions while `serving`. Event loop only; any number of questions at once.
+
+    Nothing bounds how many: its relay asks one thing at a time for each of its two sides.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        peer: Peer,
+        *,
+        surroundings: Surroundings,
+        halt: Callable[[], None],
+        body_bytes_max: int,
+        drain_s: float,
+    ) -> None:
+        """`peer` is this very process, as the kernel would attest it at the socket."""
+        self._front = front
+        self._peer = peer
+        self._out = surroundings
+        self._halt = halt
+        self._body_bytes_max = body_bytes_max
+        self._drain_s = drain_s
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: set[asyncio.Task[Answered | Failure]] = set()
+
+    @property
+    def serves(self) -> bool:
+        """Whether a question is taken now."""
+        return self._tasks is not None
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        """Take questions; at the end let those that run finish within the drain time."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                yield
+            finally:
+                self._tasks = None
+                if self._running:
+                    await asyncio.wait(self._running, timeout=self._drain_s)
+                for task in self._running:
+                    task.cancel()
+
+    async def ask(self, name: str, body: bytes, relay: str) -> tuple[int, bytes]:
+        """Status and body of the answer to one question of a relay.
+
+        A relay that stops waiting has gone: what is admitted for nobody is not sent.
+
+        Raises:
+            ConnectionError: The gate ended before it answered, or serves no more.
+        """
+        if self._tasks is None:
+            raise ConnectionRefusedError
+        departure = Departure()
+        # A task of its own, as a request at the socket is: a verdict is not cut off half way.
+        asked = self._tasks.create_task(
+            attempt(self._answered(name, body, relay, departure), self._halt)
+        )
+        self._running.add(asked)
+        asked.add_done_callback(self._running.discard)
+        try:
+            await asyncio.wait((asked,))
+        except asyncio.CancelledError:
+            departure.happen()
+            raise
+        answered = None if asked.cancelled() else asked.result()
+        if answered is None or isinstance(answered, Failure):
+            raise ConnectionResetError
+        return answered.reply.status, answered.reply.body
+
+    async def _answered(self, name: str, body: bytes, relay: str, departure: Departure) -> Answered:
+        started_ns = self._out.clock_ns()
+        trace = self._out.traces.accept([])
+
+        async def read(bytes_max: int) -> bytes:
+            if len(body) > bytes_max:
+                raise MalformedRequest("body: too large", status=413)
+            return body
+
+        with Welcome(departure) as welcome:
+            answered = await self._front.answer(
+                Incoming(
+                    head=HttpRequest(
+                        method="POST",
+                        path=f"{wire.API}/{name}",
+                        headers={wire.RELAY_HEADER.lower(): relay},
+                    ),
+                    peer=self._peer,
+                    trace=trace,
+                    answering=Answering(
+                        trace_id=trace.trace_id,
+                        now_ms=started_ns // 1_000_000,
+                        request_id=self._out.random_hex(16),
+                    ),
+                    read_up_to=read,
+                    body_bytes_max=self._body_bytes_max,
+                    welcome=welcome,
+                    enter=_alone,
+                )
+            )
+        self._out.record(
+            RequestServed(
+                context=trace,
+                listener=self._front.name,
+                method="POST",
+                route=answered.route,
+                status=answered.reply.status,
+                started_ns=started_ns,
+                ended_ns=self._out.clock_ns(),
+                principal=answered.principal,
+                error_type=answered.error_type,
+            )
+        )
+        return answered
+
+
+def _alone(_principal: Principal) -> None:
+    """No connection is shared with another principal here."""
