@@ -33,6 +33,7 @@ from proxy.seams.operation import (
     Write,
     Written,
 )
+from telemetry.exporter import SpanPipe
 from tests.integration.otlp_receiver import attributes, otlp_receiver
 from tests.integration.recorded import lives
 from tests.integration.recorded.recorder import Recorder
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from tests.integration.otlp_receiver import Received
     from tests.integration.recorded.recording import Recording, Step
 
+PATIENT_S: Final = 60.0
 WRITES: Final = 57
 # So many of them between the steps, and the others before the first one.
 BETWEEN: Final = 20
@@ -121,7 +123,10 @@ def folders(base: Path) -> tuple[Path, Path]:
 def beside(name: str, base: Path, writes: int) -> tuple[Recording, Received]:
     """The life of this name, so many writes of another tenant between its steps; and its spans."""
     neighbour = Neighbour(writes)
-    send = StoreClient.send
+    send, close = StoreClient.send, SpanPipe.close
+
+    def closes(pipe: SpanPipe) -> None:
+        close(pipe, PATIENT_S)  # on a busy machine some spans would be given up else
 
     async def sends(client: StoreClient, step: str, body: Any) -> None:  # noqa: ANN401
         await neighbour.writes()
@@ -141,6 +146,7 @@ def beside(name: str, base: Path, writes: int) -> tuple[Recording, Received]:
         mock.patch.object(lives, "Recorder", Beside),
         mock.patch.object(lives, "running", runs),
         mock.patch.object(StoreClient, "send", sends),
+        mock.patch.object(SpanPipe, "close", closes),
     ):
         recording = lived(name, lambda world: lives.LIVES[name](base, world, GATE))
     assert not neighbour.left
