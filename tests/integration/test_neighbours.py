@@ -214,7 +214,8 @@ def test_a_tenant_is_told_the_same_however_much_its_neighbour_writes(
 async def relayed(base: Path, writes: int) -> list[str]:
     """What a relay of another process is told over the gate's socket, one line per question."""
     names, neighbour = Names(), Neighbour(writes)
-    composed = Composition(clock_ns=lambda: 1_767_225_600_000_000_000)
+    # Both stand: the store takes the later time of the two.
+    composed = Composition(clock_ns=lambda: 1_767_225_600_000_000_000, monotonic_ns=lambda: 0)
     async with running(base, composed) as on, GuardClient(on.state / SOCKET) as relay:
         await neighbour.moves_in(on)
         told: list[Result | GraphResult] = []
