@@ -261,7 +261,8 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             texts, rest = call.pieces, call.arguments
             rows += [("Tool", call.tool), ("About", call.key)]
         pieces = "".join(f"<pre>{_seen(text)}</pre>" for text in texts)
-        arguments = f"<h2>Sent along</h2><pre>{_seen(rest)}</pre>" if rest else ""
+        along = "Sent along" if call is None else 'Sent along ("#0" is the first text above)'
+        arguments = f"<h2>{along}</h2><pre>{_seen(rest)}</pre>" if rest else ""
         said = (candidate.text, candidate.metadata_json)
         words = whose_words(held.source, self.had_read(held.candidate_id, *said))
         whose = "" if words is None else f"<p>{_seen(words)} {_YOURS_THEN}</p>"

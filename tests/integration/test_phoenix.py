@@ -23,10 +23,13 @@ import pytest
 from telemetry.exporter import SpanPipe
 from telemetry.settings import TelemetrySettings
 from telemetry.tracing import resource_of, spans_of
+from tests.integration.browser import DESK, browser, why_no_browser
 from tests.unit.telemetry import sample
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from tests.integration.browser import Browser
 
 VERSION = "20.26.1"
 PROJECT = "mnemogate-test"
@@ -112,11 +115,17 @@ def test_a_reject_is_readable_in_phoenix_with_its_steps_below_it(tmp_path: Path)
         assert settings.traces_url is not None
         spans = SpanPipe(settings, settings.traces_url, time.monotonic)
         context = msgspec.structs.replace(sample.CONTEXT, parent_span_id="")
-        reject = msgspec.structs.replace(sample.REJECT, context=context)
+        # The list has what is a week old at most.
+        now_ns = time.time_ns()
+        reject = msgspec.structs.replace(
+            sample.REJECT, context=context, started_ns=now_ns, ended_ns=now_ns + 3_000_000
+        )
         assert spans.offer(reject)
         spans.close(30.0)
         assert (spans.counts().delivered, spans.counts().dropped) == (1, 0)
         stored = waited_for(f"{url}/v1/projects/{PROJECT}/spans", 5)
+        if why_no_browser() is None:
+            _is_told_in_the_list(browser(tmp_path), url)
     built = {
         f"{span.context.span_id:016x}": span
         for span in spans_of(reject, resource_of(settings), 0.0)
@@ -134,3 +143,14 @@ def test_a_reject_is_readable_in_phoenix_with_its_steps_below_it(tmp_path: Path)
         # Phoenix shows this one as the kind of the span, and adds attributes of its own.
         assert ours.pop("openinference.span.kind") == span["span_kind"]
         assert ours.items() <= span["attributes"].items()
+
+
+def _is_told_in_the_list(chromium: Browser, url: str) -> None:
+    """A person who looks through a list of traces sees what was refused, and why."""
+    projects = waited_for(f"{url}/v1/projects", 2)
+    (project,) = (one["id"] for one in projects if one["name"] == PROJECT)
+    page = f"{url}/projects/{project}/traces"
+    document = chromium.shown(page, settle_ms=20_000)
+    assert "create_memory reject" in document
+    assert "reject: source_class_forbidden" in document
+    chromium.picture(page, "traces", width=DESK, settle_ms=20_000)

@@ -1,0 +1,78 @@
+"""Headless Chromium, as a person's browser: what it shows, and a picture of it.
+
+Where it is not installed, `make test-full` takes Debian's package by its name; who may not install
+packages skips the tests that need it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PICTURES: Final = ROOT / "docs" / "pictures"
+PHONE, DESK = 390, 1_200
+"""Widths of a window, in pixels."""
+_INSTALL: Final = ("apt-get", "install", "--yes", "--no-install-recommends", "chromium")
+_TIMEOUT_S: Final = 240.0
+
+
+@functools.cache
+def why_no_browser() -> str | None:
+    """Why there is none; None where there is, or was put there."""
+    if shutil.which("chromium") is not None:
+        return None
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return "needs Chromium (Debian and Ubuntu: apt-get install chromium)"
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (_INSTALL, ("apt-get", "update"), _INSTALL):
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        if done.returncode == 0 and shutil.which("chromium") is not None:
+            return None
+    return "needs Chromium, and apt-get cannot install it"
+
+
+class Browser(NamedTuple):
+    """One profile, which ends with the test."""
+
+    home: Path
+
+    def shown(self, url: str, *, settle_ms: int = 0) -> str:
+        """The document as it is once the page has loaded; scripts get `settle_ms` of its time."""
+        return self._run(url, "--dump-dom", *_settling(settle_ms)).decode()
+
+    def picture(self, url: str, name: str, *, width: int, settle_ms: int = 0) -> Path:
+        """A picture of a page; with MNEMOGATE_PICTURES it replaces the one that is kept."""
+        directory = PICTURES if os.environ.get("MNEMOGATE_PICTURES") else self.home
+        path = directory / f"{name}.png"
+        size = f"--window-size={width},1100"
+        self._run(url, f"--screenshot={path}", size, "--hide-scrollbars", *_settling(settle_ms))
+        assert path.read_bytes().startswith(b"\x89PNG")
+        return path
+
+    def _run(self, url: str, *options: str) -> bytes:
+        command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
+        command += [f"--user-data-dir={self.home / 'profile'}", *options, url]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, check=True, timeout=_TIMEOUT_S
+        )
+        return done.stdout
+
+
+def browser(home: Path) -> Browser:
+    """A browser with a fresh profile; skips the test where there is none."""
+    reason = why_no_browser()
+    if reason is not None:
+        pytest.skip(reason)
+    return Browser(home)
+
+
+def _settling(settle_ms: int) -> tuple[str, ...]:
+    return (f"--virtual-time-budget={settle_ms}",) if settle_ms else ()
