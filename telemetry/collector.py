@@ -1,8 +1,8 @@
-"""One OTLP/HTTP collector: posts a body, says what became of it.
+"""One OTLP/HTTP collector: posts a body, and reports what became of it.
 
 The SDK's own exporter is not used: it adds OTEL_EXPORTER_OTLP_HEADERS to the headers it is given,
 and its HTTP client follows `http_proxy` and `.netrc`, so that a variable meant for the agent would
-send the traces to another host. Here nothing is looked up anywhere.
+send the traces to another host. This client reads no such variables and files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _PAYLOAD_TOO_LARGE: Final = 413
 _OK: Final = range(200, 300)
-# OTLP/HTTP: the answers after which the same request may be sent again.
+# OTLP/HTTP: the statuses after which the same request may be sent again.
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
 _ANSWER_LEN_MAX: Final = 65_536
 _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)
@@ -77,7 +77,7 @@ class Collector:
         self._connection: http.client.HTTPConnection | None = None
 
     def post(self, body: bytes) -> Delivery:
-        """Send one request, again after a pause where that may help, within the timeout.
+        """Send one request, with retries where they may help, within the timeout.
 
         The timeout bounds the pauses and each single wait on the socket; a collector that trickles
         its answer can hold the calling thread longer, until `abort`.
@@ -102,7 +102,7 @@ class Collector:
         self._hurried.set()
 
     def abort(self) -> None:
-        """Break off whatever is under way; a thread that waits in `post` comes back soon."""
+        """Break off the request under way; a thread that waits in `post` comes back soon."""
         self._aborted = True
         connection = self._connection
         waited_on = connection.sock if connection is not None else None

@@ -1,4 +1,4 @@
-"""One struct per happening. None has a field that could hold content: that is the point.
+"""One struct per event. None has a field that could hold content.
 
 Times are Unix nanoseconds (`_ns`) or durations in microseconds (`_us`).
 """
@@ -61,19 +61,19 @@ class VerdictRecorded(msgspec.Struct, frozen=True, kw_only=True, tag="verdict"):
     gate_us: int
     commit_us: int
     error_type: str = ""
-    # "hold" | "reject": what an enforcing gate would have answered, with `reason` and `step`, where
-    # an observing one admitted over it.
+    # "hold" | "reject": the decision of an enforcing gate, with `reason` and `step`, where an
+    # observing gate admitted in spite of it.
     observed: str = ""
     # Whether the class is below the one that the client named.
     class_lowered: bool = False
-    # The segment that the text was found in: its kind, server, tool and call. Names, no content.
+    # The segment that contains the text: its kind, server, tool and call. Names, no content.
     culprit_kind: str = ""
     culprit_server: str = ""
     culprit_tool: str = ""
     culprit_call_id: str = ""
-    # Our own id of the session that it was joined to; "" without one.
+    # Our own id of the session that it belongs to; "" without one.
     session: str = ""
-    # 0 where it was not noted: then the gate is taken to have ended when the commit began.
+    # 0 where it was not measured: then the gate is taken to have ended when the commit began.
     gate_started_ns: int = 0
 
 
@@ -119,7 +119,8 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
     streamed: bool
     started_ns: int
     ended_ns: int
-    # When the request went upstream, and when the first byte of a reply went to the agent; 0: not.
+    # When the request went upstream, and when the first byte of a reply went to the agent; 0 if
+    # never.
     sent_ns: int
     first_ns: int
     principal: str
@@ -133,7 +134,7 @@ class ModelServed(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
 
 
 class StoreGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a store at the moment of a scrape. Not a happening: set, never recorded."""
+    """The state of a store at the moment of a scrape. No event: it is set, never recorded."""
 
     version: int
     epoch: int

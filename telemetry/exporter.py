@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from telemetry.settings import TelemetrySettings
 
 CLOSE_TIMEOUT_S: Final = 2.0
-# About a megabyte; collectors and the proxies before them refuse large bodies.
+# About a megabyte: collectors and proxies refuse larger bodies.
 SPANS_PER_REQUEST_MAX: Final = 2_048
 _SPANS_PER_TURN: Final = 8
-# How often a body that was too large is cut in half, before it is given up.
+# How often a body that was too large is split in half before its spans are given up.
 _HALVINGS_MAX: Final = 4
 _WARNING_INTERVAL_S: Final = 60.0
 
 _logger = logging.getLogger("mnemogate.telemetry")
 
-# The encoded spans of one event: they are sent together, or none of them is.
+# The encoded spans of one event: all of them are sent together, or none.
 _Group = list[bytes]
 
 
@@ -67,7 +67,7 @@ class SpanPipe:
         """Trace the event; False where it was dropped because the pipe is full or closed.
 
         Never blocks, never raises. An event that is not traced (an unsampled admit or read, a
-        request) takes no place. A refusal finds a place where an admit no longer does.
+        request) takes no place. Some places are reserved for refusals.
         """
         if not is_traced(event):
             return True
@@ -81,7 +81,7 @@ class SpanPipe:
         """Send what can be sent in time; returns by then even where the collector hangs."""
         self._collector.hurry()
         self._pipe.close(timeout_s)
-        # A thread that was left behind builds nothing more, and says nothing more.
+        # A thread that outlived `close` builds and logs nothing more.
         self._closed = True
         self._collector.abort()
 
@@ -100,15 +100,16 @@ class SpanPipe:
             if self._closed:
                 return
             if not spans_count % _SPANS_PER_TURN:
-                # Lets the event loop and the writer have the interpreter lock; without it they
-                # would wait a whole switch interval (5 ms) each time they come back from I/O.
+                # Gives the interpreter lock to the event loop and the writer; without this they
+                # would wait a whole switch interval (5 ms) after each I/O.
                 time.sleep(0)
             try:
                 group = [
                     encoded_span(span) for span in spans_of(event, self._resource, self._share)
                 ]
             except ValueError:
-                continue  # counted as lost: an id in it is none, and would spoil the whole request
+                # counted as lost: one of its ids is invalid, and would spoil the whole request
+                continue
             groups.append(group)
             spans_count += len(group)
             if spans_count >= SPANS_PER_REQUEST_MAX:

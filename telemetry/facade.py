@@ -1,4 +1,4 @@
-"""One object for whoever has something to tell: `record(event)`."""
+"""The one object to report events to: `record(event)`."""
 
 from __future__ import annotations
 

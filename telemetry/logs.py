@@ -59,7 +59,7 @@ class JsonLines(logging.Formatter):
             "logger": vocabulary.name(record.name),
         }
         own = record.name == LOGGER_NAME or record.name.startswith(f"{LOGGER_NAME}.")
-        # The template, without its arguments: they may be anything.
+        # The message's template, without its arguments, which may contain anything.
         fields["event"] = vocabulary.printable(str(record.msg)) if own else "library"
         extra: Mapping[str, Field] = getattr(record, "fields", {}) if own else {}
         for key, value in extra.items():
@@ -74,9 +74,9 @@ class JsonLines(logging.Formatter):
 
 
 class LineStream(logging.StreamHandler[IO[str]]):
-    """The one place lines go to. Events reach it as finished text, a batch at a time.
+    """The one place for lines of log. Events reach it as finished text, a batch at a time.
 
-    A `LogRecord` per event costs more than the request it tells of; the lines look the same.
+    A `LogRecord` per event costs more than the request it reports; the lines look the same.
     """
 
     def write_lines(self, lines: list[str]) -> None:
@@ -128,7 +128,7 @@ class EventLog:
 def _safe(text: str) -> str:
     if len(text) <= vocabulary.PRINTABLE_LEN_MAX and text.isascii() and text.isprintable():
         return text
-    # A stream of another encoding would refuse the whole batch.
+    # A stream with another encoding would refuse the whole batch.
     return vocabulary.printable(text).encode("ascii", "backslashreplace").decode()
 
 
@@ -159,12 +159,12 @@ def configure(stream: IO[str], level: str) -> None:
     logging.raiseExceptions = False
 
 
-# Statuses that say that the request was wrong, not that we were.
+# Statuses for a wrong request, not for a failure of ours.
 _CLIENTS_OWN: Final = range(400, 500)
 
 
 def level_of(event: Event) -> int:
-    """What we could not do is an error; what a client may not do, and a refusal, a warning."""
+    """The log level: our own failures are errors, refusals and clients' mistakes are warnings."""
     match event:
         case VerdictRecorded():
             if event.decision == "error":
@@ -180,7 +180,7 @@ def level_of(event: Event) -> int:
 
 
 def event_name(event: Event) -> str:
-    """The word for it: "verdict", "read", "request" or "model"."""
+    """The event's name: "verdict", "read", "request" or "model"."""
     match event:
         case VerdictRecorded():
             return "verdict"

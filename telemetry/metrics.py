@@ -109,7 +109,7 @@ _DURATIONS: Final = (
 
 
 class _Durations:
-    """One histogram. Not locked: its owner is."""
+    """One histogram. Not thread-safe: its owner locks."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -170,7 +170,7 @@ class Metrics:
         self._trust = dict(counted)
 
     def watch_pipe(self, signal: str, counts: Callable[[], PipeCounts]) -> None:
-        """Ask `counts` at each scrape; `signal` is "spans" or "logs"."""
+        """Report a pipe's counts at each scrape; `signal` is "spans" or "logs"."""
         self._pipes[signal] = counts
 
     def render(self) -> bytes:
@@ -194,8 +194,8 @@ class Metrics:
         )
         with self._lock:
             if event.replayed:
-                # No verdict was made: counting it again would let a client inflate the figures
-                # by sending one request over and over.
+                # A retry made no new verdict: counting it again would let a client inflate the
+                # figures by repeating a request.
                 self._counters["mnemogate_replays"][(decision,)] += 1
                 return
             self._verdicts[key] += 1
@@ -327,7 +327,7 @@ class Metrics:
 
 
 class _Exposition(Collector):
-    """What the registry asks at scrape time."""
+    """The collector that the registry asks at scrape time."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -337,7 +337,10 @@ class _Exposition(Collector):
 
 
 def _seconds(started_ns: int, ended_ns: int) -> float:
-    """Never negative: a wall clock that was set back must not break a histogram's sum."""
+    """Seconds of a duration, never negative.
+
+    A clock that was set back must not break a histogram's sum.
+    """
     return max(0, ended_ns - started_ns) / 1e9
 
 

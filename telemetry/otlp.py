@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 # Field number and wire type (0 varint, 1 fixed64, 2 length-delimited, 5 fixed32) of each field.
-_TRACE_ID: Final = b"\x0a\x10"  # 1, 16 bytes
-_SPAN_ID: Final = b"\x12\x08"  # 2, 8 bytes
-_TRACE_STATE: Final = b"\x1a"  # 3
-_PARENT_SPAN_ID: Final = b"\x22\x08"  # 4, 8 bytes
-_NAME: Final = b"\x2a"  # 5
-_KIND: Final = b"\x30"  # 6
-_TIMES: Final = struct.Struct("<cQcQ")  # 7 and 8
-_ATTRIBUTE: Final = b"\x4a"  # 9
-_STATUS: Final = b"\x7a"  # 15
-_FLAGS: Final = struct.Struct("<2sI")  # 16
+_TRACE_ID: Final = b"\x0a\x10"  # field 1, 16 bytes: trace id
+_SPAN_ID: Final = b"\x12\x08"  # field 2, 8 bytes: span id
+_TRACE_STATE: Final = b"\x1a"  # field 3: trace state
+_PARENT_SPAN_ID: Final = b"\x22\x08"  # field 4, 8 bytes: parent span id
+_NAME: Final = b"\x2a"  # field 5: name
+_KIND: Final = b"\x30"  # field 6: kind
+_TIMES: Final = struct.Struct("<cQcQ")  # fields 7 and 8: start and end
+_ATTRIBUTE: Final = b"\x4a"  # field 9: attributes
+_STATUS: Final = b"\x7a"  # field 15: status
+_FLAGS: Final = struct.Struct("<2sI")  # field 16: flags
 _RESOURCE: Final = b"\x0a"
 _SCOPE_SPANS: Final = b"\x12"
 _SCOPE: Final = b"\x0a"
@@ -53,10 +53,10 @@ _ONE_BYTE: Final = 0x80
 
 
 class Envelope:
-    """What stands around the spans of one resource and one scope; written once."""
+    """The bytes around the spans of one resource and one scope; computed once."""
 
     def __init__(self, resource: Resource, scope: InstrumentationScope) -> None:
-        # The SDK's encoder writes these, from a span that is then left out.
+        # The SDK's encoder writes these bytes for one span, which is then cut out.
         blank = ReadableSpan(
             "", context=_BLANK, resource=resource, instrumentation_scope=scope, start_time=0
         )

@@ -50,8 +50,8 @@ class Pipe(Generic[T]):
         self._deliver = deliver
         self._ended = ended
         self._queue: deque[T] = deque()
-        # The first guards what moves from the queue to the far side; whoever offers never takes
-        # it. The second guards one counter, for as long as adding to it takes.
+        # The first lock guards the move of events from the queue to the far side; `offer` never
+        # takes it. The second guards one counter, for the time of one addition.
         self._moving = threading.Lock()
         self._counting = threading.Lock()
         self._delivered = 0
@@ -63,12 +63,14 @@ class Pipe(Generic[T]):
         self._thread.start()
 
     def offer(self, event: T, *, urgent: bool = False) -> bool:
-        """Take the event along, or answer False where the pipe is full or closed.
+        """Queue the event; False where the pipe is full or closed.
 
-        Below a microsecond, from any thread; the thread is not woken, it looks every 200 ms.
+        Below a microsecond, from any thread. The delivering thread is not woken: it looks every 200
+        ms.
         """
         room = QUEUE_LEN_MAX if urgent else QUEUE_LEN_MAX - URGENT_RESERVE
-        # Two threads may both see the last free place; the bound is exceeded by their number.
+        # Two threads may both see the last free place, so the queue may exceed its bound by their
+        # number.
         if len(self._queue) < room and not self._abandoned:
             self._queue.append(event)
             return True
@@ -76,7 +78,7 @@ class Pipe(Generic[T]):
         return False
 
     def counts(self) -> PipeCounts:
-        """What became of everything offered so far."""
+        """Counts of what became of all events so far."""
         with self._moving, self._counting:
             waiting = len(self._queue) + self._in_flight
             return PipeCounts(
@@ -89,8 +91,8 @@ class Pipe(Generic[T]):
     def close(self, timeout_s: float) -> None:
         """Deliver what can be delivered in time, and drop (and count) the rest.
 
-        Returns within `timeout_s` even where `deliver` hangs: its thread is a daemon, and whatever
-        it still does is no longer counted.
+        Returns within `timeout_s` even where `deliver` hangs: its thread is a daemon, and its later
+        deliveries are not counted.
         """
         self._stop.set()
         self._thread.join(timeout_s)

@@ -1,10 +1,10 @@
 """W3C Trace Context: every trace has an id of our own, and the caller's stands beside it as a hash.
 
-An id that a caller chooses is sixteen bytes of its choice, and whoever was refused would write them
-into the log and into the export. So what came is only hashed, with the store's key, and the rest of
-the header but the sampled flag, `tracestate` and baggage are not read.
+A caller chooses the sixteen bytes of its id, and could write a refused text into the log and the
+export with them. So the caller's id is only hashed, with the store's key. Of the rest only the
+sampled flag is read: no `tracestate`, no baggage.
 
-Strict: what does not follow the recommendation to the letter counts as if nothing had come.
+A header that does not follow the recommendation to the letter counts as absent.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _PARENT_LEN_MAX: Final = 512
 
 
 class Traces:
-    """Makes the context of each request. Any thread, as far as `random_hex` may be.
+    """Makes the context of each request. Thread-safe if `random_hex` is.
 
-    The second half of an id of ours is a keyed hash of the first: it is known again where it comes
-    back, from a hop of our own or from a client that goes on with a trace of ours, without a list.
+    The second half of an id of ours is a keyed hash of the first. So an id of ours is recognised
+    when it comes back, from a hop of our own or from a client that continues a trace, without a
+    list of ids.
     """
 
     def __init__(self, key: bytes, random_hex: RandomHex) -> None:
-        """`key` makes ids and hashes; with the same one they are the same after a restart."""
+        """`key` makes ids and hashes; with the same key, ids are recognised after a restart."""
         self._key = key
         self._random_hex = random_hex
 
@@ -50,8 +51,9 @@ class Traces:
     def accept(self, traceparents: Sequence[str]) -> TraceContext:
         """The context of a request with these values of `traceparent`, in order.
 
-        An id of ours goes on, below the span that it came from. Any other begins a trace of ours
-        beside it. More than one header is ambiguous (W3C Trace Context 3.2), and counts as none.
+        A trace id of ours is continued, below the span that it came from. Any other id begins a new
+        trace of ours. More than one header is ambiguous (W3C Trace Context 3.2), and counts as
+        none.
         """
         parsed = _parse_traceparent(traceparents[0]) if len(traceparents) == 1 else None
         if parsed is None:
@@ -97,7 +99,7 @@ def recorded_parts(recorded: str) -> tuple[str, str]:
 
 
 def format_traceparent(context: TraceContext) -> str:
-    """The `traceparent` value that makes `context` the parent of whoever receives it."""
+    """The `traceparent` value that makes `context` the parent of the receiver's span."""
     return f"00-{context.trace_id}-{context.span_id}-{_SAMPLED if context.sampled else 0:02x}"
 
 
@@ -116,7 +118,7 @@ def _parse_traceparent(value: str) -> tuple[str, str, bool] | None:
 
 
 def _drawn(random_hex: RandomHex, length_bytes: int) -> str:
-    """A random id. One of zeros is the one that W3C forbids: draw again."""
+    """A random id; drawn again if it is all zeros, which W3C forbids."""
     while True:
         drawn = random_hex(length_bytes)
         if drawn.strip("0"):

@@ -1,4 +1,4 @@
-"""What telemetry is told; built by `proxy.settings.load`, the one reader of the environment."""
+"""The settings of telemetry; built by `proxy.settings.load`, the one reader of the environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TRACES_PATH = "/v1/traces"
 
 
 class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where traces go and what is logged. Every field is explicit: nothing falls back to OTEL_*.
+    """Where traces go and what is logged. Every field is explicit: no `OTEL_*` variable is read.
 
     `endpoint` is the base URL of an OTLP/HTTP collector (`http://127.0.0.1:4318`), or the full URL
     of its traces signal; None builds no spans and starts no thread.
@@ -24,7 +24,7 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     resource: tuple[tuple[str, str], ...] = ()
     # Share of admits that also get a child span per step, in [0, 1]; decided by the trace id.
     admit_detail_share: float = 0.01
-    # How long one export may take, retries included.
+    # Seconds that one export may take, retries included.
     export_timeout_s: float = 5.0
     log_level: str = "info"  # "debug" | "info" | "warning" | "error"
     access_log: bool = True

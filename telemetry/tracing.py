@@ -1,6 +1,6 @@
 """Pure functions from an event to its finished spans. Runs on the exporter's side of the pipe.
 
-The spans are put together from times that were taken when things happened; no tracer, no context
+Spans are built afterwards, from times that were taken during the event; no tracer, no context
 variables, no processor. A reject is a success of the gate, so its status is UNSET (OpenTelemetry,
 recording errors); only a gate that could not decide is an ERROR.
 """
@@ -42,7 +42,7 @@ Attribute = str | int | bool
 
 
 class SharedResource(Resource):
-    """A resource that is hashed once. The encoder hashes it per span, as JSON, each time."""
+    """A resource whose hash is cached. The encoder would hash it as JSON for each span."""
 
     def __init__(self, attributes: dict[str, str]) -> None:
         super().__init__(attributes)
@@ -56,7 +56,7 @@ class SharedResource(Resource):
 
 
 def resource_of(settings: TelemetrySettings) -> Resource:
-    """Who sends the spans. No detector runs, so OTEL_RESOURCE_ATTRIBUTES has no say."""
+    """The sender of the spans. No detector runs, so OTEL_RESOURCE_ATTRIBUTES is ignored."""
     attributes = {key: vocabulary.printable(value) for key, value in settings.resource}
     attributes["service.name"] = vocabulary.printable(settings.service_name)
     if settings.service_version:
@@ -76,8 +76,8 @@ def _objected(event: VerdictRecorded) -> bool:
 def is_traced(event: Event) -> bool:
     """Whether the event becomes spans.
 
-    Refusals do whatever the caller's sampled flag says: an agent could otherwise switch off the
-    trace of its own attack. Requests are for metrics and logs alone.
+    Refusals always do, also if the caller's sampled flag is off: an agent could otherwise switch
+    off the trace of its own attack. Requests are for metrics and logs alone.
     """
     match event:
         case VerdictRecorded():
@@ -85,7 +85,7 @@ def is_traced(event: Event) -> bool:
         case ReadServed():
             return event.context.sampled
         case ModelServed():
-            # Refused calls are traced whatever the agent says; they need their parent.
+            # Refused calls are traced in any case, and need this span as their parent.
             return event.context.sampled or event.refused > 0
         case RequestServed():
             return False
@@ -125,7 +125,7 @@ def _verdict_spans(
     operation = _operation(event.operation)
     decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
     root = ReadableSpan(
-        # A list of traces shows names first: what was asked, and what became of it.
+        # A list of traces shows names first, so the name says what was asked and what was decided.
         name=f"{operation} {decision}",
         context=own,
         parent=_parent(event.context),
@@ -216,7 +216,7 @@ def _why(event: VerdictRecorded) -> dict[str, Attribute]:
 
 
 def _told(event: VerdictRecorded) -> str:
-    """The verdict in one line of closed words, for the column that lists of traces show."""
+    """The verdict in one line of closed words, for a column of trace lists."""
     decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
     reason = vocabulary.known(event.reason, vocabulary.REASONS)
     told = decision if decision == "admit" else f"{decision}: {reason}"
@@ -379,8 +379,8 @@ def _operation(operation: str) -> str:
 def _span_context(context: TraceContext, span_id: str) -> SpanContext:
     if len(context.trace_id) != _TRACE_ID_LEN or len(span_id) != _SPAN_ID_LEN:
         raise ValueError("trace or span id has the wrong length")
-    # A caller's tracestate is not read: it is half a kilobyte of whatever the agent likes, a
-    # refused text included.
+    # The caller's tracestate is not read: an agent could put half a kilobyte of refused text into
+    # it.
     return SpanContext(
         trace_id=int(context.trace_id, 16),
         span_id=int(span_id, 16),
@@ -391,7 +391,7 @@ def _span_context(context: TraceContext, span_id: str) -> SpanContext:
 
 
 def _caller(context: TraceContext) -> dict[str, Attribute]:
-    """By what to find the spans of one trace of a caller's: a keyed hash of its id."""
+    """The attribute by which to find the spans of a caller's trace: a keyed hash of its id."""
     return {"mnemogate.caller": vocabulary.hex_id(context.caller)} if context.caller else {}
 
 
@@ -409,5 +409,5 @@ def _parent(context: TraceContext) -> SpanContext | None:
 
 
 def _step_span_id(context: TraceContext, step: int) -> str:
-    """A span id for the step, from the ids of the write: no random source on this side."""
+    """A span id for the step, computed from the ids of the write without a random source."""
     return blake2b(f"{context.trace_id}{context.span_id}{step}".encode(), digest_size=8).hexdigest()

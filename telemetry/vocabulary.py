@@ -1,8 +1,8 @@
-"""What a string may look like once it leaves in a span, a label or a log line.
+"""The allowed forms of a string that leaves in a span, a label or a log line.
 
 The event structs have no field for content, but their fields are strings, and a caller's mistake or
-a peer's header could put anything into one. So every value passes through here on its way out:
-a closed vocabulary where there is one, a shape where there is a shape, and otherwise a short
+a peer's header could put anything into one. So every value passes through here on its way out: a
+closed vocabulary where there is one, a fixed shape where there is one, and otherwise a short
 printable form.
 """
 
@@ -51,7 +51,7 @@ _HEX_ID = re.compile(r"[0-9a-f\-]{1,64}", re.ASCII | re.IGNORECASE)
 
 
 def known(value: str, vocabulary: frozenset[str]) -> str:
-    """`value` if the closed list has it, "none" for an empty one, "other" for the rest."""
+    """`value` if it is in the closed list, "none" for an empty one, "other" for the rest."""
     if value in vocabulary:
         return value
     return OTHER if value else NONE

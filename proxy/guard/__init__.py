@@ -1,1 +1,1 @@
-"""The gate as a relay of a server behind asks for it: in this process, or over a socket."""
+"""The gate's side for relays of servers behind: in this process, or over a socket."""

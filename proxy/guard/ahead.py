@@ -1,9 +1,9 @@
-"""Calls that were admitted before anybody sent them, until a relay takes them or they end.
+"""Calls that a model front has admitted, until a relay takes them over or they end.
 
 A model front judges a call when the model makes it; the same call may then reach a relay, at once
-or after a person clicked. The relay takes that admission over and does not judge a second time.
-In memory only: after a restart a relay judges anew, and the first intent is looked up like any
-other whose answer was lost.
+or after a person clicked. The relay takes that admission over and does not judge a second time. In
+memory only: after a restart a relay judges anew, and the first intent is looked up like any other
+whose answer was lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class AdmittedAhead(msgspec.Struct, kw_only=True):
-    """One call that a model front let through."""
+    """One call that a model front admitted."""
 
     principal: Principal
     server: str
@@ -42,21 +42,24 @@ class AdmittedAhead(msgspec.Struct, kw_only=True):
     judged: tuple[Judged, ...]
     candidate_ids: tuple[CandidateId, ...]
     until_s: float
-    # Its hour is over: no relay takes it any more, and the log says that nobody knows.
+    # Its hour is over: no relay may take it any more, and its outcome is recorded as unknown.
     late: bool = False
 
 
 class Ahead:
-    """The table of them, and how relays call their servers. Event loop only."""
+    """The table of admitted calls, and of the names that relays use for their servers.
+
+    Event loop only.
+    """
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
-        # By principal and then by call; oldest first.
+        # By principal, then by call id; oldest first.
         self._open: dict[Principal, OrderedDict[str, AdmittedAhead]] = {}
         self._servers: OrderedDict[tuple[Principal, str], str] = OrderedDict()
 
     def named(self, principal: Principal, server: str) -> None:
-        """A relay of this principal's agent serves a server under this name."""
+        """Note that a relay of this principal's agent serves a server under this name."""
         key = (principal, folded(server))
         self._servers[key] = server
         self._servers.move_to_end(key)
@@ -64,13 +67,16 @@ class Ahead:
             self._servers.popitem(last=False)
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
-        """What relays of this principal's agent call the server that its host calls so."""
+        """The name that this principal's relays use for a server which the host calls so."""
         return self._servers.get((principal, folded(host_name))) if host_name else None
 
     def add(
         self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
     ) -> AdmittedAhead | None:
-        """Keep one; what had to make room for it, and is not known to have ended, comes back."""
+        """Keep one call.
+
+        Returns the call that was dropped for it, unless that one is known to have ended.
+        """
         mine = self._open.setdefault(principal, OrderedDict())
         before = mine.pop(call_id, None)
         if before is None and len(mine) >= OPEN_MAX:
@@ -102,7 +108,7 @@ class Ahead:
         return None
 
     def call_ids(self, principal: Principal) -> frozenset[str]:
-        """The calls of this principal whose results are waited for."""
+        """The ids of this principal's calls whose results are awaited."""
         return frozenset(self._open.get(principal, ()))
 
     def get(self, principal: Principal, call_id: str) -> AdmittedAhead | None:
@@ -111,7 +117,10 @@ class Ahead:
         return None if mine is None else mine.get(call_id)
 
     def take(self, one: AdmittedAhead) -> bool:
-        """Whether it was still here; whoever takes it settles it, alone."""
+        """Remove the call; whether it was still here.
+
+        The caller that gets True settles it, alone.
+        """
         mine = self._open.get(one.principal)
         if mine is None or mine.get(one.call_id) is not one:
             return False
@@ -119,7 +128,10 @@ class Ahead:
         return True
 
     def keep(self, one: AdmittedAhead) -> None:
-        """Its end is known and could not be recorded: it may be told again, and is sent no more."""
+        """Put a call back whose end is known and could not be recorded.
+
+        It is reported again, not sent.
+        """
         one.late = True
         self._open.setdefault(one.principal, OrderedDict()).setdefault(one.call_id, one)
 
@@ -135,13 +147,13 @@ class Ahead:
         )
 
     def overdue(self) -> tuple[AdmittedAhead, ...]:
-        """Those whose hour is over since the last time that this was asked."""
+        """The calls whose hour ended since the last time that this was asked."""
         now_s = self._monotonic_s()
         found: list[AdmittedAhead] = []
         for mine in self._open.values():
             for one in mine.values():
                 if one.until_s > now_s:
-                    break  # the others came later
+                    break  # the calls are in order: all others came later
                 if not one.late:
                     one.late = True
                     found.append(one)

@@ -1,6 +1,6 @@
 """The guard, as a relay asks it: over the gate's own socket, or directly in the gate's process.
 
-An answer that did not come is a `StorageError`; nothing is sent twice that could count twice.
+A lost answer is a `StorageError`. A request that would count twice is not repeated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ORIGIN: Final = "http://localhost"
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _SERVER_FAULTS: Final = 500
-# Asking these again changes nothing; the others could count twice.
+# These requests may be repeated: they change nothing.
 _REPEATABLE: Final = frozenset({"settle", "sift", "saw", "pin", "decided"})
 
 _T = TypeVar("_T")
@@ -61,7 +61,7 @@ _PROBLEM: Final = msgspec.json.Decoder(_GuardProblem)
 class GuardClient:
     """Implements `proxy.seams.guard.Guard` for one relay process. Event loop only; a context.
 
-    The principal in each call is ignored: the gate knows the peer by its uid, whatever it says.
+    The gate ignores the principal in each call: it knows the peer by its uid.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class GuardClient:
         self._session: aiohttp.ClientSession | None = None
         self._staying: asyncio.TaskGroup | None = None
         self._leave: asyncio.Task[None] | None = None
-        # Said again when the gate is another one: it must know whose calls come this way.
+        # The names are sent again to a new gate: it must know which servers this relay serves.
         self._pinned: dict[str, wire.ToolList] = {}
 
     async def __aenter__(self) -> Self:
-        """Open the connections' pool, and be present at the gate until the end."""
+        """Open the connection pool, and stay connected to the gate until the end."""
         self._session = aiohttp.ClientSession(
-            # Where the gate is another one by now, the connections to the old one have ended.
+            # After a change of gates the connections to the old one are dead and are dropped.
             connector=aiohttp.UnixConnector(path=str(self._socket), keepalive_timeout=KEPT_S),
             headers={wire.RELAY_HEADER: self._relay},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -103,7 +103,8 @@ class GuardClient:
         trace: TracebackType | None,
     ) -> None:
         """Leave."""
-        del kind, error, trace  # of the body: the group has only to end what waits in it
+        # an exception of the body: the task group only ends what still waits in it
+        del kind, error, trace
         try:
             if self._leave is not None and self._staying is not None:
                 self._leave.cancel()
@@ -120,7 +121,7 @@ class GuardClient:
         Raises:
             MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
             StoreUnavailable: The gate was not reached, or could judge none of them.
-            OutcomeUnknown: It was reached, and nobody knows; send nothing.
+            OutcomeUnknown: It was reached and the outcome is unknown; send nothing.
         """
         del principal
         judged: list[Judged] = []
@@ -138,7 +139,7 @@ class GuardClient:
         """Record what became of sent items.
 
         Raises:
-            StorageError: It is not known to be recorded; saying it again is harmless.
+            StorageError: Perhaps it was not recorded; a repetition is harmless.
         """
         del principal
         body = wire.Settlement(
@@ -152,7 +153,7 @@ class GuardClient:
         """For each string: True where it must not reach the agent.
 
         Raises:
-            StorageError: Nobody knows; withhold all of it.
+            StorageError: The answer is unknown; withhold all of it.
         """
         del principal
         sifted: list[bool] = []
@@ -181,7 +182,7 @@ class GuardClient:
 
         Raises:
             MalformedRequest: Two tools share a name.
-            StorageError: Nobody knows; refuse its tools.
+            StorageError: The answer is unknown; refuse its tools.
         """
         del principal
         body = self._pinned[server] = wire.ToolList(server=server, tools=tools)
@@ -191,17 +192,18 @@ class GuardClient:
         """Items to send or to look up.
 
         Raises:
-            StorageError: Nobody knows. What was given out and not received is looked up later.
+            StorageError: The answer is unknown. Items whose handing out got lost are looked up
+                later.
         """
         del principal
         return await self._ask("unsettled", wire.ServerName(server=server), wire.UNSETTLED)
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
-        """What became of a held candidate by now.
+        """The decision on a held candidate so far.
 
         Raises:
             UnknownCandidate: No candidate of that id is this tenant's.
-            StorageError: Nobody knows.
+            StorageError: The answer is unknown.
         """
         del principal
         body = wire.OneCandidate(candidate_id=candidate_id)
@@ -228,7 +230,7 @@ class GuardClient:
         try:
             status, answer = await self._exchange(name, data)
         except aiohttp.ClientConnectorError:
-            # Nobody heard it: the gate may just be changing hands.
+            # No gate was there to hear it: one may just be taking over.
             await asyncio.sleep(RETURN_S)
             status, answer = await self._last_try(name, data)
         except (aiohttp.ClientError, TimeoutError, OSError):
@@ -286,7 +288,10 @@ class GuardClient:
 
 
 def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
-    """The parts in groups that fit one request each; one that is too long stays alone."""
+    """The parts in groups that fit one request each.
+
+    A part that is too long has a group of its own.
+    """
     group: list[_T] = []
     size = 0
     for part in parts:
@@ -301,7 +306,7 @@ def _divided(parts: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
 
 
 def _failure(status: int, answer: bytes) -> Exception:
-    """The exception that a refusal stands for; its text is one of ours."""
+    """The exception that a refusal stands for; its text is one of our fixed ones."""
     try:
         detail = _PROBLEM.decode(answer).detail
     except (msgspec.MsgspecError, UnicodeError):

@@ -1,4 +1,4 @@
-"""Which process is the gate of a state directory: whoever holds its lock; the others use it.
+"""Which process is the gate of a state directory: the one that holds its lock. Others use it.
 
 Everybody is connected to the gate's socket, the process that is the gate as well: so the end of a
 gate is the same thing for all. What that process itself asks need not go over it.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from proxy.seams.operation import GraphOperation, GraphResult, Operation, Result
 
 _LOG: Final = logging.getLogger("mnemogate.election")
-# Between two looks, while another process has the lock and does not serve yet.
+# Seconds between two attempts, while another process has the lock and does not serve yet.
 PAUSE_S: Final = 0.1
 READY_S: Final = 30.0
 
@@ -57,7 +57,7 @@ class OpenGate(Protocol):
 
 
 class Election:
-    """Keeps a gate at the socket for as long as `run` runs. Event loop only."""
+    """Keeps some gate available at the socket for as long as `run` runs. Event loop only."""
 
     def __init__(self, socket: Path, open_gate: OpenGate, pause_s: float = PAUSE_S) -> None:
         self._socket = socket
@@ -74,7 +74,7 @@ class Election:
         return self._own
 
     async def run(self) -> None:
-        """Use the gate that is there; be it, where there is none.
+        """Use the gate that is there, or become the gate where there is none.
 
         Raises:
             StorageError, RulesetError, SettingsError, OSError: The state directory is free, and
@@ -87,10 +87,10 @@ class Election:
             await asyncio.sleep(self._pause_s)
 
     async def ready(self, seconds: float = READY_S) -> None:
-        """Wait until somebody is the gate.
+        """Wait until a gate is there.
 
         Raises:
-            StoreUnavailable: Nobody is, for so long.
+            StoreUnavailable: There was none within the time.
         """
         if self._there.is_set():
             return
@@ -101,7 +101,7 @@ class Election:
             raise StoreUnavailable("nobody is the gate of this state directory") from None
 
     async def _follow(self) -> None:
-        """Stay connected to the gate; return when there is none."""
+        """Stay connected to the gate; return when it has gone."""
         while True:
             try:
                 reader, writer = await asyncio.open_unix_connection(str(self._socket))
@@ -110,8 +110,9 @@ class Election:
                 return
             self._there.set()
             try:
-                # It answers nothing to a request that never comes: the end is all there is. A gate
-                # that lives hangs up on silence as well, and is there when we come back.
+                # The request is never completed and so never answered; only the end of the
+                # connection counts. A living gate also hangs up on silence; then it is still there
+                # when we come back.
                 await reader.read()
             except ConnectionError:
                 pass
@@ -119,14 +120,14 @@ class Election:
                 writer.close()
 
     async def _lead(self) -> None:
-        """Be the gate, unless another one is by now."""
+        """Become the gate, unless another process is by now."""
         try:
             async with self._open_gate() as (halted, self._own):
                 self.leads = True
                 self._there.set()
                 _LOG.info("this process is the gate")
                 await halted.wait()
-                # A promise that the code relies on does not hold: not in this process any more.
+                # An invariant is broken, so this process must not be the gate again.
                 self._may_lead = False
                 _LOG.error("the gate of this process had to stop")
         except StoreLocked:
@@ -138,10 +139,10 @@ class Election:
 
 
 class ElectedGuard:
-    """The guard of whoever is the gate. Implements `proxy.seams.guard.Guard`. Event loop only.
+    """The guard of the current gate. Implements `proxy.seams.guard.Guard`. Event loop only.
 
-    It waits for a gate before it asks. What may be asked twice is, where a gate went away; a
-    verdict is not: what became of it is found out later, and nothing is sent.
+    It waits for a gate before it asks. If a gate goes away, harmless questions are repeated. A
+    request for a verdict is not: the call is not sent, and its outcome is found out later.
     """
 
     def __init__(self, election: Election, guard: Guard) -> None:
@@ -176,7 +177,7 @@ class ElectedGuard:
         return await self._twice(lambda: self._guard.pin(principal, server, tools))
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
-        """See `Guard`. What was given out and not heard is looked up later."""
+        """See `Guard`. Items whose handing out got lost are looked up later."""
         await self._election.ready()
         return await self._guard.unsettled(principal, server)
 
@@ -204,7 +205,7 @@ class Store(Protocol):
 
 
 class ElectedStore:
-    """The own store of whoever is the gate. Event loop only."""
+    """The own store of the current gate. Event loop only."""
 
     def __init__(self, election: Election, store: Store) -> None:
         self._election = election
@@ -213,7 +214,7 @@ class ElectedStore:
     async def perform(
         self, operation: Operation | GraphOperation, traceparent: str | None = None
     ) -> Result | GraphResult:
-        """The result; a read is asked again where a gate went away, a write never.
+        """The result. If the gate goes away, a read is asked again and a write never.
 
         Raises:
             MalformedRequest: It cannot be carried out as asked.

@@ -1,7 +1,7 @@
-"""The guard behind a relay: its calls become candidates, and what was sent is settled.
+"""The guard behind a relay: its calls become candidates, and sent items are settled.
 
-Nothing in this file decides. The gate does, on the writer's thread, and what it admits is an intent
-on disk before anybody may send it.
+Nothing in this file decides. The gate does, on the writer's thread, and an admitted item is an
+intent on disk before anybody may send it.
 """
 
 from __future__ import annotations
@@ -60,19 +60,22 @@ class Confirms(Protocol):
     """Makes the address where a person may confirm a held candidate."""
 
     def url_of(self, candidate_id: CandidateId) -> str | None:
-        """Its page, which asks for the operator's key; None where no page is served."""
+        """The page for a candidate, which asks for the operator's key.
+
+        None where no page is served.
+        """
         ...
 
 
 class Notes(Protocol):
-    """Who notes what relays saw: the session ledger, or a ring of prints where there is none."""
+    """Notes what relays saw: the session ledger, or a ring of prints where there is none."""
 
     def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
         """Note the texts of one segment."""
         ...
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
-        """Segments of this principal that the text is contained in, the likeliest first."""
+        """Segments of this principal that contain the text, the likeliest first."""
         ...
 
 
@@ -94,9 +97,10 @@ class Guarding:
         confirms: Confirms,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sieve` and `ledger` are one for the guards of all protocols."""
+        """`sieve` and `ledger` are shared by the guards of all protocols."""
         if target_prefix not in PREFIXES:
-            # The gate would take its calls for memories of our own, and trust their labels more.
+            # A target without this prefix would be judged as memory of our own, with labels trusted
+            # more.
             raise InvariantBroken("the policy knows no servers behind of this protocol")
         self._dialect = dialect
         self._target_prefix = target_prefix
@@ -109,15 +113,15 @@ class Guarding:
         self._surroundings = surroundings
         self._confirms = confirms
         self._monotonic_s = monotonic_s
-        # Items that a relay is sending now, and until when that is believed.
+        # Items that a relay is sending now, and until when we rely on that.
         self._in_flight: OrderedDict[CandidateId, float] = OrderedDict()
         self._ahead = Ahead(monotonic_s)
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
         """One verdict per item, in order; an admitted item's intent is durable when it returns.
 
-        For whoever is about to send the call. Where a model front admitted this very call, and all
-        that it was admitted on stands, its verdicts are these: there is no second judgement.
+        For a relay that is about to send the call. If a model front admitted this very call, and
+        the grounds of that still hold, its verdicts are returned without a second judgement.
 
         Raises:
             MalformedRequest: An item cannot be kept as a candidate; none of them was staged.
@@ -137,12 +141,12 @@ class Guarding:
         waiting = self._ahead.waiting(principal.tenant, call.server)
         stands = await asyncio.to_thread(self._forwards.unmoved, behind, one.candidate_ids, waiting)
         if not self._ahead.take(one):
-            return None  # its result came meanwhile, or another relay was faster
+            return None  # its result came in meanwhile, or another relay was faster
         if stands:
             for candidate_id in one.candidate_ids:
                 self._launch(candidate_id)
             return one.judged
-        # Under that admission it is never sent.
+        # Under that admission the call is never sent.
         await self._end(one, Forwarded.FAILED)
         return None
 
@@ -189,7 +193,8 @@ class Guarding:
             pieces=item.pieces,
             effect=item.effect,
         )
-        # What is stored must read in one way only: it is what will be sent after a release.
+        # The stored text must have one reading only: after a release it is sent again as it is
+        # stored.
         if canonical_json(decode_object(item.arguments.encode())) != item.arguments:
             raise MalformedRequest("arguments: not canonical JSON")
         try:
@@ -210,14 +215,14 @@ class Guarding:
             edit=self._edit(principal, call, item),
             labels=item.labels,
             join=call.join,
-            # What a deletion names was read before, by whoever wants it gone.
+            # The names in a deletion are not read as text: they only say what to delete.
             culprits=()
             if item.change is ChangeKind.DELETE
             else self._ledger.culprits(principal.principal_id, text),
         )
 
     def _edit(self, principal: Principal, call: GuardedCall, item: Item) -> Edit | None:
-        """What it changes, where that is known by our own verdicts alone."""
+        """The edit that a call makes, where our own verdicts know the text that it changes."""
         if item.change is not ChangeKind.UPDATE or not item.key or item.effect is None:
             return None
         behind = self._behind(principal, call.server)
@@ -225,7 +230,8 @@ class Guarding:
         return edit_of(standing, item.pieces, item.effect, item.change)
 
     def _judged(self, item: WrittenItem) -> Judged:
-        # There is no other way to say that the memory is gone: the gate holds what it never saw.
+        # Otherwise the memory could not be reported as gone: the gate holds a change of a memory it
+        # never saw.
         decision = "reject" if item.decision == "missing" else item.decision
         confirm_url = None
         if item.candidate_id is not None and decision == Decision.ADMIT.value:
@@ -249,12 +255,14 @@ class Guarding:
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
     ) -> None:
-        """Record what became of sent items: one result leaf each. The same answer twice is once.
+        """Record the outcome of sent items: one result leaf each.
+
+        The same answer twice counts once.
 
         Raises:
             StorageError: It is not recorded; the items stay unsettled.
         """
-        # Only what was this server's: nobody else says that an item is not on its way any more.
+        # Only items of this server: no other server may end the wait for an item.
         behind = self._behind(principal, server)
         for candidate_id in await self._forwards.settle(behind, settled):
             self._in_flight.pop(CandidateId(candidate_id), None)
@@ -262,16 +270,16 @@ class Guarding:
     # ---- calls that are admitted before they reach a relay --------------------------------------
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
-        """What relays of this principal's agent call the server that its host calls so."""
+        """The name that this principal's relays use for a server which the host calls so."""
         return self._ahead.server_of(principal, host_name)
 
     async def hand_over(
         self, principal: Principal, call_id: str, call: GuardedCall, judged: tuple[Judged, ...]
     ) -> None:
-        """The agent is about to get this call; all of it is admitted."""
+        """The agent is about to get this call, all of whose items are admitted."""
         before = self._ahead.add(principal, call_id, call, judged)
         if before is not None and not before.late:
-            # Where that is not recorded it is unsettled all the same, and is looked up.
+            # If this is not recorded, the items are unsettled all the same, and are looked up.
             with contextlib.suppress(StorageError):
                 await self._end(before, Forwarded.UNKNOWN)
 
@@ -280,7 +288,7 @@ class Guarding:
         return self._ahead.call_ids(principal)
 
     async def ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
-        """What became of a call that was handed over, unless a relay has taken it.
+        """Record the outcome of a call that was handed over, unless a relay has taken it.
 
         Raises:
             StorageError: It is not recorded; it may be said again.
@@ -301,15 +309,15 @@ class Guarding:
 
     async def _end_overdue(self) -> None:
         for one in self._ahead.overdue():
-            # Unrecorded, it is an intent without an end, and looked up as such at the next start.
+            # Without a record it is an intent without an end, and is looked up at the next start.
             with contextlib.suppress(StorageError):
                 await self._end(one, Forwarded.UNKNOWN)
 
     async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
-        """Whether this released item is the caller's to send; nobody else will.
+        """Whether this released item is now the caller's alone to send.
 
         Raises:
-            StorageError: Nobody knows.
+            StorageError: The answer is unknown.
         """
         behind = self._behind(principal, server)
         claimed = await self._forwards.claim(behind, (candidate_id,))
@@ -323,7 +331,7 @@ class Guarding:
         """For each string that a read brings back: True where it must not reach the agent.
 
         Raises:
-            StorageError: Nobody knows; withhold all of it.
+            StorageError: The answer is unknown; withhold all of it.
         """
         scope = (principal.tenant, self._target(server))
         flags: list[bool] = []
@@ -331,7 +339,7 @@ class Guarding:
             await self._catch_up()
             for part in _slices(strings):
                 flags += self._sieve.sift(scope, part)
-                # Others get their turn: a long answer is read in many ways.
+                # Yield to other requests: a long answer is searched in many readings.
                 await asyncio.sleep(0)
         return tuple(flags)
 
@@ -350,7 +358,7 @@ class Guarding:
 
         Raises:
             MalformedRequest: Two tools share a name.
-            StorageError: Nobody knows; refuse its tools.
+            StorageError: The answer is unknown; refuse its tools.
         """
         if len({tool.name for tool in tools}) < len(tools):
             raise MalformedRequest("tools: a name is given twice")
@@ -360,12 +368,12 @@ class Guarding:
         return PinState(approved=not pinned.changed, changed=pinned.changed)
 
     async def unsettled(self, principal: Principal, server: str) -> tuple[Unsettled, ...]:
-        """Items to send (released by a person) or to look up (answer lost); each to one asker.
+        """Items to send (released by a person) or to look up (answer lost).
 
-        An item to send is given out once: whoever gets it has to send and settle it.
+        Each goes to one caller only. A caller that gets an item to send has to send and settle it.
 
         Raises:
-            StorageError: Nobody knows.
+            StorageError: The answer is unknown.
         """
         behind = self._behind(principal, server)
         self._land_overdue()
@@ -399,11 +407,11 @@ class Guarding:
         return tuple(given)
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
-        """What became of a held candidate by now: still "hold", or a person's decision.
+        """The decision on a held candidate: still "hold", or a person's decision.
 
         Raises:
             UnknownCandidate: No candidate of that id is this tenant's.
-            StorageError: Nobody knows.
+            StorageError: The answer is unknown.
         """
         found = await asyncio.to_thread(self._followed.decided, candidate_id)
         if found is None or found.intercepted.tenant != principal.tenant:
@@ -427,13 +435,16 @@ class Guarding:
         )
 
     def abandon(self, candidate_ids: tuple[CandidateId, ...]) -> None:
-        """The relay that was sending these is gone; unless it comes back soon, look them up."""
+        """The relay that was sending these has gone.
+
+        Unless it comes back soon, they are looked up.
+        """
         for candidate_id in candidate_ids:
             if candidate_id in self._in_flight:
                 self._in_flight[candidate_id] = self._monotonic_s() + GONE_S
 
     def resume(self, candidate_ids: tuple[CandidateId, ...]) -> None:
-        """It came back."""
+        """The relay that had gone came back, so its items are not looked up yet."""
         for candidate_id in candidate_ids:
             if candidate_id in self._in_flight:
                 self._launch(candidate_id)

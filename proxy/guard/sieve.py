@@ -1,9 +1,9 @@
 """Which strings of another server's answers must not reach the agent (docs/architecture.md#mcp).
 
-What is held, denied, quarantined or not settled yet does not exist for the agent, wherever a copy
-of it lies. A string is known by prints of the pieces, never by their text: an index of refused
-texts would be one more place to find them in. It is compared by its words, in every reading that
-withholding has: marks between them and at the end, escapes, tags and base64 hide nothing.
+Memories that are held, denied, quarantined or not settled yet do not exist for the agent, nor do
+copies of them on other servers. The sieve keeps prints of their pieces and never the text: an index
+of refused texts would be one more place to find them in. Words are compared in every reading of
+withholding, so punctuation, escapes, tags and base64 hide nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CONTAINED_LEN_MIN: Final = 8
 DENIED_MAX: Final = 10_000
 _SPACES: Final = re.compile(r"\s+")
-# One word is a name or a kind; text that mentions it is not the memory that is called so.
+# A piece of one word is a name or a kind: a text that mentions it does not repeat the memory.
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
 _WITHHELD: Final = frozenset({Stands.HELD, Stands.DENIED, Stands.FORWARDING, Stands.QUARANTINED})
 
@@ -37,12 +37,15 @@ Scope = tuple["Tenant", str]
 
 
 class _Print(NamedTuple):
-    """A piece without its text: where to look closer, how long it is, and what it must be."""
+    """A piece without its text.
+
+    A hash to find it by, its length, and a digest that must be equal.
+    """
 
     anchor: int
     length: int
     digest: bytes
-    whole: bool  # only equality counts
+    whole: bool  # only an equal string matches, not one that contains it
 
 
 class _Known(NamedTuple):
@@ -52,7 +55,10 @@ class _Known(NamedTuple):
 
 
 class _Withheld:
-    """Prints of one tenant's pieces behind one server, with how many stand either way."""
+    """Prints of one tenant's pieces behind one server.
+
+    How many memories with each are hidden and shown.
+    """
 
     def __init__(self) -> None:
         self.withheld: Counter[_Print] = Counter()
@@ -75,8 +81,8 @@ class _Withheld:
         return bool(anchors) and any(self._contains(shape, anchors) for shape in shapes)
 
     def _build(self) -> dict[int, list[_Print]]:
-        # What also stands in a memory that is shown is no secret: else a steered agent could hide
-        # a memory by proposing it again as something that will be held.
+        # A piece that also stands in a shown memory is not withheld. Otherwise a steered agent
+        # could hide a memory by proposing its text again so that it is held.
         acting = [one for one in self.withheld if one not in self.shown]
         self._wholes = frozenset(one for one in acting if one.whole)
         anchors: dict[int, list[_Print]] = {}
@@ -97,9 +103,10 @@ class _Withheld:
 
 
 class Sieve:
-    """Derived from the store, in memory. One caller at a time, on any thread: who holds `turn`.
+    """Derived from the store, in memory. Any thread, one caller at a time.
 
-    `news` answers what moved since a number of leaves, and everything for -1.
+    The one that holds `turn`. `news` returns what changed since a number of leaves, and everything
+    for -1.
     """
 
     def __init__(self, news: Callable[[int], News]) -> None:
@@ -114,7 +121,7 @@ class Sieve:
         """For each string: whether it must not reach the agent.
 
         Raises:
-            StorageError: Nobody knows what must not; withhold all of it.
+            StorageError: The answer is unknown; withhold all of it.
         """
         self.refresh()
         withheld = self._scopes.get(scope)
@@ -123,7 +130,7 @@ class Sieve:
         return tuple(withheld.holds_back(one) for one in strings)
 
     def refresh(self) -> None:
-        """Take in what moved since the last look."""
+        """Take in the changes since the last look."""
         news = self._news(self._leaf_count)
         if news.whole:
             self._begin_anew()
@@ -137,21 +144,21 @@ class Sieve:
         return self._leaf_count < 0
 
     def hold(self, name: str, scope: Scope, pieces: tuple[str, ...]) -> None:
-        """Take in what was held a moment ago, while its text is at hand.
+        """Take in a candidate that was held a moment ago, while its text is at hand.
 
-        A person may refuse it before anybody looks again, and then it is nowhere any more.
+        If a person refuses it before the next refresh, its text is stored nowhere any more.
         """
         self._drop(name)
         self._put(name, _Known(scope=scope, stands=Stands.HELD, prints=_prints(pieces)))
 
     def take(self, moved: tuple[Moved, ...]) -> None:
-        """Take in what is known already, before the first look."""
+        """Take in prints that are known already, before the first refresh."""
         for one in moved:
             self._take(one)
 
     def _begin_anew(self) -> None:
-        # What was refused is nowhere any more but here; and what was held is held still, and comes
-        # again, or was refused, or stands, and then it is shown.
+        # Prints of refused texts exist only here, so they are kept. Prints of held texts are
+        # dropped: the store reports those that are still held again.
         gone = {
             name: known._replace(stands=Stands.DENIED)
             for name, known in self._known.items()
@@ -212,8 +219,8 @@ class Sieve:
 def prints_of(candidate: Candidate) -> tuple[_Print, ...]:
     """The prints of the pieces that tell this candidate from others.
 
-    Where one of them says something by itself, the others are names and kinds, which anything may
-    share: were they withheld as well, proposing a thing would hide every other of its name.
+    If one piece carries meaning by itself, the others are names and kinds, which any memory may
+    share: withholding them too would hide every memory of the same name.
     """
     call = call_of(candidate)
     return () if call is None else _prints(call.pieces)
@@ -237,7 +244,7 @@ def _print(shape: str, *, whole: bool) -> _Print:
 
 
 def _shape(text: str) -> str:
-    """The words of a text; of one that has none, its marks."""
+    """The words of a text; for a text without words, its punctuation."""
     return " ".join(words_of(text)) or _spelled(text)
 
 

@@ -1,4 +1,4 @@
-"""What a relay and the gate say to each other over the gate's own Unix socket: JSON over HTTP.
+"""The messages between a relay and the gate on the gate's own Unix socket: JSON over HTTP.
 
 Both ends are this program, perhaps in two versions: the number in the path tells them apart.
 """
@@ -73,14 +73,17 @@ class OneCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Performance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of `perform`: an operation on our own store, for a memory server that we are."""
+    """Body of `perform`.
+
+    An operation on our own store, where we are the memory server (store mode).
+    """
 
     operation: Operation | GraphOperation
     traceparent: Annotated[str, Meta(max_length=64)] | None = None
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of what has none."""
+    """The answer of a request that returns nothing."""
 
 
 Asked = GuardedCall | Settlement | Strings | Segment | ToolList | ServerName | OneCandidate

@@ -1,1 +1,1 @@
-"""A decoded operation becomes a candidate with its evidence, and its verdict an answer."""
+"""From a decoded operation to a candidate with its evidence, and from its verdict to an answer."""

@@ -1,6 +1,6 @@
 """How much one principal has asked for lately: the evidence behind step 9 (floods).
 
-Counters live in memory: a restart forgives, which is why they throttle and hold but never admit.
+Counters live in memory, so a restart forgets them. They can only throttle or hold, never admit.
 Event loop only.
 """
 
@@ -33,10 +33,11 @@ _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
 class Topics:
-    """Which cell of the embedding space a text falls in: the signs of fixed hyperplanes.
+    """The topic of a text: the cell of the embedding space that it falls in.
 
-    Near-duplicates share a cell, which is what a flood on one topic looks like; the planes come
-    from a fixed seed, so that a cell means the same after a restart.
+    A cell is the signs of fixed hyperplanes. Near-duplicates share a cell, and a flood on one topic
+    consists of them. The planes come from a fixed seed, so that a cell means the same after a
+    restart.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -56,9 +57,9 @@ def utf8_len(text: str) -> int:
 
 
 def weight_of(*texts: str | None, ids_count: int = 0) -> int:
-    """For how many writes one of these texts counts, which may name so many memories.
+    """How many writes a text of this size, naming so many memories, counts for.
 
-    A rate alone would let one body of a megabyte through at the price of a word.
+    With a plain rate, one body of a megabyte would cost as little as one word.
     """
     size = sum(utf8_len(text) for text in texts if text) + _ID_BYTES * ids_count
     return 1 + size // BYTES_PER_WRITE
@@ -84,13 +85,13 @@ class Budgets:
     """Counts writes per principal in a sliding window, and per topic cell in the same window."""
 
     def __init__(self, topics: Topics, window_ms: Callable[[], int]) -> None:
-        """`window_ms` is asked each time: a reload of the ruleset may change it."""
+        """`window_ms` is called each time, because a reload of the ruleset may change it."""
         self._topics = topics
         self._window_ms = window_ms
         self._accounts: OrderedDict[PrincipalId, _Account] = OrderedDict()
 
     def require_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
-        """Stop what counts for so many writes where the window has no room for it.
+        """Check that the window has room for so many writes.
 
         Raises:
             RateLimited: The window has no room for them.
@@ -98,17 +99,18 @@ class Budgets:
         window_ms = self._window_ms()
         account = self._account(principal_id)
         window = _current(account, now_ms - window_ms)
-        # Requests that are read side by side must not each find the room that is left.
+        # Two requests that are checked at the same time must not both count the same remaining
+        # room.
         if len(window) + account.kept_count + count > limit:
             raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
 
     def keep_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
-        """Keep room for what counts for so many writes, or stop the whole request without a trace.
+        """Reserve room for so many writes, or stop the whole request without a trace.
 
-        A flood that reached the gate would be refused there as well, at the price of two leaves
-        for each write of it: the log would be the thing that is flooded.
+        The gate would refuse a flood too, but with two leaves for each write: the flood would then
+        fill the log.
 
-        It is kept until they are measured, or given back.
+        The room is reserved until the writes are measured, or it is given back.
 
         Raises:
             RateLimited: The window has no room for them.
@@ -117,20 +119,21 @@ class Budgets:
         self._account(principal_id).kept_count += count
 
     def spend(self, principal_id: PrincipalId, count: int, now_ms: int) -> None:
-        """Count work in that is not a write: what reads of much take of the same window."""
+        """Count work that is not a write: expensive reads share the window."""
         window = self._account(principal_id).window
         window.extend(itertools.repeat(now_ms, count))
 
     def give_back(self, principal_id: PrincipalId, count: int) -> None:
-        """Room that was kept is not needed: these are not measured."""
+        """Give back reserved room for writes that will not be measured."""
         account = self._account(principal_id)
-        # Less than nothing: where none was kept (`over_rate = "hold"`), there is none to give back.
+        # At least zero: with `over_rate = "hold"` no room was reserved, so there is none to give
+        # back.
         account.kept_count = max(0, account.kept_count - max(0, count))
 
     def measure(
         self, candidate: Candidate, vector: bytes, now_ms: int, weight: int = 1
     ) -> BudgetState:
-        """Count this candidate in for `weight` writes, and tell how things stood before it."""
+        """Count this candidate as `weight` writes; returns the budgets as they stood before it."""
         account = self._account(candidate.principal_id)
         window_ms = self._window_ms()
         window = _current(account, now_ms - window_ms)

@@ -1,4 +1,4 @@
-"""Vectors that a client brings: checked and brought to unit norm before anything sees them."""
+"""Vectors that a client sends: checked and brought to unit norm before anything uses them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from proxy.seams.faults import MalformedRequest
 if TYPE_CHECKING:
     from proxy.seams.embedder import Embedder
 
-# Outside of these the direction is lost to rounding, and squares overflow single precision.
+# Outside these norms the direction is lost to rounding, or squares overflow single precision.
 NORM_MIN: Final = 1e-6
 NORM_MAX: Final = 1e6
 
 
 def takes_client_vectors(embedder: Embedder) -> bool:
-    """Whether the store has no model of its own."""
+    """Whether the store has no embedding model of its own, so that clients send vectors."""
     return isinstance(embedder, ClientVectors)
 
 
 def unit_vector(raw: bytes, dimension: int) -> bytes:
     """The same direction at unit norm, float32 little-endian.
 
-    A vector of huge norm would be found by every search, one with NaN by none.
+    A vector of huge norm would be a hit in every search, and one with NaN in none.
 
     Raises:
         MalformedRequest: Another dimension, not finite, or of no usable norm.

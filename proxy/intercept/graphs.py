@@ -1,7 +1,6 @@
-"""The graph of each tenant, kept by entity in memory: a call costs what it asks for and shows.
+"""Each tenant's graph (store mode), kept by entity in memory.
 
-Derived from the store, and kept in step with it at each call: nothing here outlives a restart, and
-nothing is shown that the store does not hold live at that moment.
+A call costs what it asks and shows.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class _Kept:
 
 
 class Graphs:
-    """Any thread; one call at a time, because a call may bring its graph up to date."""
+    """The graphs. Any thread, one call at a time, because a call may bring its graph up to date."""
 
     def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader
@@ -43,7 +42,7 @@ class Graphs:
         self._lock = threading.Lock()
 
     def read(self, tenant: Tenant, asked: ReadGraph) -> Shown:
-        """What is shown of a tenant's graph.
+        """The part of a tenant's graph that a call asks to be shown.
 
         Raises:
             MalformedRequest: It is larger than anything that could be shown.
@@ -56,12 +55,12 @@ class Graphs:
         return shown
 
     def find(self, tenant: Tenant, asked: FindInGraph) -> InGraph:
-        """What there is of a tenant's graph, for a call that changes it. Raises as `read`."""
+        """The existing parts of a tenant's graph, for a call that changes it. Raises as `read`."""
         with self._lock:
             return self._current(tenant).find(asked)
 
     def orphans(self, tenant: Tenant) -> tuple[Orphan, ...]:
-        """Observations that hang on nothing but a name. Raises as `read`."""
+        """Observations whose entity is gone, so that only its name is left. Raises as `read`."""
         with self._lock:
             return tuple(self._current(tenant).orphans())
 

@@ -63,11 +63,11 @@ if TYPE_CHECKING:
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of the memories that one answer repeats; a change of one that is beyond is told without it."""
 _TOO_LARGE: Final = 2**62
-# Each string of the metadata is read by itself, and behind the one before it.
+# Each string of the metadata is read by itself, and together with the one before it.
 _METADATA_TIMES: Final = 4
-# Texts embedded in one go: many short ones are work as well.
+# Most texts that are embedded in one call: many short texts are work as well.
 _EMBEDDED_LEN: Final = 16
-# Judged together at most; keeps a batch of thousands from filling the writer's queue by itself.
+# Most candidates judged together, so that a batch of thousands does not fill the writer's queue.
 CHUNK_LEN = 256
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -93,12 +93,15 @@ class _Prepared(NamedTuple):
     proposal: Proposal
     vector: bytes
     lineage: SourceKind | None
-    # Within the limits of size. What is not is rejected, and nobody need read it for that.
+    # Whether it is within the limits of size. A larger one is rejected unread.
     fits: bool
 
 
 class Writing:
-    """Event loop only. Verdicts come back in the order of the proposals, and were made in it."""
+    """Turns proposals into verdicts. Event loop only.
+
+    Verdicts are made and returned in the proposals' order.
+    """
 
     def __init__(
         self,
@@ -114,7 +117,10 @@ class Writing:
         watches: Watches,
         surroundings: Surroundings,
     ) -> None:
-        """`sessions` knows what entered each context; `watches` hears of a candidate first."""
+        """`sessions` knows what entered each context.
+
+        `watches` is told of each candidate before its verdict.
+        """
         self._writer = writer
         self._reader = reader
         self._embedder = embedder
@@ -134,7 +140,9 @@ class Writing:
         dialect: str,
         trace: TraceContext,
     ) -> tuple[WrittenItem, ...]:
-        """One item per proposal. A batch is judged item by item; a bad one stops no other.
+        """One item per proposal. Each item of a batch is judged by itself.
+
+        A bad one does not stop the others.
 
         Raises:
             MalformedRequest: A proposal cannot become a candidate; none of them was staged.
@@ -173,14 +181,17 @@ class Writing:
         )
 
     async def _paced(self, owner: PrincipalId, *, alone: bool) -> None:
-        """Between two of many: others go first. One alone is done before it is their turn."""
+        """Yield to other requests between two proposals of a batch.
+
+        A single proposal does not wait.
+        """
         if not alone:
             await self._out.pace.step(owner)
 
     async def _prepared(
         self, principal: Principal, proposals: tuple[Proposal, ...]
     ) -> list[_Prepared]:
-        """The proposals with what is to be known of each before any of them is judged."""
+        """The proposals with the evidence that is needed before any of them is judged."""
         owner, limits = principal.principal_id, self._ruleset().budgets
         fits = [
             utf8_len(one.text or "") <= limits.text_bytes_max
@@ -215,7 +226,7 @@ class Writing:
     async def _watched(
         self, chunk: list[_Intercepted | WrittenItem]
     ) -> list[_Intercepted | WrittenItem]:
-        """The same candidates, once whoever withholds knows of them."""
+        """The same candidates, once the withholding has been told of them."""
         found = [one.submission for one in chunk if isinstance(one, _Intercepted)]
         dated = await self._watches.begun(found)
         if dated is found:
@@ -232,12 +243,13 @@ class Writing:
         embedder = self._embedder
         if takes_client_vectors(embedder):
             return [
-                # No tool of another server sends one: such a memory is listed, and never searched.
+                # No tool of a server behind sends vectors: with client vectors such a memory is
+                # listed and never searched.
                 b"" if proposal.guarded_key is not None else _client_vector(proposal, dimension)
                 for dimension, proposal in ((embedder.dimension, one) for one in proposals)
             ]
         if any(proposal.vector is not None for proposal in proposals):
-            # Two models never mix in one search.
+            # Vectors of two models never mix in one search.
             raise MalformedRequest("vector: this store embeds texts itself; send none")
         texts = [proposal.text for proposal in proposals if proposal.text is not None]
         found: list[bytes] = []
@@ -272,7 +284,8 @@ class Writing:
             reading = await self._out.pace.aside(owner, size, _read, candidate, edit)
         now_ms = started_ns // 1_000_000
         rules = self._ruleset()
-        # Read once: the gate is told which version all this is about, and looks again.
+        # The stored memory is read once; the gate gets its version, and checks that it is still
+        # that one.
         stored = stored_of(self._reader, candidate)
         token = self._tokens.verify(proposal.promotion_token, candidate, stored, now_ms)
         seen = seen_of(self._sessions, candidate, proposal)
@@ -320,20 +333,20 @@ class Writing:
     def _measured(
         self, prepared: _Prepared, candidate: Candidate, stored: Memory | None, now_ms: int
     ) -> BudgetState:
-        # What a change leaves as it is, is written once more with it.
+        # An update writes the unchanged rest once more, so its size counts too.
         left = None if stored is None or candidate.text is not None else stored.text
         weight = _weight(prepared.proposal) + weight_of(left) - 1
         budget = self._budgets.measure(candidate, prepared.vector, now_ms, weight)
         if prepared.fits:
             return budget
-        # Nobody read it: it is too large under whatever rules are in force at the verdict.
+        # Not read, because it is too large under any rules that could be in force at the verdict.
         return msgspec.structs.replace(budget, text_bytes=_TOO_LARGE)
 
     def _absent(self, principal: Principal, proposal: Proposal) -> bool:
-        """Whether there is nothing to change.
+        """Whether there is no memory to change.
 
-        With a nonce of its own the gate answers instead: a retried delete must get its first
-        verdict again, not hear that the memory is gone.
+        If the client sent a nonce, the gate answers instead: a retried delete must get its first
+        verdict again, and not hear that the memory is gone.
         """
         # A deleted memory still has bytes that a purge must reach.
         elsewhere = proposal.change in {ChangeKind.CREATE, ChangeKind.PURGE}
@@ -367,7 +380,7 @@ class Writing:
     def _lineage(
         self, tenant: Tenant, proposal: Proposal, known: dict[MemoryId, SourceKind]
     ) -> SourceKind | None:
-        """The lowest ceiling among the memories this one says it derives from."""
+        """The lowest ceiling among the memories that this one says it derives from."""
         lowest: SourceKind | None = None
         for memory_id in dict.fromkeys(map(MemoryId, proposal.derived_from)):
             ceiling = known.get(memory_id) or self._reader.ceiling(tenant, memory_id)
@@ -378,7 +391,7 @@ class Writing:
         return lowest
 
     def _sibling(self, trace: TraceContext) -> TraceContext:
-        """A span of its own for one item of a batch, beside the others under the caller's span."""
+        """A span for one item of a batch, a sibling of the other items' spans."""
         return msgspec.structs.replace(trace, span_id=self._out.random_hex(8))
 
     async def _verdict(
@@ -391,7 +404,7 @@ class Writing:
         heard: Outcome | StorageError | None = None
         try:
             result = heard = await self._writer.submit(submission)
-            # All of a batch are decided at one moment.
+            # All items of a batch are decided at one moment.
             await self._paced(submission.candidate.principal_id, alone=alone)
         except (StoreUnavailable, OutcomeUnknown) as failure:
             result = heard = failure
@@ -414,10 +427,10 @@ class Writing:
         return _written(submission.candidate, result, self._shown(submission.candidate, result))
 
     def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:
-        """The id that an answer may repeat: that of a memory, which we gave out ourselves.
+        """The id that an answer may repeat: only one that we gave out ourselves.
 
-        Any other is the client's own text. In a refusal it would go back to the model, and sixteen
-        bytes in hex have room for a password, or for a word that is told nowhere else.
+        Any other id is the client's own text. In a refusal it would go back to the model, and
+        sixteen bytes in hex have room for a password.
         """
         if outcome.memory is not None:
             return outcome.memory.memory_id
@@ -429,22 +442,22 @@ class Writing:
 
 
 def _read(candidate: Candidate, edit: Edit | None) -> Reading:
-    """What a candidate says, with the text that an edit leaves."""
+    """The reading of a candidate's text; for an edit, of the text that it leads to."""
     reading = read_candidate(candidate)
     return reading if edit is None else read_beside(reading, edit.after)
 
 
 def _weight(proposal: Proposal) -> int:
-    """For how many writes it counts in the window of its principal."""
+    """For how many writes a proposal counts in its principal's window."""
     ids_count = len(proposal.derived_from)
     return weight_of(proposal.text, proposal.metadata_json, ids_count=ids_count)
 
 
 def _bounded(items: Iterable[WrittenItem]) -> tuple[WrittenItem, ...]:
-    """The same, with as many memories as one answer has room for; the first always has its own.
+    """The items, with only as many memories as one answer has room for.
 
-    A change of a label or of metadata gives a whole text back, so a thousand of them in one body
-    would ask for a thousand times that text.
+    The first always keeps its own. A change of a label or of metadata returns the whole text, so a
+    thousand of them in one body would ask for a thousand times that text.
     """
     told: list[WrittenItem] = []
     left = ANSWER_BYTES_MAX
@@ -483,7 +496,7 @@ def _written(candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None)
         version=outcome.version,
         leaf_index=outcome.leaf_index,
         replayed=outcome.replayed,
-        # A delete has nothing left to show; a refused candidate never does.
+        # A delete has no memory left to show, and a refused candidate is never shown.
         memory=memory if outcome.decision is Decision.ADMIT else None,
         class_lowered=lowered,
     )
@@ -498,7 +511,7 @@ def _undecided(proposal: Proposal) -> WrittenItem:
 
 
 def _not_judged(proposal: Proposal, decision: str, reason: Reason) -> WrittenItem:
-    """What became of a change that no gate saw: nothing."""
+    """The outcome of a change that no gate saw: nothing was done."""
     return WrittenItem(
         decision=decision,
         change=proposal.change,

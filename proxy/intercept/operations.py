@@ -1,4 +1,4 @@
-"""Drives one operation of one principal, and withholds everything until the verdict.
+"""Carries out one operation of one principal, and withholds everything until the verdict.
 
 Writes become candidates here and wait for the writer; reads pass the store's filters. Nothing in
 this file decides: the gate does, on the writer's thread, inside the transaction that would commit.
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 DELETE_WHERE_MAX = 100_000
 SHOWN_PER_UNIT = 100
 """So many memories of a graph take as much of the principal's window as one write."""
-# Leaves room for "/" and the memory id, which make one nonce per deleted memory.
+# Leaves room for "/" and the memory id, which together make one nonce per deleted memory.
 BULK_NONCE_LEN_MAX = NONCE_LEN_MAX - 37
 
 _T = TypeVar("_T")
@@ -65,7 +65,7 @@ _Args = TypeVarTuple("_Args")
 
 
 class Window:
-    """The window in which a principal's writes are counted, for reads that cost as much as they.
+    """The window in which a principal's writes are counted; reads that cost as much count too.
 
     Event loop only.
     """
@@ -78,17 +78,17 @@ class Window:
         self._now_ms = now_ms
 
     def take(self, principal_id: PrincipalId) -> None:
-        """Count one read in.
+        """Count one read.
 
         Raises:
-            RateLimited: There is no room for it.
+            RateLimited: The window has no room for it.
         """
         limit = self._ruleset().budgets.writes_per_window_max
         self._budgets.require_room(principal_id, 1, limit, self._now_ms())
         self.spend(principal_id, 1)
 
     def spend(self, principal_id: PrincipalId, count: int) -> None:
-        """Count in what a read turned out to cost."""
+        """Count what a read turned out to cost."""
         self._budgets.spend(principal_id, count, self._now_ms())
 
 
@@ -154,7 +154,7 @@ class Operations:
     async def graph(
         self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext
     ) -> GraphResult:
-        """What store mode asks of the principal's tenant's graph. It counts in the window.
+        """The answer to a store mode question about the tenant's graph. It counts in the window.
 
         Raises:
             MalformedRequest: The graph is larger than anything that could be shown.
@@ -163,12 +163,12 @@ class Operations:
         """
         self._window.take(principal.principal_id)
         if isinstance(operation, FindInGraph):
-            # Tells which of these there are, and shows nothing: no context hears of it.
+            # This only tells which parts exist and shows no text, so no context hears of it.
             return await self._in_thread(self._graphs.find, principal.tenant, operation)
         started_ns = self._out.clock_ns()
         shown = await self._in_thread(self._graphs.read, principal.tenant, operation)
         count = len(shown.memories)
-        # A graph is as long as its tenant made it.
+        # Its cost counts, because a tenant can make its graph as long as it likes.
         self._window.spend(principal.principal_id, count // SHOWN_PER_UNIT)
         heard = Listed(total=count, memories=shown.memories)
         asked = ListMemories(where=WHOLE_GRAPH)
@@ -200,10 +200,10 @@ class Operations:
         )
 
     async def _matching(self, principal: Principal, operation: DeleteWhere) -> tuple[Proposal, ...]:
-        """One delete per live memory that matches: a bulk path is judged item by item."""
+        """One delete per live memory that matches: each is judged by itself."""
         if operation.nonce is not None and len(operation.nonce) > BULK_NONCE_LEN_MAX:
             raise MalformedRequest(f"nonce: at most {BULK_NONCE_LEN_MAX} characters for a bulk")
-        # Ids alone: the texts of so many memories would not fit into anybody's memory.
+        # Ids only: the texts of so many memories would not fit into memory.
         found = await self._in_thread(
             self._reader.ids, principal.tenant, operation.where, DELETE_WHERE_MAX
         )
@@ -212,7 +212,7 @@ class Operations:
                 change=ChangeKind.DELETE,
                 memory_id=memory_id,
                 target=operation.target,
-                # One client nonce cannot be spent by many candidates: each gets its own suffix.
+                # A client's nonce can be spent by one candidate only, so each gets its own suffix.
                 nonce=f"{operation.nonce}/{memory_id}" if operation.nonce else None,
             )
             for memory_id in found
@@ -250,7 +250,7 @@ class Operations:
             case ListEntities():
                 ids = await self._in_thread(self._reader.entities, tenant, operation.offset)
                 if ids.cut and not operation.by_offset:
-                    # Half of them, told as all of them, would be a lie.
+                    # A part of them, returned as if it were all, would be a lie.
                     raise MalformedRequest("entities: too many for one answer of this protocol")
                 listed = Entities(total=ids.total, entities=ids.entities)
                 return listed, "list_entities", len(ids.entities)

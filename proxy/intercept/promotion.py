@@ -1,6 +1,6 @@
 """Promotion tokens: minted for an operator, verified for the gate (MWP 3.2, check 6).
 
-What a token says and which bytes are signed is `policy.tokens`; here are the key and the store.
+The content of a token and its signed bytes are in `policy.tokens`; the key and the store are here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 
 class VerifiedToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What a token is worth, and the key under which it is spent; no key for an absent one."""
+    """What a token is worth, and the key under which it is spent.
+
+    No key where there is no token.
+    """
 
     state: TokenState
     key: bytes | None = None
@@ -55,7 +58,7 @@ class TokenSigner:
 
     @property
     def public_key(self) -> Ed25519PublicKey:
-        """What a verifier needs."""
+        """The key for verifiers."""
         return self._key.public_key()
 
     def mint(
@@ -90,7 +93,7 @@ class PromotionGrant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenVerifier:
-    """Says what a token is worth for one candidate. Event loop or writer thread."""
+    """Tells what a token is worth for one candidate. Event loop or writer thread."""
 
     def __init__(self, public_key: Ed25519PublicKey) -> None:
         self._public_key = public_key
@@ -100,10 +103,10 @@ class TokenVerifier:
     ) -> VerifiedToken:
         """Valid, invalid, expired or absent; whether it was spent, the store finds out.
 
-        `stored` is the memory that the candidate would change; the store finds out as well whether
-        it is still that one.
+        `stored` is the memory that the candidate would change; the store also checks whether it
+        still is that version.
 
-        A token that cannot be read counts as forged: an honest client passes on what it was given.
+        An unreadable token counts as forged: an honest client passes on what it was given.
         """
         if text is None:
             return ABSENT
@@ -127,10 +130,10 @@ class TokenVerifier:
 
 
 def landing_class(candidate: Candidate, stored: MemoryClass | None) -> MemoryClass:
-    """The class the candidate would land in, floor included: what a token has to be bound to.
+    """The class the candidate would land in, floor included: a token is bound to it.
 
-    Bound to the class the client named, a token for a harmless class would carry a directive into
-    the policy class.
+    If a token were bound to the class that the client named, a token for a harmless class would
+    carry a directive into the policy class.
     """
     return effective_class(candidate, read_candidate(candidate), stored)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Prepared:
-    """One anchor with its vectors; built once per anchor set."""
+    """One anchor with its vectors; computed once per set of anchors."""
 
     __slots__ = ("anchor", "questions", "scores", "skeleton")
 
@@ -43,7 +43,7 @@ class _Prepared:
 class Recallable(msgspec.Struct, frozen=True, kw_only=True):
     """What a recall would show once the candidate is stored, inherited parts included.
 
-    `vector` is of the text; b"" where nobody embedded it yet.
+    `vector` is the text's embedding; b"" where it has none yet.
     """
 
     text: str | None
@@ -52,7 +52,7 @@ class Recallable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown_of(candidate: Candidate, vector: bytes, stored: Memory | None) -> Recallable:
-    """What a candidate would show; an update shows what it leaves out of the stored memory."""
+    """The strings that a recall would show; an update inherits what it leaves out."""
     text, metadata_json = candidate.text, candidate.metadata_json
     if candidate.change is ChangeKind.UPDATE and stored is not None:
         text = stored.text if text is None else text
@@ -69,7 +69,7 @@ def _outranks(prepared: _Prepared, vector: bytes, margin: float) -> bool:
 
 
 class Shadow:
-    """Asks the anchors of a tenant about a candidate. Event loop only; caches per anchor set."""
+    """Asks a tenant's anchors about a candidate. Event loop only; caches per set of anchors."""
 
     def __init__(self, reader: MemoryReader, embedder: Embedder) -> None:
         self._reader = reader
@@ -81,7 +81,8 @@ class Shadow:
     ) -> tuple[AnchorProbe, ...] | None:
         """One probe per anchor of the tenant; () where it has none, or nothing would be shown.
 
-        None where nobody can ask them: a store of client vectors has no model for the questions.
+        None where they cannot be asked: a store of client vectors has no model to embed the
+        questions.
         """
         anchors = self._reader.anchors(tenant)
         if not anchors or not (shown.text or shown.metadata_json):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from storage.errors import StorageError
     from storage.values import HeldCandidate, Outcome, Submission
 
-# The GenAI memory conventions name no purge; it is a delete that leaves nothing.
+# The GenAI memory conventions have no word for a purge; it is reported as a delete.
 _OPERATION = {
     ChangeKind.CREATE: "create_memory",
     ChangeKind.UPDATE: "update_memory",
@@ -119,7 +119,7 @@ def verdict_event(submission: Submission, outcome: Outcome, span: Judging) -> Ve
 
 
 def decided_event(held: HeldCandidate, outcome: Outcome, span: Judging) -> VerdictRecorded:
-    """The event of a person's verdict on what waited; the dialect is the way it came."""
+    """The event of a person's verdict on a held candidate; the dialect names the way it came in."""
     candidate = held.candidate
     memory_id = outcome.memory.memory_id if outcome.memory else None
     if memory_id is None and candidate is not None:

@@ -1,1 +1,1 @@
-"""What rooms say to each other: operations, faults, protocols. No logic."""
+"""The interfaces between rooms: operations, faults, protocols. No logic."""

@@ -1,4 +1,4 @@
-"""What a credential lets in, and what is open on it: both end with the credential."""
+"""The access that a credential gives, and the open requests, which end with the credential."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Access:
-    """One credential for as long as it is good: a key, a bound user id, a bound certificate.
+    """One credential while it is valid: a key, a bound user id, a bound certificate.
 
     Event loop only, but for `stands`: the writer asks it inside the transaction that would commit.
     """
@@ -20,38 +20,41 @@ class Access:
 
     def __init__(self) -> None:
         self._ended = False
-        # What is open on it. A dict keeps the order, and forgets without searching.
+        # Callbacks of open requests. A dict keeps the order, and removes without searching.
         self._told: dict[Callable[[], None], None] = {}
 
     def stands(self) -> bool:
-        """Whether it still lets in what came in on it. Any thread."""
+        """Whether the credential is still valid. Any thread."""
         return not self._ended
 
     def tell(self, told: Callable[[], None]) -> None:
-        """Call `told` when it ends, at once if it did; it must not raise."""
+        """Call `told` when the credential ends, at once if it already did.
+
+        `told` must not raise.
+        """
         if self._ended:
             told()
         else:
             self._told[told] = None
 
     def forget(self, told: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Unregister a callback."""
         self._told.pop(told, None)
 
     def end(self) -> None:
-        """End all that is open on it, now."""
+        """End the credential, and everything that is open on it, now."""
         self._ended = True
         told, self._told = self._told, {}
         for one in told:
             one()
 
 
-# Of principals that no credential names: the operator's own uid, a command, the evaluation.
+# The access of principals without a credential: the operator's own uid, a command, the evaluation.
 _OWN = Access()
 
 
 class Authenticated(Principal, frozen=True, kw_only=True, eq=False):
-    """A principal, and the credential that it came in on. It equals the same principal's others."""
+    """A principal with the credential that it came in on. Equality ignores the credential."""
 
     access: Access
 
@@ -64,17 +67,17 @@ class Authenticated(Principal, frozen=True, kw_only=True, eq=False):
         return not self == other
 
     def __hash__(self) -> int:
-        """As equality has it."""
+        """A hash that fits the equality."""
         return hash(_fields(self))
 
 
 def access_of(principal: Principal) -> Access:
-    """What a principal came in on; for one of our own, an access that never ends."""
+    """The access that a principal came in on; for one of our own, an access that never ends."""
     return principal.access if isinstance(principal, Authenticated) else _OWN
 
 
 def plain(principal: Principal) -> Principal:
-    """The same principal without what it came in on: for what is encoded."""
+    """The principal without its access, for encoding."""
     return Principal(
         principal_id=principal.principal_id,
         tenant=principal.tenant,

@@ -1,4 +1,4 @@
-"""The seam between settling and a protocol: what its side does for one server behind the gate."""
+"""The seam between settling and a protocol: the protocol's side for one server behind the gate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Reply = TypeVar("Reply")
 
 
 class Backend(Protocol[Reply]):
-    """One server behind, asked in our own name. Event loop only."""
+    """One server behind, to which we send requests of our own. Event loop only."""
 
     async def is_ready(self) -> bool:
         """Whether the server may be asked now; else it is left alone until the next round."""
@@ -22,14 +22,14 @@ class Backend(Protocol[Reply]):
 
         Raises:
             MalformedRequest: The item cannot be sent as it is kept; nothing was sent. Never raised
-                once anything was: the item would count as failed.
+                after sending: the item would count as failed.
         """
         ...
 
     def outcome(self, reply: Reply) -> Forwarded:
-        """What an answer says of the item that was sent."""
+        """The outcome of a sent item, as an answer tells it."""
         ...
 
     async def look_up(self, item: Unsettled) -> Forwarded | None:
-        """What a read proves of an item that was sent; None where it proves nothing."""
+        """The outcome of a sent item, as a read proves it; None where it proves nothing."""
         ...

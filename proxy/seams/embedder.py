@@ -1,4 +1,4 @@
-"""The seam between what needs vectors and what makes them."""
+"""The interface to an embedding model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Failures that are answers: each says whose fault it is, and `responses` answers it."""
+"""Failures with an answer each. The class says whose fault it is.
+
+`transport.responses` answers it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class MethodNotAllowed(MalformedRequest):
 class UnknownWrite(Exception):
     """A mutating route no dialect knows: it counts as a write and is refused.
 
-    `hint` is one of our own fixed texts: what is served there instead.
+    `hint` is one of our own fixed texts: what the path serves instead.
     """
 
     def __init__(self, hint: str = "") -> None:
@@ -55,11 +58,11 @@ class RateLimited(Exception):
 
 
 class Busy(Exception):
-    """Too much is under way, of this principal or of all; nothing of the request was begun."""
+    """Too many requests are under way, of this principal or of all; this one was not begun."""
 
 
 class NotFound(Exception):
-    """Nothing of that name; `detail` is one of our own fixed texts."""
+    """There is nothing of that name; `detail` is one of our own fixed texts."""
 
     def __init__(self, detail: str = "there is nothing here") -> None:
         super().__init__(detail)
@@ -67,13 +70,13 @@ class NotFound(Exception):
 
 
 class RulesetRefused(Exception):
-    """The rules before stay in force; the message says what is wrong with the others."""
+    """New rules were refused; the old ones stay in force. The message says what is wrong."""
 
 
 class UpstreamError(Exception):
-    """The server behind did not answer, or not in a way that can be passed on.
+    """The server behind did not answer, or not in a form that can be passed on.
 
-    The text is one of ours. `sent` is False where it cannot have seen the request.
+    The text is one of ours. `sent` is False where the server cannot have seen the request.
     """
 
     def __init__(self, detail: str, *, sent: bool = True) -> None:

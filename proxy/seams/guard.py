@@ -50,7 +50,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Ids by which another front may recognise the same call; claims until it does."""
+    """Ids by which another front may recognise the same call; unproven claims until it does."""
 
     tool_use_id: Name | None = None  # Claude Code: `_meta["claudecode/toolUseId"]`
     call_id: Name | None = None  # Codex: `_meta.callId`
@@ -64,9 +64,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `pieces` are the strings a later read would show, in the order of the call; `text` of the
     candidate is them joined by newlines. `arguments` is the canonical JSON (RFC 8785) of the call's
-    arguments with this item alone and each piece replaced by its index: with `pieces` it gives back
-    the very call (`mcp.pieces.arguments_of`), so that a released candidate can be sent. The last
-    pieces may be in no place of it: what JSON in a string spells, names joined.
+    arguments, with this item alone and each piece replaced by its index. Together with `pieces` it
+    gives back the very call (`mcp.pieces.arguments_of`), so that a released candidate can be sent.
+    The last pieces may be derived strings without a place in the call: decoded JSON in a string,
+    joined names.
     """
 
     change: ChangeKind
@@ -74,14 +75,15 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pieces: Annotated[
         tuple[Annotated[str, Meta(max_length=TEXT_LEN_MAX)], ...], Meta(max_length=1_024)
     ]
-    # Which pieces only name something shared (an entity, a type, a tag): judged like the others,
-    # but a read is not withheld because it shows one of these words: `sift` leaves them out.
+    # Indexes of the pieces that only name something shared (an entity, a type, a tag). They are
+    # judged like the others, but a read that shows such a word is not withheld for it.
     labels: Annotated[tuple[int, ...], Meta(max_length=1_024)] = ()
-    # What the server files it under, in the server's own words (an entity's name, a path, an id).
+    # The key under which the server files it, in the server's own words (an entity's name, a path,
+    # an id).
     key: Annotated[str, Meta(max_length=1_024)] = ""
     memory_class: MemoryClass = MemoryClass.L3
     class_named: bool = False
-    # What the call makes of the text under the key, where the map says so.
+    # What the call does to the text under the key, where the map says so.
     effect: Effect | None = None
     scope_user: Name | None = None
 
@@ -98,7 +100,7 @@ class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one item. Never any content of it."""
+    """The verdict on one item. It never has any content of the item."""
 
     decision: str  # "admit", "hold", "reject" or "error", as in `WrittenItem`
     candidate_id: CandidateId | None
@@ -119,7 +121,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     call_id: Name
     texts: Annotated[tuple[str, ...], Meta(max_length=STRINGS_MAX)]
     join: Join = Join()
-    # What it is labelled: a context server's result is a tool result; memory carries its own label.
+    # Its label: a server's result is a tool result; a memory carries its own label.
     kind: SourceKind = SourceKind.TOOL_RESULT
 
 
@@ -131,14 +133,14 @@ class PinnedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PinState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether a server's tools are those that were approved; `changed` names the others."""
+    """Whether a server's tools are the approved ones; `changed` names the others."""
 
     approved: bool
     changed: Annotated[tuple[Name, ...], Meta(max_length=TOOLS_MAX)] = ()
 
 
 class Unsettled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An admitted item that the server behind does not have for sure.
+    """An admitted item that the server behind may not have.
 
     `sent` False: released by a person, to be sent now. True: sent once, the answer was lost.
     """
@@ -156,7 +158,7 @@ class Guard(Protocol):
     """Everything a relay may ask. Any number of calls at once; event loop only.
 
     Raises in every method: `StorageError` where the gate cannot answer; a relay then refuses writes
-    and withholds what it cannot sift. `MalformedRequest` where a value is out of bounds.
+    and withholds unsifted strings. `MalformedRequest` where a value is out of bounds.
     """
 
     async def judge(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
@@ -169,7 +171,10 @@ class Guard(Protocol):
     async def settle(
         self, principal: Principal, server: str, settled: tuple[tuple[CandidateId, Forwarded], ...]
     ) -> None:
-        """Record what became of sent items: one result leaf each. The same answer twice is once."""
+        """Record the outcome of sent items: one result leaf each.
+
+        The same answer twice counts once.
+        """
         ...
 
     async def sift(
@@ -193,22 +198,22 @@ class Guard(Protocol):
         ...
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:
-        """What became of a held candidate by now: still "hold", or a person's decision."""
+        """The decision on a held candidate: still "hold", or a person's decision."""
         ...
 
 
 class GuardAhead(Protocol):
     """What a model front asks: it judges calls that others send. Event loop only; raises alike.
 
-    Who gets such a call next is known to nobody: a relay, the server itself, or no one.
+    The next receiver of such a call is unknown: a relay, the server itself, or nobody.
     """
 
     async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
-        """As `Guard.judge`; a verdict is never one that was given for an earlier call."""
+        """As `Guard.judge`, but never with the verdicts of an earlier call."""
         ...
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
-        """What relays of this principal's agent call the server that its host calls so."""
+        """The name that this principal's relays use for a server which the host calls so."""
         ...
 
     async def hand_over(
@@ -216,8 +221,8 @@ class GuardAhead(Protocol):
     ) -> None:
         """The agent is about to get this call, all of which is admitted.
 
-        The first relay that gets the very same call of this principal takes these verdicts over
-        and settles them, alone. Until then they are the front's to end.
+        The first relay that gets the very same call of this principal takes the verdicts over and
+        settles them, alone. Until then the front has to settle them.
         """
         ...
 
@@ -226,11 +231,11 @@ class GuardAhead(Protocol):
         ...
 
     async def ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
-        """What became of a call that was handed over; nothing where a relay has taken it."""
+        """Record the outcome of a call that was handed over; nothing where a relay has taken it."""
         ...
 
     async def claim(self, principal: Principal, server: str, candidate_id: CandidateId) -> bool:
-        """Whether this released item is the caller's to send; nobody else will."""
+        """Whether this released item is now the caller's alone to send."""
         ...
 
     async def decided(self, principal: Principal, candidate_id: CandidateId) -> Judged:

@@ -1,4 +1,4 @@
-"""What writing asks of the session ledger: the seam between the two."""
+"""The interface of the session ledger that a write uses."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Sees(Protocol):
         asked: Asked | None = None,
         looked: Looked | None = None,
     ) -> Seen | None:
-        """What is known of a candidate that says these texts; None where no front is configured.
+        """The evidence about a candidate with these texts; None where no model front is configured.
 
-        `asked` is what a person must have said to endorse it; without it nothing is endorsed. An
-        edit of a text that is known is `looked` for beyond that text.
+        `asked` is what a person must have said to endorse it; without it nothing is endorsed.
+        `looked` is set for an edit of a known text: only the words that it adds are searched for.
         """
         ...
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
-        """What became of a candidate that was asked about, to show with its session."""
+        """Note the verdict on a candidate, to show it with its session."""
         ...
 
 
@@ -51,23 +51,23 @@ class NoSessions:
         asked: Asked | None = None,
         looked: Looked | None = None,
     ) -> None:
-        """Nothing is known."""
+        """No evidence."""
         del principal_id, texts, join, asked, looked
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
-        """There is nobody to tell."""
+        """Ignores the verdict."""
         del principal_id, seen, outcome
 
 
 def seen_of(sessions: Sees, candidate: Candidate, proposal: Proposal) -> Seen | None:
-    """What the ledger knows of a candidate: its session, and who said before what it says."""
+    """The ledger's evidence about a candidate: its session, and who first said its words."""
     if isinstance(sessions, NoSessions):
-        return None  # and nobody has to read the candidate for it
+        return None  # so the candidate need not be read
     call = call_of(candidate) if proposal.guarded_key is not None else None
     if call is not None:
         texts = call.pieces
     else:
-        # A removal names the memory, and says nothing more.
+        # A removal has no text of its own: it names a memory.
         texts = tuple(text for text in (candidate.text, candidate.memory_id) if text)
     asked = asked_of(candidate, None if proposal.guarded_key is None else proposal.labels)
     edit = proposal.edit

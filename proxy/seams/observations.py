@@ -1,7 +1,8 @@
-"""What an agent is shown instead of refused content: one fixed text per reason.
+"""The fixed texts that an agent is shown instead of refused content: one per reason.
 
-Closed on purpose. A refusal that quotes the candidate, or a name in it, carries the attack to the
-model that was to be kept from it; so these hold a reason code, a class, and what to do next.
+The list is closed on purpose. A refusal that quotes the candidate, or a name in it, would carry the
+attack to the model that it was kept from. So a text has a reason code, a class, and what to do
+next.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ def observation_for(
         decision: "admit", "hold", "reject", "missing" or "error".
         reason: Why it was not admitted; None for an admit.
         memory_class: The class under which it was judged.
-        change: What was to be done. An agent that hears of storing takes a deletion for done.
-        lowered: Whether that is less than the class that was named.
+        change: The kind of change. Told "not stored", an agent would believe that a deletion was
+            done.
+        lowered: Whether `memory_class` is below the class that the client named.
 
     Raises:
         InvariantBroken: A refusal without a reason.
@@ -99,7 +101,7 @@ def observation_for(
 
 
 def observation_of_call(reason: Reason) -> str:
-    """The text for a tool call that was not made at all: it has no class."""
+    """The text for a tool call that was refused before any judgement: it has no class."""
     return f"Not done ({reason.value}). {NEXT[reason]}"
 
 
@@ -117,14 +119,14 @@ def _all() -> frozenset[str]:
 
 
 def is_observation(text: str) -> bool:
-    """Whether a text is made of these alone, each in its line: nobody's words have room in it."""
+    """Whether each line of a text is one of these, so that it has no room for other words."""
     return all(_ITEM.sub("", line) in _all() for line in text.strip().split("\n"))
 
 
 def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | None:
-    """What a person is told of a text before confirming it; None where the words are a person's.
+    """The note to a person who may confirm a text that is not a person's; None where it is one.
 
-    `had_read` are names of what the conversation that wrote it had read; None: nobody knows.
+    `had_read` names what the writing conversation had read; None where that is unknown.
     """
     if source.trust >= SourceKind.USER_INPUT.trust:
         return None
@@ -138,14 +140,14 @@ def whose_words(source: SourceKind, had_read: tuple[str, ...] | None) -> str | N
 def withheld_notice(
     noun: str, decision: str, reason: Reason, candidate_id: str, *, whole: bool = False
 ) -> str:
-    """What stands where a memory was repeated that nobody may see, and by which id to forgive it.
+    """The notice in place of a withheld repetition of a memory, with the id by which to forgive it.
 
     Args:
-        noun: What it stands in: "result", "text", "reply" or "call".
-        decision: That on the memory; a "hold" waits for a person.
+        noun: The kind of place: "result", "text", "reply" or "call".
+        decision: The decision on the memory; a "hold" waits for a person.
         reason: Why.
-        candidate_id: The memory's; "" where a log of before does not say.
-        whole: Whether nothing else is left of it.
+        candidate_id: The memory's; "" where an older log has none.
+        whole: Whether the whole place was withheld.
     """
     what = f"This {noun}" if whole else f"A part of this {noun}"
     became = "waits for a person" if decision == "hold" else "was refused"

@@ -56,7 +56,7 @@ class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """One proposed change, as the client put it. The interceptor makes a `Candidate` of it."""
+    """One proposed change, in the client's terms. The interceptor makes a `Candidate` of it."""
 
     change: ChangeKind
     memory_id: MemoryId | None = None
@@ -76,20 +76,20 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     promotion_token: str | None = None
     # The client's own vector, float32 little-endian, checked for length by the interceptor.
     vector: bytes | None = None
-    # Guard mode: what the server behind files it under. No dialect sets it.
+    # Guard mode: the key under which the server behind files it. No dialect sets it.
     guarded_key: str | None = None
-    # Guard mode: what is known of the text that it changes. Only the guard says so.
+    # Guard mode: what is known of the text that it changes. Only the guard sets it.
     edit: Edit | None = None
-    # Segments that the text was found in; only the guard names any.
+    # Segments that contain the text; only the guard names any.
     culprits: tuple[Origin, ...] = ()
-    # Guard mode: which pieces of the text only name something.
+    # Guard mode: indexes of the pieces that only name something.
     labels: tuple[int, ...] = ()
-    # Ids by which the session ledger may recognise the call that this came from; claims until then.
+    # Ids by which the session ledger may recognise the call; unproven claims until it does.
     join: Join | None = None
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True, tag="write"):
-    """Proposals judged item by item, in order. `note` reaches the encoder untouched."""
+    """Proposals, each judged by itself, in order. `note` reaches the encoder untouched."""
 
     proposals: tuple[Proposal, ...]
     note: str = ""
@@ -122,7 +122,7 @@ class ListMemories(msgspec.Struct, frozen=True, kw_only=True, tag="list"):
     offset: int = 0
     limit: int = 100
     note: str = ""
-    # Whether its client goes on behind what it was given: then a page may be shorter than asked.
+    # Whether the client pages on from the last entry it got: then a page may be shorter than asked.
     by_offset: bool = False
 
 
@@ -145,7 +145,7 @@ class ListEntities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
 
     offset: int = 0
     note: str = ""
-    # Whether its client goes on behind what it was given, as with a page of memories.
+    # Whether the client pages on from the last entry it got, as with a page of memories.
     by_offset: bool = False
 
 
@@ -154,17 +154,17 @@ Relation: TypeAlias = tuple[str, str, str]
 
 
 class ReadGraph(msgspec.Struct, frozen=True, kw_only=True, tag="read_graph"):
-    """The graph of store mode: all of it, or these entities, or those that a query stands in."""
+    """Store mode: read all of the graph, or these entities, or those that match a query."""
 
     names: tuple[str, ...] | None = None
     query: str | None = None
 
 
 class FindInGraph(msgspec.Struct, frozen=True, kw_only=True, tag="find_in_graph"):
-    """What there is of the graph, for a call that is going to change it; nothing of it is shown.
+    """Store mode: which parts of the graph exist, for a call that will change it; nothing is shown.
 
-    `texts` are observations, each with the name of its entity. `memory_ids` are looked for among
-    the memories of entities. What hangs on the entities is told where `hanging` asks for it.
+    `texts` are observations, each with the name of its entity. `memory_ids` are looked up among the
+    memories of entities. `hanging` also asks for everything that hangs on the entities.
     """
 
     names: tuple[str, ...] = ()
@@ -187,7 +187,7 @@ GraphOperation = ReadGraph | FindInGraph
 
 
 class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one proposal. `memory` only for an admitted create or update.
+    """The outcome of one proposal. `memory` only for an admitted create or update.
 
     decision: "admit", "hold", "reject", "missing" (the memory to change is not there) or "error"
     (the gate could not decide; nothing was written).
@@ -208,7 +208,7 @@ class WrittenItem(msgspec.Struct, frozen=True, kw_only=True):
     leaf_index: int = 0
     replayed: bool = False
     memory: Memory | None = None
-    # Whether its class is below the one that its client named (`policy.labels.derive`).
+    # Whether its class is below the one that its client named.
     class_lowered: bool = False
 
 
@@ -252,7 +252,7 @@ class Entities(msgspec.Struct, frozen=True, kw_only=True, tag="entities"):
 
 
 class GraphEntity(msgspec.Struct, frozen=True, kw_only=True):
-    """One entity as it is shown, its observations in the order in which they were made."""
+    """One entity as it is shown, with its observations in the order of their making."""
 
     name: str
     entity_type: str
@@ -260,17 +260,17 @@ class GraphEntity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphShown(msgspec.Struct, frozen=True, kw_only=True, tag="graph"):
-    """Answer to `ReadGraph`, in the order in which it was made."""
+    """Answer to `ReadGraph`, in the order of making."""
 
     entities: tuple[GraphEntity, ...]
     relations: tuple[Relation, ...]
 
 
 class KnownEntity(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is under one name; a name that only orphans or relations bear has no memory.
+    """The parts that exist under one name; a name that only orphans or relations use has no memory.
 
-    `hanging` are the memories of all that is said of it and of its relations, whoever wrote them,
-    those that are hardest to delete first.
+    `hanging` are the memories of its observations and relations, whoever wrote them, those that are
+    hardest to delete first.
     """
 
     name: str
@@ -280,9 +280,9 @@ class KnownEntity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InGraph(msgspec.Struct, frozen=True, kw_only=True, tag="in_graph"):
-    """Answer to `FindInGraph`: the names that mean anything, and the memories of what was asked.
+    """Answer to `FindInGraph`: the names that exist, and the memories of the texts asked for.
 
-    Texts and relations stand in the order of the question; without memories, they are not there.
+    Texts and relations stand in the order of the question; one without memories does not exist.
     """
 
     entities: tuple[KnownEntity, ...]
@@ -302,7 +302,10 @@ GraphResult = GraphShown | InGraph
 
 
 def memories_of(result: Result) -> tuple[Memory, ...]:
-    """Every live memory that an answer shows; a history shows earlier texts, and none."""
+    """Every live memory that an answer shows.
+
+    A history shows none, because its texts are earlier ones.
+    """
     match result:
         case Found():
             return tuple(hit.memory for hit in result.hits)
@@ -358,7 +361,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
 
 
 class Answering(msgspec.Struct, frozen=True, kw_only=True):
-    """What an encoder may say besides the result: ids to correlate by, and the time."""
+    """What an encoder may add to the result: ids for correlation, and the time."""
 
     trace_id: str
     now_ms: int
@@ -369,7 +372,7 @@ class Dialect(Protocol):
     """One wire language. Pure; one instance serves every request."""
 
     name: str
-    # The first segments of every path that it may claim: no model API is served below these.
+    # The first segments of every path that it may claim: a model API may not use these.
     segments: frozenset[str]
 
     def claims(self, request: HttpRequest) -> bool:

@@ -1,8 +1,8 @@
-"""Work that takes long, so that nobody else waits for it.
+"""Sharing the event loop: long work gives way, so that no other request waits for it.
 
-All of it together gets one slice of each turn of the event loop (`step`), and principals take
-slices in turns. What is one long computation on a text runs on a thread of its own (`aside`), on
-which the interpreter changes hands every few milliseconds whatever the computation is.
+All paced work together gets one time slice per turn of the event loop (`step`), and principals take
+slices in turns. A single long computation on a text runs on a thread of its own (`aside`), because
+the interpreter switches threads every few milliseconds.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _Args = TypeVarTuple("_Args")
 
 
 class Pace:
-    """One per process. Event loop only; what runs aside must not touch anything of the loop's."""
+    """One per process. Event loop only; work that runs aside must not touch the loop's objects."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        """`clock` gives seconds."""
+        """`clock` returns seconds."""
         self._clock = clock
-        # When the slice of this turn of the loop began; None where nobody had one yet.
+        # When the slice of this turn of the loop began; None if no slice was taken yet.
         self._began: float | None = None
         self._whose = ""
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -41,7 +41,7 @@ class Pace:
         self._aside: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def step(self, owner: str) -> None:
-        """Go on at once while the slice lasts; else when it is this principal's turn again."""
+        """Go on at once while the slice lasts; otherwise wait for this principal's next turn."""
         if self._began is None:
             self._begin()
         lasts = self._clock() - (self._began or 0.0) < SLICE_S
@@ -57,20 +57,20 @@ class Pace:
         asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        """A turn of the loop is over: whoever waits longest goes on, one principal at a time."""
+        """At the next turn of the loop: wake the longest waiters, one principal at a time."""
         self._began, self._whose = None, ""
         while self._waiting:
             owner, theirs = self._waiting.popitem(last=False)
             mine = theirs.popleft()
             if theirs:
                 self._waiting[owner] = theirs
-            if not mine.done():  # else its request was given up
+            if not mine.done():  # a done future belongs to a request that was given up
                 mine.set_result(None)
                 self._begin()
                 return
 
     async def aside(self, owner: str, size: int, call: Callable[[*_Args], _T], *args: *_Args) -> _T:
-        """What the pure function gives; on the thread if `size` is large, one for each principal.
+        """The result of a pure function; on the thread if `size` is large, one call per principal.
 
         Raises:
             Exception: What the function raises.
@@ -84,5 +84,5 @@ class Pace:
             return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
     def close(self) -> None:
-        """Give the thread back; what runs on it ends first."""
+        """End the thread; the work on it is finished first."""
         self._thread.shutdown()

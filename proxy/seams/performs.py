@@ -1,4 +1,4 @@
-"""The seam between fronts and the interceptor: who carries out one decoded operation."""
+"""The interface through which fronts have one decoded operation carried out."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Performs(Protocol):
 
 
 class PerformsGraphs(Performs, Protocol):
-    """The same with the graph of store mode."""
+    """`Performs`, with the graph of store mode."""
 
     async def graph(
         self, principal: Principal, operation: GraphOperation, *, dialect: str, trace: TraceContext
     ) -> GraphResult:
-        """What is asked of the tenant's graph. Raises as `perform`."""
+        """The answer to a question about the tenant's graph. Raises as `perform`."""
         ...

@@ -1,4 +1,4 @@
-"""The seam between reading and what keeps account of it: which memories are about to be served."""
+"""The interface that is told which memories are about to be served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Shown: TypeAlias = "Found | Listed | Got | History | Entities"
 
 
 class HearsRecalls(Protocol):
-    """Hears of every read, whatever front it came through. Event loop only; it never waits."""
+    """Is told of every read, through every front. Event loop only; it never waits."""
 
     def served(
         self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext
@@ -35,7 +35,7 @@ class HearsRecalls(Protocol):
 
 
 class UnheardRecalls:
-    """The reads of a sidecar that has no model front: nobody keeps account of them."""
+    """For a sidecar without a model front: reads are not noted."""
 
     def served(
         self, principal: Principal, read: Read, shown: Shown, *, dialect: str, trace: TraceContext

@@ -1,6 +1,6 @@
-"""The outside as the proxy sees it: time, random ids, and somewhere to report happenings.
+"""The outside world as the proxy sees it: time, random ids, and a place to report events.
 
-Injected, so that tests hold all of it in their hands.
+Injected, so that tests control all of it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ POOL_LEN = 8_192
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Clock in Unix nanoseconds; `random_hex(n)` gives 2n hex digits; `record` never blocks.
 
-    `wait(seconds)` is how what happens every so often waits for its next turn, and `pace` is how
-    what takes long lets others go first.
+    Periodic work calls `wait(seconds)` between its rounds, and long work gives way to others
+    through `pace`.
     """
 
     clock_ns: Callable[[], int]
@@ -35,7 +35,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     record: Callable[[Event], None]
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
     pace: Pace = msgspec.field(default_factory=Pace)
-    # What ids of traces are made with: the store's, where there is one.
+    # The key for ids of traces: the store's, where there is one.
     trace_key: bytes = msgspec.field(default_factory=lambda: secrets.token_bytes(32))
 
     @property
@@ -51,8 +51,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 class RandomPool:
     """Hex ids out of the kernel's random source, read in blocks. Event loop only.
 
-    Every read is a system call that gives the interpreter away; five per request cost more than
-    the request's own work under load. Bytes are used once, in order.
+    Each read is a system call that releases the interpreter lock; under load five per request cost
+    more than the request's own work. Bytes are used once, in order.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a tenant may be called."""
+"""The form of a tenant's name."""
 
 from __future__ import annotations
 

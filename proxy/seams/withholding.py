@@ -1,4 +1,4 @@
-"""Who is told of every candidate around its verdict: the seam beside the interceptor."""
+"""The interface that is told of every candidate before and after its verdict."""
 
 from __future__ import annotations
 
@@ -10,28 +10,34 @@ if TYPE_CHECKING:
 
 
 class Watches(Protocol):
-    """Who is told of every candidate around its verdict: `Withholding`, in `proxy.withhold`."""
+    """Is told of every candidate before and after its verdict.
+
+    `Withholding`, in `proxy.withhold`.
+    """
 
     async def begun(self, submissions: list[Submission]) -> list[Submission]:
-        """They were intercepted; the same ones as they may be judged, or that very list.
+        """These candidates were intercepted. Returns the list to be judged, perhaps the same.
 
         Raises:
-            StoreUnavailable: None of them may be.
+            StoreUnavailable: None of them may be judged.
         """
         ...
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """It was decided, or could not be; None where nobody waits for the answer any more."""
+        """The candidate was decided, or could not be.
+
+        None where nobody waits for the answer any more.
+        """
         ...
 
 
 class Unwatched:
-    """No model front: nobody sends what a candidate says."""
+    """For a sidecar without a model front: no request shows candidates, so nothing is withheld."""
 
     async def begun(self, submissions: list[Submission]) -> list[Submission]:
-        """As they are: the same list, so that nobody makes new ones of them."""
+        """The same list, unchanged and not copied."""
         return submissions
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """Nobody listens."""
+        """Ignores the verdict."""
         del submission, result

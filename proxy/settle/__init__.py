@@ -1,1 +1,1 @@
-"""What an admitted write comes to: intent, sent, settled, reconciled, whatever the protocol."""
+"""From an admitted write to its outcome: intent, sent, settled, reconciled. Protocol-neutral."""

@@ -1,7 +1,7 @@
 """Writes to a server behind: judged, sent once, settled by the answer. No protocol is known here.
 
-An admitted item is an intent on disk before it is sent. Without an answer nobody knows what became
-of it: that is recorded, and the item is looked up later. It is never sent again.
+An admitted item is an intent on disk before it is sent. Without an answer its outcome is recorded
+as unknown, and the item is looked up later. It is never sent again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Asks = Callable[[Principal, GuardedCall], Awaitable[tuple[Judged, ...]]]
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
-# What a guard raises where it cannot say.
+# The exceptions of a guard that cannot answer.
 UNDECIDED: Final = (StorageError, MalformedRequest)
 SETTLE_TRIES: Final = 60
 
@@ -40,7 +40,9 @@ class Settles(Protocol):
 
 
 async def judge(asks: Asks, principal: Principal, call: GuardedCall) -> tuple[Judged, ...]:
-    """One verdict per item of the call. What is admitted has to be sent and settled, or settled.
+    """One verdict per item of the call.
+
+    Each admitted item has to be sent and settled, or settled as failed.
 
     Raises:
         StorageError, MalformedRequest: Nothing was judged; send nothing.
@@ -67,7 +69,10 @@ async def record(
     candidate_ids: tuple[CandidateId, ...],
     state: Forwarded,
 ) -> bool:
-    """Whether the gate knows now what became of these; without it they stay unsettled."""
+    """Tell the gate the outcome of these items; whether it recorded it.
+
+    Otherwise they stay unsettled.
+    """
     try:
         if candidate_ids:
             settled = tuple((candidate_id, state) for candidate_id in candidate_ids)
@@ -96,14 +101,14 @@ class Forwarding:
         self._spawn = spawn
         self._answer_seconds = answer_seconds
         self._retry_seconds = retry_seconds
-        # Items that were sent and may still be answered; what happens where that takes too long.
+        # Sent items that may still be answered, with the timer that ends the wait.
         self._open: dict[CandidateId, asyncio.TimerHandle | None] = {}
         self._closed = False
 
     def sent(self, candidate_ids: tuple[CandidateId, ...], *, timed: bool = True) -> None:
-        """The server has these now. They stay open until they are settled.
+        """The server has these items now. They stay open until they are settled.
 
-        `timed`: after so long without an answer they are recorded as unknown; one may still come.
+        `timed`: after the time limit they are recorded as unknown; an answer may still come.
         """
         late = None
         if timed and candidate_ids and not self._closed:
@@ -116,26 +121,26 @@ class Forwarding:
         return candidate_id in self._open
 
     async def settle(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
-        """Record what became of these; where the gate is away, as soon as it is back."""
+        """Record the outcome of these items, as soon as the gate is reachable."""
         for candidate_id in candidate_ids:
             late = self._open.pop(candidate_id, None)
-            # One timer serves all that went in one call.
+            # One timer serves all items of one call.
             if late is not None and late not in self._open.values():
                 late.cancel()
         await self._record(candidate_ids, state)
 
     async def unsettled(self) -> tuple[Unsettled, ...]:
-        """What waits to be sent or looked up; nothing where the gate cannot say."""
+        """The items to send or to look up; none where the gate cannot answer."""
         try:
             return await self._guard.unsettled(self._principal, self._server)
         except UNDECIDED:
             return ()
 
     async def close(self) -> None:
-        """Nobody will hear an answer any more: what is open is unknown.
+        """No answer can arrive any more, so open items are recorded as unknown.
 
-        So is what somebody sends while this waits for the gate: a write that had its verdict just
-        then is delivered all the same.
+        A write that gets its verdict while this waits for the gate is recorded as unknown too: it
+        may have been sent.
         """
         self._closed = True
         while self._open:
@@ -159,7 +164,7 @@ class Forwarding:
         return await record(self._guard, self._principal, self._server, candidate_ids, state)
 
     async def _record_later(self, candidate_ids: tuple[CandidateId, ...], state: Forwarded) -> None:
-        # Where this process ends first, the items stay unsettled, and are looked up.
+        # If this process ends first, the items stay unsettled, and are looked up.
         for _ in range(SETTLE_TRIES):
             await asyncio.sleep(self._retry_seconds)
             if await self._recorded(candidate_ids, state):

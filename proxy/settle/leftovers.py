@@ -1,7 +1,7 @@
-"""Items that are left over between the gate and a server: released ones to send, lost ones to find.
+"""Items left over between the gate and a server: released ones to send, lost ones to look up.
 
-A released item is given out by the gate once, and sent once. An item whose answer was lost is only
-ever looked up, by reading.
+The gate gives out a released item once, and it is sent once. An item whose answer was lost is only
+looked up, by reading.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
     from proxy.settle.forwarding import Forwarding
 
 _LOG: Final = logging.getLogger("mnemogate.settle")
-# What no read can tell is asked again after so many rounds, then twice as many, and so on.
+# An item that no read settles is looked up again after so many rounds, then after twice as many,
+# and so on.
 _FIRST_PAUSE: Final = 2
 _PAUSE_MAX: Final = 720
 _REPLIES_MAX: Final = 16
 
 
 class Leftovers(Generic[Reply]):
-    """Sends and looks up on one connection to a server. Event loop only."""
+    """Sends and looks up leftovers on one connection to a server. Event loop only."""
 
     def __init__(self, forwarding: Forwarding, backend: Backend[Reply], turn: asyncio.Lock) -> None:
-        """`turn` is one for all connections to that server: they do this one at a time."""
+        """`turn` is shared by all connections to that server: only one works at a time."""
         self._forwarding = forwarding
         self._backend = backend
         self._turn = turn
         self._round = 0
-        # Items that no read could tell anything of: the round before which they are left alone.
+        # Items that no read could settle, with the round before which they are left alone.
         self._paused: dict[CandidateId, tuple[int, int]] = {}
         self._replies: dict[CandidateId, Reply] = {}
 
@@ -47,12 +48,12 @@ class Leftovers(Generic[Reply]):
             await asyncio.sleep(seconds)
 
     async def send_released(self, candidate_id: CandidateId) -> Reply | None:
-        """Send what was released; the server's answer for this item, where we were the sender."""
+        """Send the released items. Returns the server's answer for this item, if we sent it."""
         await self.round()
         return self._replies.pop(candidate_id, None)
 
     async def round(self) -> None:
-        """Send and look up what there is now."""
+        """Send and look up the leftovers of this moment."""
         async with self._turn:
             self._round += 1
             if not await self._backend.is_ready():
@@ -64,7 +65,7 @@ class Leftovers(Generic[Reply]):
                     await self._send(one)
 
     async def _send(self, one: Unsettled) -> None:
-        """It was given to us alone, and is sent once."""
+        """Send an item that the gate gave to us alone, once."""
         ours = (one.candidate_id,)
         self._forwarding.sent(ours, timed=False)
         try:

@@ -1,1 +1,1 @@
-"""Withholding: what was refused stays out of everything that an agent is sent."""
+"""Withholding: refused texts stay out of everything that an agent is sent."""

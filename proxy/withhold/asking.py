@@ -1,7 +1,7 @@
-"""Asks about the texts of one request whether they carry what was refused, and keeps the answers.
+"""Searches the texts of one request for what was refused, and keeps the answers.
 
-Once a text was withheld it stays withheld: under the id of its call, and as the text it is. So the
-same request gives the same bytes, also when the prints had to make room, and after a restart.
+A text that was withheld once stays withheld, under the id of its call and by its own digest. So the
+same request gives the same bytes, also when prints had to make room, and after a restart.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from policy.withheld.words import Printer
     from proxy.withhold.state import Entry, Kept, Record
 
-# An id of its own has letters or digits in a row that nobody else has. Others are counters of a
-# server, `call_0` or `functions.fetch:0`, and come again in the next conversation.
+# A unique call id has a long row of letters or digits. Other ids are a server's counters, `call_0`
+# or `functions.fetch:0`, which come again in the next conversation.
 _RANDOM: Final = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{10,}")
 _COUNTED: Final = re.compile(r"functions\..*:[0-9]+", re.DOTALL)
 _PLAIN_LEN_MAX: Final = 256
-# Nobody is told anything in the place of a block that is left out.
+# A block that is left out has no notice in its place.
 _NOTHING: Final = Told("reject", Reason.GATE_UNAVAILABLE, MemoryClass.L4)
 _CODES: Final = "|".join(re.escape(reason.value) for reason in Reason)
 _MARK: Final = re.compile(rf"Not (?:stored|stored yet|deleted yet|done) \((?:{_CODES})[,)]")
 _WAITS: Final = re.compile(rf"Not stored yet \((?:{_CODES})[,)]")
-# Stands for a notice of ours, so that what was before it and after it do not meet.
+# Stands for a notice, so that the words before and after it do not join.
 _APART: Final = " mnemogate0notice "
 _LINES: Final = "lines"
 
 
 class Conversation:
-    """Where a request belongs: the ids of its conversation, and what a person typed in it."""
+    """The conversation of a request: its ids, and what a person typed in it."""
 
     def __init__(
         self, sessions: frozenset[str] = frozenset(), typed: Callable[[], Iterable[str]] = tuple
     ) -> None:
-        """`typed` is asked only where something waits for a person."""
+        """`typed` is called only where some text waits for a person."""
         self.sessions = sessions
         self._typed = typed
         self._words: tuple[bytes, ...] | None = None
 
     def words(self, printer: Printer) -> tuple[bytes, ...]:
-        """What was typed, as numbers of words; only what waits for a person is held against it."""
+        """The typed words as hashes; they are compared with texts that wait for a person only."""
         if self._words is None:
             self._words = tuple(packed(printer.numbers(text)) for text in self._typed())
         return self._words
@@ -64,11 +64,11 @@ NOWHERE: Final = Conversation()
 class _Found(NamedTuple):
     told: Told
     candidate_id: str
-    key: int | None  # None where its print had to make room
+    key: int | None  # None where its print was dropped for room
 
 
 class _Shared:
-    """What all that ask for one request write to."""
+    """State that all parts of one request share."""
 
     def __init__(self) -> None:
         self.fresh_count = 0
@@ -98,7 +98,7 @@ class Asking:
         self._place = printer.digest(*sorted(conversation.sessions), str(by_model))
 
     def of_the(self, noun: str, *, by_model: bool = False) -> Asking:
-        """The same, asked about something else; what the model says may not wait for a person."""
+        """The same request, for another kind of text; `own` marks the model's own words."""
         return Asking(
             self._kept,
             self._printer,
@@ -115,13 +115,13 @@ class Asking:
 
     @property
     def records(self) -> list[Record]:
-        """What is to be written down before the request goes on."""
+        """The records to be written before the request goes on."""
         return self._shared.records
 
     # ---- texts ---------------------------------------------------------------------------------
 
     def of(self, text: str) -> str | None:
-        """What stands in the place of this text, or None where it carries nothing refused."""
+        """The text in place of this one, or None where it carries nothing refused."""
         found = self._found(text)
         return None if found is None else self._notice(found)
 
@@ -132,7 +132,8 @@ class Asking:
         name = self._printer.digest(text)
         known = self._known(kept.texts.get(name))
         if known is not None and known.key is None:
-            # Its print is gone, or was never ours: what was withheld stays so.
+            # Its print was dropped, or belongs to another conversation: a text once withheld stays
+            # withheld.
             return known
         clean = name + self._place
         if kept.clean.get(clean) == kept.withheld.generation:
@@ -140,7 +141,7 @@ class Asking:
         key = self._key_in(text)
         if key is None:
             put(kept.clean, clean, kept.withheld.generation)
-            # What shows again changes what later thoughts are bound to.
+            # A text that is shown again changes what later signed thoughts are bound to.
             self._shared.fresh_count += kept.uncovered.pop(name, 0)
             return None
         if known is None:
@@ -148,7 +149,7 @@ class Asking:
         return self._of_key(key) if known is None else known._replace(key=key)
 
     def _key_in(self, text: str) -> int | None:
-        """The key of a refused text that a text holds, under every spelling that is read."""
+        """The key of a refused text that a text contains, in any reading."""
         for reading in readings_of(NOTICE.sub(_APART, text)):
             spans = self.looking.spans(self._printer.numbers(reading))
             if spans:
@@ -156,15 +157,15 @@ class Asking:
         return None
 
     def carries(self, text: str) -> bool:
-        """Whether a text holds what is withheld; nothing is kept of it."""
+        """Whether a text contains something withheld; nothing is recorded."""
         return self._key_in(text) is not None
 
     def notice_of(self, key: int) -> str:
-        """What stands in the place of a stretch of this text."""
+        """The notice for a stretch of this text."""
         return self._notice(self._of_key(key))
 
     def _known(self, entry: Entry | None) -> _Found | None:
-        """What was withheld there before; its key where that is still known."""
+        """A text that was withheld at this place before, with its key where that is still known."""
         if entry is None or (entry.session and entry.session not in self._sight.sessions):
             return None
         lives = entry.key is not None and self._kept.withheld.knows(entry.key)
@@ -182,7 +183,7 @@ class Asking:
     # ---- results and calls ---------------------------------------------------------------------
 
     def of_result(self, call_id: str, text: str) -> str | None:
-        """What stands in the place of a result that is withheld as a whole; else None."""
+        """The notice in place of a result that is withheld as a whole; else None."""
         kept = self._kept
         own = _RANDOM.search(call_id) is not None and _COUNTED.fullmatch(call_id) is None
         name = self._printer.digest("call", call_id)
@@ -218,7 +219,7 @@ class Asking:
         return withheld.whole(numbers_of(text), self.looking) if plain else None
 
     def of_call(self, text: str) -> str | None:
-        """What the agent is told instead of a call that says all of a text."""
+        """What the agent is told instead of a call that contains the whole of a refused text."""
         for reading in readings_of(NOTICE.sub(_APART, text)):
             key = self._kept.withheld.said_in(self._printer.numbers(reading), self.looking)
             if key is not None:
@@ -228,11 +229,14 @@ class Asking:
     # ---- parts of a text -----------------------------------------------------------------------
 
     def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
-        """The same for the sentences of one text, which a refused stretch may run through."""
+        """As `of`, for the sentences of one text; a refused stretch may run through several."""
         return self._of_parts("sentences", sentences)
 
     def of_lines(self, lines: Sequence[str]) -> list[str | None]:
-        """The same for its lines; with one that it runs through goes what is left beside it."""
+        """As `of`, for the lines of a text.
+
+        With a removed line, remaining pieces in the lines beside it go too.
+        """
         return self._of_parts(_LINES, lines)
 
     def _of_parts(self, kind: str, parts: Sequence[str]) -> list[str | None]:
@@ -260,7 +264,7 @@ class Asking:
         return [None if one is None else self._notice(one) for one in found]
 
     def _take_rest(self, numbers: list[list[int]], found: list[_Found | None]) -> None:
-        """Of lines beside one that goes, those that are a piece of the same text."""
+        """Remove lines next to a removed one that are pieces of the same refused text."""
         lines = [at for at, words in enumerate(numbers) if words or found[at] is not None]
         for ordered in (lines, lines[::-1]):
             last: _Found | None = None
@@ -274,11 +278,11 @@ class Asking:
     # ---- thoughts ------------------------------------------------------------------------------
 
     def bears(self, text: str) -> bool:
-        """Whether something was taken out of this text before, on its way to the agent."""
+        """Whether something was taken out of this text earlier, on its way to the agent."""
         return NOTICE.search(text) is not None or _MARK.search(text) is not None
 
     def waits(self, text: str) -> bool:
-        """Whether it tells that a memory waits for a person, and something does."""
+        """Whether it tells that a memory waits for a person, and one does."""
         return self._kept.withheld.holds and _WAITS.search(text) is not None
 
     def unbinds(self, name: str) -> bool:
@@ -304,7 +308,7 @@ class Asking:
 
 
 class Replies:
-    """Implements `proxy.dialects.model.replies_withheld.Withholds`."""
+    """The withholding in replies. Implements `proxy.dialects.model.replies_withheld.Withholds`."""
 
     def __init__(self, kept: Kept, printer: Printer, conversation: Conversation) -> None:
         self._kept = kept
@@ -318,10 +322,10 @@ class Replies:
         return self._kept.withheld.any_in(self._sight)
 
     def flow(self) -> Flow:
-        """A text that begins now."""
+        """A filter for a text that begins now."""
         asking = self._asking
         return Flow(self._printer, asking.looking, asking.notice_of)
 
     def carries(self, text: str) -> bool:
-        """Whether a text holds what is withheld."""
+        """Whether a text contains something withheld."""
         return self._asking.carries(text)

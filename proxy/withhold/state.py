@@ -1,7 +1,7 @@
-"""What is withheld from each principal, and the records that it is made of.
+"""What is withheld from each principal, and the log records that this state is made of.
 
-A record is one tag byte and MessagePack, in the log of the session ledger. It holds numbers of
-words under a key, ids and reasons: no text.
+A record is one tag byte and MessagePack, in the log of the session ledger. It holds keyed hashes of
+words, ids and reasons: no text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STUCK_MAX: Final = 50_000
 """Of each kind and principal, the newest count."""
 RESULT, TEXT, BLOCK = 0, 1, 2
 _REJECT: Final = "reject"
-# What is wrong with it is its class or its label, in the context in which it was written.
+# Reasons that concern the class or label in one conversation, and not the text itself.
 _OF_ITS_PLACE: Final = frozenset(
     {
         Reason.SOURCE_CLASS_FORBIDDEN,
@@ -45,9 +45,9 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate that is not decided yet; prints as pairs of numbers and `whole`.
+    """A candidate that is not decided yet; prints as pairs of hashes and `whole`.
 
-    In a log of before nobody wrote down whether it is flagged, nor where it was written.
+    Older logs do not say whether it is flagged, nor in which conversation it was written.
     """
 
     principal: str
@@ -55,11 +55,11 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
     prints: tuple[tuple[bytes, bool], ...]
     flagged: bool = True
     session: str = ""
-    orders: tuple[bytes, ...] = ()  # the words of each sentence of it that steers its reader
+    orders: tuple[bytes, ...] = ()  # the words of each of its sentences that steers its reader
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """It was refused, or nobody will ever decide it. `version` is the store's at that moment."""
+    """It was refused, or will never be decided. `version` is the store's at that moment."""
 
     principal: str
     candidate_id: str
@@ -91,8 +91,8 @@ class Stuck(msgspec.Struct, frozen=True, array_like=True):
     name: bytes
     told: Told
     key_of: str = ""  # the candidate whose text it was
-    parts: tuple[int, ...] = ()  # which sentences or lines of it
-    session: str = ""  # the only conversation in which it does; "": in every one
+    parts: tuple[int, ...] = ()  # indexes of its withheld sentences or lines
+    session: str = ""  # the only conversation in which it is withheld; "": in every one
 
 
 Record = Begun | Refused | Waits | Cleared | Stuck
@@ -108,17 +108,17 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record | None:
-    """A record, or None for bytes that are somebody else's.
+    """A record; None for bytes of another kind of record.
 
     Raises:
-        msgspec.DecodeError: It is ours and cannot be read.
+        msgspec.DecodeError: It is of this kind and cannot be read.
     """
     decoder = _DECODERS.get(data[0]) if data else None
     return None if decoder is None else decoder.decode(data[1:])
 
 
 class Entry(NamedTuple):
-    """A text or a result that was withheld once, and whose."""
+    """A text or a result that was withheld once, and the candidate whose text it repeats."""
 
     key: int | None
     told: Told
@@ -135,7 +135,7 @@ class _Refusal(NamedTuple):
 
 
 class Kept:
-    """All about one principal. Event loop only; `apply` is the only way in."""
+    """The withheld texts of one principal. Event loop only; `apply` is the only way in."""
 
     def __init__(self, principal: str) -> None:
         self.principal = principal
@@ -149,16 +149,16 @@ class Kept:
         self.results: OrderedDict[bytes, Entry] = OrderedDict()
         self.texts: OrderedDict[bytes, Entry] = OrderedDict()
         self.blocks: OrderedDict[bytes, Told] = OrderedDict()
-        # Moves with whatever is withheld in a place of its own from now on.
+        # A counter that moves when anything is withheld at one place only.
         self.stuck_count = 0
-        # Texts that were withheld and are not any more, until they are shown again.
+        # Texts that were withheld and no longer are, until they are shown again.
         self.uncovered: dict[bytes, int] = {}
-        # As of which generation a text holds nothing, or stands where it may be shown.
+        # The generation at which a text was found to contain nothing withheld, or to be allowed.
         self.clean: OrderedDict[bytes, int] = OrderedDict()
         self.stood: OrderedDict[bytes, int] = OrderedDict()
 
     def apply(self, record: Record) -> None:
-        """Take in one record. The same one twice is once."""
+        """Take in one record. Applying the same one twice changes nothing."""
         match record:
             case Begun():
                 if record.candidate_id not in self._refused:
@@ -215,7 +215,8 @@ class Kept:
         return tuple(keys)
 
     def _forgive(self, keys: tuple[int, ...]) -> None:
-        # What another candidate was refused for as well stays withheld, and is told as its.
+        # A text that another candidate was refused for as well stays withheld, in that candidate's
+        # name.
         still = {
             key: (candidate_id, other.told)
             for others in (self._refused, self._held)
@@ -248,7 +249,7 @@ class Kept:
                 self.uncovered[name] = 1
 
     def same_text(self, candidate_id: str) -> tuple[str, ...]:
-        """The refused candidates that say what this one says and no more, it among them."""
+        """The refused candidates whose text says the same and no more, this one included."""
         one = self._refused.get(candidate_id)
         if one is None:
             return ()
@@ -262,7 +263,7 @@ class Kept:
         return self._of_key.get(key, "")
 
     def records(self) -> Iterator[Record]:
-        """Records that make this state anew."""
+        """Records that rebuild this state."""
         for begun in self.pending.values():
             yield begun
         for begun in self.waiting.values():
@@ -290,9 +291,13 @@ class Kept:
 
 
 def _terms_of(begun: Begun, told: Told) -> Terms:
-    """Where a refused text is withheld: only a class or a label is a matter of one conversation."""
+    """Where a refused text is withheld.
+
+    One refused only for class or label, in one conversation alone.
+    """
     if told.reason is Reason.HOLD_EXPIRED:
-        # Nobody decided, so it stays withheld from the model's own words, and from nothing else.
+        # It was never decided, so it stays withheld from the model's own words, and from nothing
+        # else.
         return Terms(flagged=True, held=True)
     scoped = not begun.flagged and told.decision == _REJECT and told.reason in _OF_ITS_PLACE
     return Terms(
@@ -303,7 +308,7 @@ def _terms_of(begun: Begun, told: Told) -> Terms:
 
 
 def put(kept: OrderedDict[bytes, _Value], name: bytes, value: _Value) -> None:
-    """Keep a value under a name; the one that was not used for longest goes for it."""
+    """Keep a value under a name; if full, the least recently used one is dropped."""
     kept[name] = value
     kept.move_to_end(name)
     while len(kept) > STUCK_MAX:

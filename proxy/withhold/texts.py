@@ -1,4 +1,4 @@
-"""Which texts of a candidate nobody may see if it is refused, and which words are our own."""
+"""Which texts of a candidate are withheld if it is refused, and which texts are our own."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def texts_of(candidate: Candidate) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The texts of a candidate that nobody may see if it is refused, and what stands beside them.
+    """The texts of a candidate that are withheld if it is refused, and the names beside them.
 
-    What a deletion names is a memory, and stays one if the deletion is refused.
+    A deletion's texts name an existing memory, which stays visible if the deletion is refused.
     """
     if candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
         return (), ()
@@ -53,7 +53,7 @@ def strings_of(metadata_json: str | None) -> Iterator[str]:
 
 
 def own_texts() -> Iterator[str]:
-    """Every observation of a candidate that an agent may be shown."""
+    """Every observation about a candidate that an agent may be shown."""
     for decision in ("reject", "hold"):
         for reason in Reason:
             for memory_class in MemoryClass:

@@ -1,14 +1,14 @@
 """From the moment of interception nothing that is sent carries a rejected candidate.
 
-Beside the interceptor: it tells of every candidate before it is judged and after. Model requests of
-a principal wait until none of its candidates is undecided, and what was refused is taken out of
-them, wherever it stands; out of replies as well. What a person typed stays, and so does what also
-stands in a trusted system prompt or in a memory that was admitted.
+The interceptor reports every candidate before and after its verdict. Model requests of a principal
+wait until all of its candidates are decided. Refused texts are then taken out of requests and
+replies, wherever they stand. Three things stay: what a person typed, a trusted system prompt, and a
+text that also stands in an admitted memory.
 
 A held candidate is not refused: its text is shown until a person denies it, because blanking the
-page that an agent is working on for what may be admitted a minute later would end its work. Only if
-it is flagged, the model's own replies and the call that proposed it do not say it meanwhile. A
-candidate that nobody decided in time is refused, and the writer keeps to that.
+page that an agent works on would end its work. Only a flagged one is taken out of the model's own
+replies and of the call that proposed it. A candidate that is not decided in time counts as refused,
+and the writer then refuses it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 BEGUN_S: Final = 10.0
 """How long a decision that the writer has begun is waited for, beyond the deadline."""
-# A memory with such a ceiling was written where nobody else had a say.
+# A memory with such a ceiling was written in a context of the person's own words alone.
 _FIRM: Final = frozenset({SourceKind.USER_INPUT, SourceKind.OPERATOR})
 _WITHHOLD: Final = {
     "anthropic": withhold,
@@ -73,19 +73,19 @@ class Records(Protocol):
     """The log of the session ledger; `storage.interfaces.SessionLog` is one."""
 
     def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
-        """Have records written soon."""
+        """Queue records to be written soon."""
         ...
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
-        """Make records durable, and all that were added before them."""
+        """Make these records durable, and all that were queued before them."""
         ...
 
 
 class Verdicts(Protocol):
-    """What the store knows of candidates that were decided elsewhere, or before a restart."""
+    """The store's knowledge of candidates that were decided elsewhere, or before a restart."""
 
     def leaf_count(self) -> int:
-        """Moves with every verdict."""
+        """A counter that moves with every verdict."""
         ...
 
     def version(self) -> int:
@@ -117,7 +117,7 @@ class Withholding:
     def __init__(
         self, key: bytes, log: Records, verdicts: Verdicts, pace: Pace | None = None
     ) -> None:
-        """`pace` is the process's own; without it, one for this alone."""
+        """`pace` is the process's own; without it, one for this object alone."""
         self._pace = pace or Pace()
         self._printer = Printer(key)
         self._log = log
@@ -125,27 +125,27 @@ class Withholding:
         self._kept: dict[str, Kept] = {}
         self._flights: dict[str, _Flight] = {}
         self._seen_leaves: dict[str, int] = {}
-        # Our own words are nobody's secret, whoever proposes to remember them.
+        # Our own observations are never withheld, also if somebody proposes to remember them.
         self._own = [self._printer.numbers(text) for text in own_texts()]
 
     @property
     def lost_count(self) -> int:
-        """Refused texts that had to make room: in places where they were not seen, they show."""
+        """Refused texts that were dropped for room: new copies of them are not recognised."""
         return sum(kept.withheld.lost_count for kept in self._kept.values())
 
     # ---- start and stop ------------------------------------------------------------------------
 
     def restore(self, record: bytes) -> None:
-        """Take back one record, in the order in which they were written."""
+        """Apply one stored record, in the order of writing."""
         found = decode(record)
         if found is not None:
             self._of(found.principal).apply(found)
 
     def resolve(self) -> None:
-        """After the last record, before anything is served; blocks.
+        """Finish the start, after the last record and before anything is served; blocks.
 
-        A candidate that was begun and not decided is asked for: the crash dropped what has no
-        verdict, and nobody will decide it.
+        A candidate that was begun and not decided is looked up in the store: the crash dropped
+        candidates without a verdict, and they will never be decided.
         """
         for kept in self._kept.values():
             for begun in tuple(kept.pending.values()):
@@ -157,7 +157,7 @@ class Withholding:
         return self._record_of(begun, told or _undecided(MemoryClass.L4))
 
     def snapshot(self) -> Iterator[bytes]:
-        """Records that a compacted log keeps instead of all that were written."""
+        """The records that a compacted log keeps instead of all that were written."""
         for kept in self._kept.values():
             for record in kept.records():
                 yield encode(record)
@@ -222,7 +222,7 @@ class Withholding:
         )
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """A candidate was decided, or cannot be; None where nobody hears what became of it."""
+        """A candidate was decided, or cannot be; None where nobody waits for the verdict."""
         candidate = submission.candidate
         kept = self._of(candidate.principal_id)
         begun = kept.pending.get(submission.candidate_id)
@@ -232,9 +232,10 @@ class Withholding:
             if result.memory is not None:
                 self._show(kept, result.memory)
         elif begun is None:
-            return  # it has nothing to be withheld, or was given up and is withheld already
+            return  # it has no text to withhold, or was given up and is withheld already
         elif result is None:
-            # The writer goes on with what it has begun; the next model request asks the store.
+            # The writer finishes the job that it has begun; the next model request asks the store
+            # for the outcome.
             early = submission.due is not None and submission.due.expire()
             told = _undecided(candidate.memory_class)
             waits = Waits(kept.principal, submission.candidate_id)
@@ -244,17 +245,17 @@ class Withholding:
             told = Told(result.decision.value, reason, result.memory_class)
             self._decide(kept, _record_of(begun, told, result.version))
         elif isinstance(result, OutcomeUnknown):
-            # Perhaps it was refused: until somebody knows, it is not shown.
+            # It may have been refused: until that is known, it is withheld.
             self._decide(kept, self._record_of(begun, _undecided(candidate.memory_class)))
         else:
-            # Nothing was written, and nobody looked at it.
+            # Nothing was written, and the gate never saw it.
             self._decide(kept, Cleared(kept.principal, submission.candidate_id))
 
     def _decide(self, kept: Kept, record: Record) -> None:
         kept.apply(record)
         if isinstance(record, Refused):
             self._keep_own_words(kept)
-        # Without it a restart asks the store, which knows.
+        # Without this record a restart asks the store, which knows the verdict.
         with contextlib.suppress(StorageError):
             self._log.add([encode(record)])
 
@@ -268,7 +269,7 @@ class Withholding:
             kept.withheld.open(numbers)
 
     def _record_of(self, begun: Begun, told: Told) -> Record:
-        """What becomes of a candidate that nobody decides now."""
+        """The record for a candidate that will not be decided now."""
         return _record_of(begun, told, self._verdicts.version())
 
     def _show(self, kept: Kept, memory: Memory) -> None:
@@ -282,13 +283,13 @@ class Withholding:
                 kept.withheld.show(numbers, stored)
 
     def _show_released(self, kept: Kept, begun: Begun) -> None:
-        # Its text is in the store by now; of it, its numbers are enough. A person let it in.
+        # A person released it, and its text is in the store by now, so its hashes are enough here.
         stored = StoredText("", self._verdicts.version(), firm=True)
         for numbers, _ in begun.prints:
             kept.withheld.show(unpacked(numbers), stored)
 
     def shown(self, principal_id: PrincipalId, memories: Iterable[Memory]) -> None:
-        """Memories that were served to this principal: nobody hides one by proposing it again."""
+        """These memories were served to the principal: proposing their text does not hide them."""
         kept = self._of(principal_id)
         for memory in memories:
             self._show(kept, memory)
@@ -296,9 +297,10 @@ class Withholding:
     async def forgive(
         self, candidate_id: str, leaf: Callable[[], Awaitable[int]]
     ) -> tuple[int, int]:
-        """A person ends a withholding; how many refused candidates said that, and the leaf's index.
+        """End a withholding for a person.
 
-        `leaf` writes into the audit log that it was done; until it is there, nothing is forgiven.
+        Returns how many refused candidates it covered, and the leaf's index. `leaf` writes the
+        leaf; nothing is forgiven before it is durable.
 
         Raises:
             NotFound: Nothing is withheld under that id.
@@ -325,8 +327,8 @@ class Withholding:
     async def quiet(self, principal_id: PrincipalId, deadline_s: float) -> bool:
         """Wait until no candidate of this principal is undecided.
 
-        What is undecided at the deadline is refused, and stays refused. False where the writer had
-        begun with one and does not end: that one is withheld until it is known what it became.
+        A candidate that is undecided at the deadline is refused for good. False where the writer
+        had already begun it and does not finish: then it is withheld until its outcome is known.
         """
         if await self._all_over(principal_id, deadline_s):
             return True
@@ -361,7 +363,7 @@ class Withholding:
     # ---- model requests ------------------------------------------------------------------------
 
     def sessions(self, principal_id: PrincipalId) -> frozenset[str]:
-        """The sessions in whose conversations alone something is withheld."""
+        """The sessions that have withheld texts of their own."""
         return self._of(principal_id).withheld.sessions
 
     async def apply(
@@ -374,11 +376,11 @@ class Withholding:
     ) -> dict[str, Json]:
         """The body of a model request without what is withheld; the same object if it holds none.
 
-        `left` says what stays as it is; it is asked only where something might go. What was
-        withheld for the first time is durable when this returns.
+        `left` tells which texts stay as they are; it is called only where something might be
+        removed. New withholdings are durable when this returns.
 
         Raises:
-            StorageError: What may be shown is not known, or could not be written down.
+            StorageError: It is unknown what may be shown, or the record could not be written.
         """
         kept = self._of(principal.principal_id)
         await self._look_at_store(kept, principal.tenant)
@@ -396,7 +398,7 @@ class Withholding:
         return made
 
     def stamp(self, principal_id: PrincipalId) -> tuple[int, int]:
-        """Moves with whatever may make a text be withheld that was not."""
+        """A counter that moves with every change that may withhold another text."""
         kept = self._of(principal_id)
         return kept.withheld.generation, kept.stuck_count
 
@@ -407,7 +409,7 @@ class Withholding:
             put(kept.stood, name, kept.withheld.generation)
 
     async def _look_at_store(self, kept: Kept, tenant: Tenant) -> None:
-        """What was decided since the last look about what is held, and what reads show no more."""
+        """Take in decisions on held candidates, and memories that reads no longer show."""
         leaves = self._verdicts.leaf_count()
         opening = kept.withheld.opening
         if not (kept.waiting or opening) or self._seen_leaves.get(kept.principal) == leaves:
@@ -421,44 +423,44 @@ class Withholding:
         self._seen_leaves[kept.principal] = leaves
 
     async def _look_at(self, kept: Kept, candidate_id: str) -> None:
-        """What was decided about one that waited; one that still waits goes on waiting."""
+        """Take in the decision on a held candidate; an undecided one goes on waiting."""
         if candidate_id not in kept.waiting:
             return
         told = await asyncio.to_thread(self._verdicts.decided, candidate_id)
         begun = kept.waiting.get(candidate_id)
         if begun is None:
-            return  # another request looked meanwhile
+            return  # another request did so meanwhile
         self._decide(kept, self._record_of(begun, told or _undecided(MemoryClass.L4)))
         if told is not None and told.decision == Decision.ADMIT.value:
             self._show_released(kept, begun)
 
     async def settled(self, principal: Principal, deadline_s: float) -> None:
-        """Wait as `quiet` does, and look at what persons decided."""
+        """Wait as `quiet` does, then take in persons' decisions."""
         await self.quiet(principal.principal_id, deadline_s)
         await self._look_at_store(self._of(principal.principal_id), principal.tenant)
 
     def withholds(self, principal_id: PrincipalId) -> bool:
-        """Whether anything is withheld from this principal, in whatever conversation."""
+        """Whether anything is withheld from this principal, in any conversation."""
         kept = self._of(principal_id)
         return kept.withheld.any_in(Sight()) or bool(kept.texts)
 
     def carries(self, principal_id: PrincipalId, text: str) -> bool:
-        """Whether a text holds what was refused."""
+        """Whether a text contains something refused."""
         return self._asked(principal_id).of(text) is not None
 
     def refusal(
         self, principal_id: PrincipalId, call: ModelCall, conversation: Conversation = NOWHERE
     ) -> str | None:
-        """What the agent gets instead of a call that says all of a text that nobody may spread.
+        """What the agent gets instead of a call that contains a refused text whole, or its order.
 
-        Only a text that steers whoever reads it, or one that a person denied, or an order of it.
+        Only for a text that steers its reader, or that a person denied.
         """
         given = call.unread if call.arguments is None else written(call.arguments)
         asking = self._asked(principal_id, conversation)
         return asking.of_the("call").of_call(f"{call.server or ''}\n{call.name}\n{given}")
 
     def sieved(self, principal_id: PrincipalId, value: Json) -> Json:
-        """JSON that is no conversation, without what was refused."""
+        """JSON outside conversations, without refused texts."""
         return sieved(value, self._asked(principal_id))
 
     def said(
@@ -468,7 +470,10 @@ class Withholding:
         body: dict[str, Json],
         conversation: Conversation = NOWHERE,
     ) -> dict[str, Json]:
-        """A whole reply on its way to the agent; its calls were decided about."""
+        """A whole reply on its way to the agent, without refused texts.
+
+        Its calls were judged before.
+        """
         kept = self._of(principal_id)
         if not (kept.withheld.any_in(Sight(conversation.sessions, by_model=True)) or kept.texts):
             return body
@@ -478,7 +483,7 @@ class Withholding:
     def reply(
         self, principal_id: PrincipalId, api: str, conversation: Conversation = NOWHERE
     ) -> ReplyFilter:
-        """For one reply on its way to the agent."""
+        """The filter for one reply on its way to the agent."""
         kept = self._of(principal_id)
         return ReplyFilter(api, Replies(kept, self._printer, conversation))
 
@@ -488,7 +493,7 @@ class Withholding:
 
 def _prints(printer: Printer, candidate: Candidate) -> list[Print]:
     texts, beside = texts_of(candidate)
-    # They come first, and are asked for once more when the memory is shown.
+    # They come first, and are looked up once more when the memory is shown.
     strings = tuple(strings_of(candidate.metadata_json)) if beside else ()
     return prints_of(printer, texts, beside[len(strings) :], strings)
 
@@ -500,7 +505,7 @@ def _record_of(begun: Begun, told: Told, version: int) -> Record:
         case "hold":
             return Waits(begun.principal, begun.candidate_id, told, version)
         case _ if told.reason is Reason.HOLD_EXPIRED and not begun.flagged:
-            # Nobody said no to it: it is shown as it was while it waited.
+            # No person denied it: it is shown as it was while it waited.
             return Cleared(begun.principal, begun.candidate_id)
         case _:
             return Refused(begun.principal, begun.candidate_id, told, version)
