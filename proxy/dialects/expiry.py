@@ -1,4 +1,4 @@
-"""The one reading of an expiry that every dialect shares: what one accepts, each can show."""
+"""The one reading of an expiry date that all dialects share: each can show what another took."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOMENT: Final = re.compile(RFC3339_PATTERN, re.ASCII)
 
 
 def expiry(text: str, where: str) -> str:
-    """An RFC 3339 date or date-time as it came, once the calendar has it.
+    """The RFC 3339 date or date-time as it came, if the calendar has such a day.
 
-    A date lasts until its end, which only holds while a date has one spelling: the basic form
-    (20300131) and week dates are therefore refused, though Python reads them.
+    A date lasts until its end. That works only with one spelling per date, so the basic form
+    (20300131) and week dates are refused, though Python reads them.
 
     Raises:
         MalformedRequest: Another shape, or no such day or time (the pattern passes 30 February).
@@ -36,7 +36,7 @@ def expiry(text: str, where: str) -> str:
 
 
 def expiry_or_utc(text: str, where: str) -> str:
-    """The same, where a date-time without an offset is UTC and is told to be.
+    """As `expiry`, but a date-time without an offset is taken as UTC and gets the offset.
 
     Raises:
         MalformedRequest: As `expiry`.

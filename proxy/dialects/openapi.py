@@ -1,4 +1,4 @@
-"""OpenAPI documents of our own APIs, made from their routing tables: they cannot fall behind."""
+"""OpenAPI documents of our own APIs, made from their routing tables, so that they stay in step."""
 
 from __future__ import annotations
 
@@ -30,29 +30,32 @@ _NONCE: Final[Schema] = {
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """What a routing table says of one route; `{name}` in the template is its variable segment."""
+    """What a routing table says about one route.
+
+    `{name}` in the template is its variable segment.
+    """
 
     method: str
     template: str
     summary: str
-    # Shapes of query, body and answer; whoever handles the route reads and writes the same ones.
+    # The structs of query, body and answer, which the route's handler uses as well.
     takes: type[msgspec.Struct] = NoQuery
     asks: type[msgspec.Struct] | None = None
     answers: type[msgspec.Struct]
     status: int = 200
     # Members of `asks` that stand in the path instead.
     in_path: tuple[str, ...] = ()
-    # A verdict that is not an admission, as problem details, and its statuses.
+    # The statuses of a verdict that does not admit, with problem details.
     refuses: type[msgspec.Struct] | None = None
     refused: tuple[int, ...] = ()
 
     @property
     def counted_as(self) -> str:
-        """The template without the names in it: what requests are counted by stays as it is."""
+        """The template under which requests are counted: without the names of variables."""
         return _ARGUMENT.sub("{}", self.template)
 
     def match(self, path: str) -> str | None:
-        """The variable segment, "" where the template has none, None where it does not match."""
+        """The variable segment; "" where the template has none, None where it does not match."""
         found = _pattern(self.template).fullmatch(path)
         if found is None:
             return None
@@ -101,7 +104,7 @@ def document(title: str, root: str, routes: Sequence[Described]) -> bytes:
         )
     bodies = {route.asks for route in routes}
     for shape in {route.takes for route in routes} - bodies:
-        del components[shape.__name__]  # said as parameters
+        del components[shape.__name__]  # these are described as parameters
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
@@ -117,7 +120,7 @@ def document(title: str, root: str, routes: Sequence[Described]) -> bytes:
 
 
 class _Schemas:
-    """What a struct is called in the document, and what is said of it there."""
+    """The names and descriptions of structs in the document."""
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ class _Schemas:
         return _Told(description=status, content={media: _Media(schema=self._refs[shape])})
 
     def body(self, route: Described) -> _RequestBody | None:
-        """The body of a request: what stands in the path, or tells one of several, may be away."""
+        """A request's body; members that stand in the path are optional in it."""
         if route.asks is None:
             return None
         schema = self._refs[route.asks]
@@ -148,7 +151,7 @@ class _Schemas:
         return _RequestBody(content={_JSON: _Media(schema=schema)})
 
     def parameters(self, route: Described) -> tuple[Schema, ...]:
-        """What stands in the path, the query and the head."""
+        """The parameters in the path, the query and the head."""
         found: list[Schema] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in _ARGUMENT.findall(route.template)

@@ -1,4 +1,4 @@
-"""RFC 9457 problem details, for every answer that no other client's shape governs. Pure."""
+"""RFC 9457 problem details, for answers that no client's own format governs. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parameters of a query, held against the struct that also describes them."""
+"""Query parameters, decoded into the struct that also describes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NoQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def query_as(given: Iterable[tuple[str, str]], shape: type[_Shape]) -> _Shape:
-    """The query as this struct: each parameter known and given once.
+    """The query as this struct: each parameter must be known, and given once.
 
     Raises:
         MalformedRequest: One is not known, given twice, or not of its kind.
@@ -53,7 +53,7 @@ def _number(name: str, text: str, low: int, high: int) -> int:
 
 @cache
 def _numbers(shape: type[msgspec.Struct]) -> dict[str, tuple[int, int] | None]:
-    """Each parameter's name, with the bounds of one that is a number."""
+    """The names of number parameters, with their bounds."""
     return {field.encode_name: _bounds(field.type) for field in msgspec.structs.fields(shape)}
 
 

@@ -1,8 +1,8 @@
-"""Server-sent events (WHATWG HTML, section 9.2): bytes that were cut anywhere to events, and back.
+"""Server-sent events (WHATWG HTML, section 9.2): a byte stream to events, and back.
 
 A line ends with CR LF, LF or CR, an empty line ends an event, a colon begins a comment. MCP needs
-what the fields of an event say; a model's events keep the very bytes that they came in: what nobody
-changes goes on as it was.
+the fields of an event. A model's event keeps its original bytes: an unchanged event goes on as it
+was.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _RETRY: Final = re.compile(r"[0-9]{1,9}")
 _BOM: Final = b"\xef\xbb\xbf"
 _FIELDS: Final = frozenset({b"", b"data", b"event", b"id", b"retry"})
-# What else some readers end a line at; no JSON has it as it is.
+# Other characters at which some readers end a line; JSON never has them unescaped.
 _BREAKS: Final = bytes.maketrans(b"\x0b\x0c\x1c\x1d\x1e", b"     ")
 # Next line, line separator, paragraph separator.
 _MARKS: Final = {
@@ -32,7 +32,7 @@ _MARKS: Final = {
 
 
 class BrokenStream(Exception):  # noqa: N818 - says what came, not what we did
-    """No events of ours: one too long, or not UTF-8. The text is fixed."""
+    """Not valid events: one is too long, or not UTF-8. The text is fixed."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class EventFields(msgspec.Struct, frozen=True, kw_only=True):
 
     data: bytes | None = None
     event: str = MESSAGE
-    # None: the event says nothing of its id. Empty: it resets the last one.
+    # None: the event has no id. Empty: it resets the last one.
     event_id: str | None = None
     retry: int | None = None
 
@@ -70,26 +70,26 @@ _Found = TypeVar("_Found", Event, EventFields)
 
 
 class EventReader(Generic[_Found]):
-    """Gathers events out of pieces. One stream, one reader; any cut gives the same events."""
+    """Collects events out of pieces. One stream, one reader; the cuts do not matter."""
 
     def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        # A line that has not ended, and how long the ended ones of its event are.
+        # The unfinished line, and the length of the finished lines of its event.
         self._held = bytearray()
         self._size = 0
         self._searched = 0
 
     def feed(self, piece: bytes) -> list[_Found]:
-        """The events that are whole now.
+        """The events that are complete now.
 
         Raises:
             BrokenStream: An event is too long, or is not UTF-8 where its fields are read; the
-                reader is of no use any more.
+                reader must not be used any more.
         """
         self._held += piece
         events: list[_Found] = []
         start = 0
-        # A carriage return at the very end may be half of a line end: what follows it decides.
+        # A carriage return at the very end may be half of a line end: the next byte decides.
         end = len(self._held) - (1 if self._held.endswith(b"\r") else 0)
         while found := _LINE_END.search(self._held, max(start, self._searched), end):
             event = self._line(bytes(self._held[start : found.start()]), found[0])
@@ -108,16 +108,16 @@ class EventReader(Generic[_Found]):
 
 
 class FieldReader(EventReader[EventFields]):
-    """Reads what the fields say. Also a whole event that is too long breaks the stream."""
+    """Parses the fields. A whole event that is too long also breaks the stream."""
 
     def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
         super().__init__(bytes_max)
-        self._mark = _BOM  # which only the stream's first line may begin with
+        self._mark = _BOM  # a byte order mark, which only the stream's first line may begin with
         self._fields: EventFields | None = None
         self._data: list[bytes] = []
 
     def _line(self, line: bytes, end: bytes) -> EventFields | None:
-        del end  # one byte, for the limit
+        del end  # one byte for the line end, towards the limit
         line, self._mark = line.removeprefix(self._mark), b""
         fields, data = self._fields, self._data
         if not line:
@@ -155,21 +155,21 @@ def _with_field(fields: EventFields, name: bytes, value: bytes) -> EventFields:
 
 
 class RawReader(EventReader[Event]):
-    """Keeps the bytes. Only what waits for its end is measured, every byte of it."""
+    """Keeps the bytes. The limit covers only the unfinished event."""
 
     def __init__(self, bytes_max: int = EVENT_BYTES_MAX) -> None:
         super().__init__(bytes_max)
         self._raw = bytearray()
 
     def _line(self, line: bytes, end: bytes) -> Event | None:
-        # An empty line in front of an event is a part of it.
+        # An empty line before an event belongs to it.
         ended = not line and bool(self._raw)
         self._raw += line + end
         self._size = len(self._raw)
         return self._taken() if ended else None
 
     def last(self) -> list[Event]:
-        """What is left when the stream ends: no event, say the rules; some read it."""
+        """What is left when the stream ends: by the standard no event, but some readers take it."""
         self._raw += self._held
         self._held.clear()
         self._searched = 0
@@ -183,13 +183,13 @@ class RawReader(EventReader[Event]):
 def _event(raw: bytes) -> Event:
     name = ""
     data: list[str] = []
-    # A reader that knows the mark only at the beginning would not see the line behind it.
+    # A reader that expects the byte order mark only at the beginning would miss the line behind it.
     raw = raw.removeprefix(_BOM)
     odd = False
     for line in _LINE_END.split(raw):
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        # Some readers trim a line, or do not look at case.
+        # Some readers trim a line, or ignore case.
         odd = odd or field not in _FIELDS
         if field == b"data":
             data.append(value.decode("utf-8", "replace"))
@@ -197,7 +197,7 @@ def _event(raw: bytes) -> Event:
             name = value.decode("utf-8", "replace")
     told = "\n".join(data) if data else None
     if odd or len(data) > 1:
-        # Some readers take each line for an event.
+        # Some readers take each line as an event.
         one = None if told is None else told.replace("\n", " ")
         raw = b":\n\n" if one is None else event_bytes(name, one)
     return Event(raw=_one_line(raw.translate(_BREAKS)), name=name, data=told)
@@ -211,9 +211,9 @@ def event_bytes(name: str, data: str) -> bytes:
 
 
 def _one_line(raw: bytes) -> bytes:
-    """The event, with what some readers take for a line's end as the escapes of JSON.
+    """The event with line separators (U+2028, U+0085, ...) escaped as JSON does.
 
-    Else a model could write a line of its own into its text: an event that nobody judged.
+    Otherwise a model could write a line of its own into its text: an event that was never judged.
     """
     for mark, escape in _MARKS.items():
         if mark in raw:

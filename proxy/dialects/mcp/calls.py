@@ -1,9 +1,8 @@
-"""What a `tools/call` would do to memory: its kind, its items, and each item's own call again.
+"""What a `tools/call` would do to memory: its kind, its items, and for each item a call of its own.
 
 Every string of the arguments is a piece that is judged, wherever it stands: titles, tags, metadata
-and their keys are the usual way around a gate that looks at `content`. Only a string that the map
-expects at its place and that has no room for a sentence (an id, a date, a word of a closed list)
-is left out.
+and their keys are the usual way around a gate that only reads `content`. A string is left out only
+where the map expects an id, a date or a word of a closed list, and the string has that form.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Call", "arguments_of", "kept_of", "read_call", "without"]
 
 KEY_LEN_MAX: Final = 1_024
-# The candidate's metadata holds the arguments, the key and lengths beside them.
+# Room for the key and the lengths that the candidate's metadata holds beside the arguments.
 ARGUMENTS_LEN_MAX: Final = METADATA_LEN_MAX - 8 * 1_024
 _KEY_TEXT_LEN_MAX: Final = 256
 
@@ -57,14 +56,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, JsonValue]
     # Of a write or a delete: at least one, in the order of the call.
     items: tuple[Item, ...] = ()
-    # Which of them change nothing (`pass_if`).
+    # Which items change nothing (`pass_if`).
     idle: frozenset[int] = frozenset()
 
 
 def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
     """The kind of a call, and its items where it would change memory.
 
-    `arguments_of` gives back from each item the very call for that item alone.
+    `arguments_of` rebuilds from each item the call for that item alone.
 
     Raises:
         MalformedRequest: No name, arguments that are no object, or of a shape that the map does
@@ -102,7 +101,7 @@ def read_call(tool_map: ToolMap, params: JsonValue) -> Call:
 
 
 def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
-    """The call's arguments without some of its items; None where nothing is left to do."""
+    """The call's arguments without some of its items; None where no item is left."""
     if not refused:
         return call.arguments
     if call.rule is None or not call.rule.items or len(refused) >= len(call.items):
@@ -111,7 +110,10 @@ def without(call: Call, refused: frozenset[int]) -> dict[str, JsonValue] | None:
 
 
 def kept_of(call: Call, refused: frozenset[int]) -> dict[str, JsonValue]:
-    """The call's arguments without some of its items: with empty arrays where none is left."""
+    """The call's arguments without some of its items.
+
+    An array that loses all of them stays, empty.
+    """
     if call.rule is None:
         return call.arguments
     kept = [index for index in range(len(call.items)) if index not in refused]
@@ -119,15 +121,15 @@ def kept_of(call: Call, refused: frozenset[int]) -> dict[str, JsonValue]:
 
 
 def _check_names(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> None:
-    """Refuse what a server that folds case would read as an argument that nobody judged as such."""
+    """Refuse a name that a server which folds case would read as one of the map's arguments."""
     for pattern, known in argument_names(tool_map, rule).items():
         try:
             found = list(places(arguments, pattern))
         except MisfitError:
-            continue  # what is of no use to the map is refused for that
+            continue  # names that are no use to the map are refused for that
         for _, value in found:
             if isinstance(value, dict):
-                # Deeper down stands data, which may have an `ID` and an `id`.
+                # Members deeper down are data, which may have an `ID` and an `id`.
                 check_twins(value, known, "arguments", pairs=not pattern)
 
 
@@ -152,7 +154,7 @@ def _items(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> tu
     number = _number_of_items(rule, arguments)
     if number > ITEMS_MAX:
         raise MalformedRequest(f"arguments: more than {ITEMS_MAX} items in one call", status=413)
-    if not number:  # no array of items, or an empty one: the call is one item
+    if not number:  # without an array of items, or with an empty one, the call is one item
         return (_item(tool_map, rule, arguments),)
     return tuple(
         _item(tool_map, rule, _reduced(rule, arguments, [index])) for index in range(number)
@@ -179,13 +181,13 @@ def _item(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]) -> Ite
         key=_key(rule, named),
         memory_class=_memory_class(tool_map, rule, named),
         scope_user=_user(rule, named),
-        # An argument that nobody here knows may make it do something else.
+        # An unknown argument may make the call do something else.
         effect=None if taking.strange else _effect(rule, taken),
     )
 
 
 def _effect(rule: Tool, taken: JsonValue) -> Effect | None:
-    """What the call makes of the text under its key; None where the map does not say."""
+    """What the call does to the text under its key; None where the map does not say."""
     if rule.effect is None or not isinstance(taken, dict):
         return None
     return effect_of(rule.effect, taken)
@@ -215,7 +217,7 @@ def _change(rule: Tool, arguments: dict[str, JsonValue]) -> ChangeKind:
 
 
 def _unaliased(rule: Tool, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The arguments by the names that the map knows: under another, a key would be another's."""
+    """The arguments under the names that the map knows: an alias would hide a key."""
     if not rule.aliases:
         return arguments
     named = dict(arguments)
@@ -283,7 +285,10 @@ def _number_of_items(rule: Tool, arguments: dict[str, JsonValue]) -> int:
 def _reduced(
     rule: Tool, arguments: dict[str, JsonValue], kept: Sequence[int]
 ) -> dict[str, JsonValue]:
-    """The arguments with only some elements in the arrays of items; nothing shared is changed."""
+    """The arguments with only some elements in the arrays of items.
+
+    Shared values are not modified.
+    """
     reduced = dict(arguments)
     for text in rule.items:
         names = path(text)[:-1]
@@ -311,7 +316,8 @@ def _key(rule: Tool, arguments: dict[str, JsonValue]) -> str:
     parts = [_key_part(rule, part, arguments) for part in rule.key]
     if not any(parts):
         return ""
-    # Several parts as an array: joined by a mark, an agent could spell another's key.
+    # Several parts are kept as an array: if they were joined by a mark, an agent could spell
+    # another's key.
     key = parts[0] if len(parts) == 1 else canonical_json(list(parts))
     if len(key) > KEY_LEN_MAX:
         raise MalformedRequest("arguments: the name of the memory is too long", status=413)
@@ -354,7 +360,7 @@ def _memory_class(tool_map: ToolMap, rule: Tool, arguments: dict[str, JsonValue]
         try:
             values = list(places(arguments, path(class_rule.path)))
         except MisfitError:
-            continue  # a rule of the whole map, on a tool with other arguments
+            continue  # a rule of the whole map applies to no argument of this tool
         if any(isinstance(value, str) and fits(class_rule, value) for _, value in values):
             found.append(class_rule.memory_class)
     return max(found, key=lambda memory_class: memory_class.power)

@@ -1,4 +1,4 @@
-"""What a server says its tools are, as digests to pin: a tool that changes is another tool."""
+"""A server's tools as digests to pin: a tool whose description changes is another tool."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from proxy.seams.guard import TOOLS_MAX, PinnedTool
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# All of a tool that goes on to a client: other members are left out on the way.
+# The members of a tool that are passed on to a client; all others are left out.
 PINNED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 PINNED_IF_GIVEN: Final = ("icons", "execution", "_meta")
-# What is given and says no more than if it were not.
+# Values that mean the same as an absent member.
 _NOTHING: Final[tuple[JsonValue, ...]] = (None, [], {}, {"taskSupport": "forbidden"})
 
 

@@ -1,7 +1,7 @@
 """Rules that raise the class of an item by a string in it, and an example of what each one fits.
 
-Rule and text are folded alike, so that a rule fits what its author reads in it. What no text fits
-is refused when the map is read: a rule that never applies is a class that is never raised.
+Rule and text are folded alike, so that a rule fits the texts that its author expects. A rule that
+no text fits is refused when the map is read, because it would never raise a class.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Word = Annotated[str, Meta(min_length=1, max_length=128)]
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NO_WORD = re.compile(r"[\W_]+")
 
-# Patterns that end: no groups, and at most one repetition between two bars. The time of any other
-# may grow with the power of a text's length, and an agent writes the text.
+# Allowed patterns: no groups, and at most one repetition between two bars. The matching time of
+# others may grow with a power of the text's length, and an agent writes the text.
 _ATOM: Final = r"(?:\\[dDwWsSbB]|\\[^\w\s]|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[\](){}|*+?^$])"
 _PIECES: Final = re.compile(rf"{_ATOM}|[*+?]|\{{[0-9,]*\}}|[|^$]")
 _REPETITION: Final = re.compile(r"[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\}")
@@ -56,7 +56,7 @@ class ClassRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class _Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule compares, in the form that texts are brought into."""
+    """A rule or a text in the folded form that is compared."""
 
     words: frozenset[str]
     phrases: tuple[str, ...]
@@ -83,7 +83,7 @@ def example_of(rule: ClassRule) -> str:
     """A string that the rule fits.
 
     Raises:
-        RuleError: There is none that the rule's own words lead to, or trying it may take too long.
+        RuleError: No example can be made from the rule's words, or matching may take too long.
     """
     given = rule.words or rule.prefixes
     for one in given:
@@ -91,7 +91,7 @@ def example_of(rule: ClassRule) -> str:
             raise RuleError(f"{one!r} has no letter that is compared")
     try:
         example = _spelled(rule.pattern) if rule.pattern else _plain(given[0])
-        # A blank at the end of a text is not compared: something follows it.
+        # A trailing blank is never compared, so the example gets a word behind it.
         for one in (example, f"{example}x"):
             if fits(rule, one):
                 return one
@@ -121,10 +121,10 @@ def _words_of(text: str) -> list[str]:
 
 
 def _pieces(pattern: str) -> list[str]:
-    """A pattern as atoms, repetitions, bars and anchors, its letters folded as texts are.
+    """The atoms, repetitions, bars and anchors of a pattern, with its letters folded as texts are.
 
     Raises:
-        RuleError: It has anything else in it.
+        RuleError: The pattern contains anything else.
     """
     pieces: list[str] = []
     at, repeated = 0, False
@@ -152,7 +152,7 @@ def _lowered(piece: str) -> str:
 
 
 def _spelled(pattern: str) -> str:
-    """A string that the first of a pattern's ways fits."""
+    """A string that the first alternative of a pattern matches."""
     spelled: list[str] = []
     for piece in _pieces(pattern):
         if piece == "|":
@@ -173,5 +173,5 @@ def _one_of(atom: str) -> str:
     for char in string.ascii_lowercase + string.digits + string.punctuation + " " + "\n":
         if sought.fullmatch(char):
             return char
-    # A letter of another script, or several that one folds to.
+    # A letter of another script may fold to several letters.
     return atom.removeprefix("\\")

@@ -1,4 +1,4 @@
-"""What a map says that a tool makes of the text under its key, and what one call of it makes."""
+"""What a map says that a tool does to the text under its key, and what one call of it does."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ _HOW: Final = {
 
 
 class EffectRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`how`, and the arguments with the text that comes, that which goes, and the line."""
+    """`how`, and the paths of the new text, the old text, and the line."""
 
     how: Makes
     text: _Path
-    # Of a replacement: what stands there now. The server does it where that stands once.
+    # For a replacement: the text to be replaced. The server does it if that text occurs once.
     old: _Path | None = None
-    # Of an insertion: behind so many lines; absent or negative, at the end.
+    # For an insertion: the line behind which it goes; absent or negative, at the end.
     line: _Path | None = None
 
     @property
     def paths(self) -> Iterator[str]:
-        """Every path of it."""
+        """Every path of the rule."""
         yield from (one for one in (self.text, self.old, self.line) if one is not None)
 
     @property
     def fits(self) -> bool:
-        """Whether it says what its kind needs, and nothing else."""
+        """Whether it has the paths that its kind needs, and no others."""
         replaces, inserts = self.how is Makes.REPLACE, self.how is Makes.INSERT
         return (self.old is not None) == replaces and (self.line is None or inserts)
 
 
 def effect_of(rule: EffectRule, taken: dict[str, JsonValue]) -> Effect | None:
-    """What a call makes; None where nobody can tell.
+    """What a call does to the text; None where that is not known.
 
     `taken` are the arguments with each piece replaced by its number.
     """
@@ -71,7 +71,7 @@ def effect_of(rule: EffectRule, taken: dict[str, JsonValue]) -> Effect | None:
             return None
         old = found or 0
     if text is None:
-        # Without the text that comes, a replacement only takes away; anything else is no edit.
+        # Without a new text a replacement only removes; any other kind is no edit then.
         if rule.how is not Makes.REPLACE or _has(rule.text, taken):
             return None
         text = NOTHING
@@ -104,7 +104,10 @@ def _has(text: str, taken: dict[str, JsonValue]) -> bool:
 
 
 def _piece(text: str, taken: dict[str, JsonValue]) -> int | None:
-    """The number of the one piece there; `NOTHING` for an empty string, None for anything else."""
+    """The number of the one piece at a path.
+
+    `NOTHING` for an empty string, None for anything else.
+    """
     found = _values(text, taken)
     if len(found) != 1 or not isinstance(found[0], str):
         return None

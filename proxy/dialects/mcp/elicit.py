@@ -1,7 +1,7 @@
-"""Sending the person to where a held candidate is confirmed (elicitation in URL mode, both eras).
+"""Sends the person to the page of a held candidate (MCP elicitation in URL mode, both eras).
 
-The message and the address never hold anything of the candidate: the agent's own host reads them.
-Form elicitation is never asked for: its answer would come over the agent's own connection, where a
+The message and the address never contain anything of the candidate: the agent's own host reads
+them. Form elicitation is not used: its answer would come over the agent's own connection, where a
 host may accept by itself.
 """
 
@@ -27,15 +27,15 @@ _STATE_LEN_MAX: Final = 256
 
 
 class Reaction(enum.Enum):
-    """What the person, or the host for him, did with the question; never a verdict."""
+    """How the person, or the host for him, reacted to the question; never a verdict."""
 
-    ACCEPT = "accept"  # the address was opened; the decision is made there
+    ACCEPT = "accept"  # the address was opened; the person decides on the page
     DECLINE = "decline"
     CANCEL = "cancel"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """One held candidate to be confirmed. `elicitation_id` is ours, random: handshake era only."""
+    """A held candidate to be confirmed. `elicitation_id` is ours, random: handshake era only."""
 
     elicitation_id: str
     url: str
@@ -51,7 +51,7 @@ class Retried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def takes_urls(capabilities: JsonValue) -> bool:
-    """Whether a client says that it sends people to addresses. `{}` means forms alone."""
+    """Whether a client can send people to addresses. `{}` means forms alone."""
     found = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
     return isinstance(found, dict) and isinstance(found.get("url"), dict)
 
@@ -69,7 +69,7 @@ def request(request_id: str, question: Question) -> dict[str, JsonValue]:
 
 
 def complete(elicitation_id: str) -> dict[str, JsonValue]:
-    """Tells the client that the person is done there."""
+    """The notification that the person is done at that address."""
     return {"jsonrpc": "2.0", "method": COMPLETE, "params": {"elicitationId": elicitation_id}}
 
 
@@ -92,10 +92,12 @@ def answer_of(message: JsonValue) -> Reaction:
 
 
 def retried(params: JsonValue) -> Retried | None:
-    """The answer that a call brings back; None where it is an ordinary call or the server's own.
+    """The answer that a repeated call brings.
+
+    None for an ordinary call or the server's own question.
 
     Raises:
-        MalformedRequest: It names our state and not our question, or more than that.
+        MalformedRequest: It has our state without our question, or with others.
     """
     if not isinstance(params, dict):
         return None

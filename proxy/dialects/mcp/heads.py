@@ -1,4 +1,4 @@
-"""What the head of an HTTP request says about the message in its body, held against the body.
+"""Whether the head of an HTTP request agrees with the message in its body.
 
 From 2026-07-28 on, headers repeat the method, the tool and some arguments, so that routers need not
 read bodies. A header that contradicts the body is an attack: the gate judges the body, and the
@@ -31,7 +31,7 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*")
 _SESSION_ID: Final = re.compile(r"[\x21-\x7e]{1,256}")
-# Where the name stands that `Mcp-Name` repeats.
+# Where in the params the name stands that `Mcp-Name` repeats, by method.
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _DEPTH_MAX: Final = 32
 
@@ -41,12 +41,12 @@ _NO_METHOD: Final = -32601
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a server may name a session so: visible ASCII, as the protocol says."""
+    """Whether a string may be a session id: visible ASCII, as the protocol says."""
     return _SESSION_ID.fullmatch(text) is not None
 
 
 def era_of_head(headers: dict[str, str]) -> Era:
-    """The era that the head speaks; without a version, the older one."""
+    """The era that the head names; without a version header, the older one."""
     version = headers.get(VERSION, "")
     if _DATE.fullmatch(version) and version >= _FIRST_STATELESS:
         return Era.STATELESS
@@ -61,7 +61,7 @@ def status_of_error(code: object) -> int:
 
 
 def check_head(headers: dict[str, str], message: Message) -> None:
-    """Refuse a head that says something else than its body.
+    """Refuse a head that contradicts its body.
 
     Raises:
         NotRelayed: They differ, with the code that the protocol has for it.
@@ -72,7 +72,7 @@ def check_head(headers: dict[str, str], message: Message) -> None:
     if message.era is not said:
         raise _mismatch(message, "mcp-protocol-version: not the version that the body names")
     if said is Era.HANDSHAKE:
-        # Nothing of an older server reads them; a router in front of it might.
+        # An older server ignores these headers, but a router in front of it might not.
         if METHOD in headers and headers[METHOD] != message.method:
             raise _mismatch(message, "mcp-method: not the method of the body")
         _check_name(headers, message, required=False)
@@ -86,10 +86,10 @@ def check_head(headers: dict[str, str], message: Message) -> None:
 
 
 def headers_for(message: Message, given: dict[str, str]) -> dict[str, str]:
-    """The headers that repeat this message's body, made from it; none in the older era.
+    """The headers that repeat this message's body; none in the older era.
 
-    `given` are those of the client's request, for the arguments that it repeated; what the message
-    does not hold any more is not repeated.
+    `given` are the headers of the client's request: arguments that it repeated are repeated again,
+    if the message still has them.
     """
     if message.era is not Era.STATELESS or message.method is None:
         return {}
@@ -120,7 +120,7 @@ def encode_value(text: str) -> str:
 
 
 def decode_value(value: str) -> str | None:
-    """The text that the value of a header stands for; None where it stands for none."""
+    """The text that a header's value stands for; None where it is no valid encoding."""
     found = _ENCODED.fullmatch(value)
     if found is None:
         return value
@@ -129,7 +129,7 @@ def decode_value(value: str) -> str | None:
         text = raw.decode("utf-8", "strict")
     except (binascii.Error, UnicodeDecodeError):
         return None
-    # One text has one spelling: another one would be compared and routed differently.
+    # A text must have one spelling: a second one would be compared and routed differently.
     return text if base64.b64encode(raw).decode() == found[1] else None
 
 
@@ -161,7 +161,7 @@ def _names(message: Message) -> tuple[JsonValue, ...]:
 
 
 def _scalars(arguments: JsonValue) -> set[str | None]:
-    """Every scalar of the arguments as a header would spell it; arrays have no headers."""
+    """Every scalar of the arguments, spelled as in a header; arrays have no headers."""
     found: set[str | None] = set()
     level: list[JsonValue] = [arguments]
     for _depth in range(_DEPTH_MAX):

@@ -1,4 +1,4 @@
-"""What a tool map says of a model's own requests and replies (`proxy.dialects.model`)."""
+"""What a tool map says about a model's own requests and replies (`proxy.dialects.model`)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Word = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class InModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a map's tools are found in what a model is offered, and in what it says."""
+    """How a map's tools are recognised among a model's tools, and in its replies."""
 
-    # A tool of this type, which its API defines, is that tool of the map, whatever its name.
+    # API tool type -> tool of the map: a tool of this type is that tool, whatever its name.
     types: Annotated[dict[Word, Word], Meta(max_length=16)] = {}
-    # Looked for only where an operator names the map: what these tools write is judged elsewhere
-    # as a rule.
+    # True: looked for only where an operator names this map, because these writes are normally
+    # judged elsewhere.
     named_only: bool = False
-    # For a memory backend's own model: tools whose arguments are the JSON that the model answers
-    # with, in the order in which they are tried.
+    # For a memory backend's own model: the tools whose arguments equal the JSON answers of the
+    # model, in the order in which they are tried.
     outputs: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
-    # The tool whose one argument `text` is an answer that no JSON was asked for.
+    # The tool for a plain text answer, with one argument `text`.
     text: Word | None = None
-    # What the backend reads as nothing at all, whatever it asked for: a JSON object.
+    # An answer that the backend reads as "nothing found": a JSON object.
     empty: Annotated[str, Meta(max_length=4_096)] = "{}"
 
     def named_tools(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Which members a message may have, and a value built anew of them alone.
+"""The members that a message may have, and a value rebuilt from these alone.
 
-What two readers could understand differently is refused: a member that is a known one but for its
-case (Go's `encoding/json` takes `"Method"` for `"method"`), and two that differ in nothing else.
-What nobody knows is left out, and counted.
+Names that two readers could understand differently are refused: a known name in other case (Go's
+`encoding/json` takes `"Method"` for `"method"`), and two names that differ in case alone. Unknown
+members are left out, and counted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 HANDSHAKES: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 STATELESS: Final = ("2026-07-28",)
 
-# What hosts and servers say as well: extensions were agreed upon before the next version, and a
-# form that a server makes of a type of its own says what any schema does.
+# Members that hosts and servers use beyond the types: extensions agreed before the next version,
+# and JSON Schema words in a server's own forms.
 _ALSO: Final = {
     "ClientCapabilities": ("extensions",),
     "ServerCapabilities": ("extensions",),
@@ -30,23 +30,23 @@ _ALSO: Final = {
 
 
 class Members(NamedTuple):
-    """The table of one version. A shape is named; "" is a value that may be anything."""
+    """The table of one protocol version. A shape is named; "" is any value."""
 
-    params: Mapping[str, str]  # by method
-    results: Mapping[str, str]  # by method
-    shapes: Mapping[str, Mapping[str, str]]  # the members of a shape, with the shapes of theirs
-    words: Mapping[str, frozenset[str]]  # of members that are words of a closed list
+    params: Mapping[str, str]  # shape of the params, by method
+    results: Mapping[str, str]  # shape of the result, by method
+    shapes: Mapping[str, Mapping[str, str]]  # each shape's members, with their shapes
+    words: Mapping[str, frozenset[str]]  # members whose values come from a closed list
 
 
 def check_twins(
     given: Iterable[str], known: Collection[str], where: str, *, pairs: bool = True
 ) -> None:
-    """Refuse names that a reader that folds case takes for a known one.
+    """Refuse names that a reader that folds case would take for a known one.
 
-    With `pairs` also two unknown ones that it takes for one another.
+    With `pairs`, also two unknown names that differ in case alone.
 
     Raises:
-        MalformedRequest: There is one; `where` says in what, and the name is not quoted.
+        MalformedRequest: There is one. The message says `where`, and does not quote the name.
     """
     strange = [name for name in given if name not in known]
     if not strange:
@@ -61,12 +61,12 @@ def check_twins(
 
 
 def rebuilt(value: JsonValue, shape: str, members: Members, dropped: list[str]) -> JsonValue:
-    """The value with known members alone; the very same where it has no others.
+    """The value with known members alone; the same object where it has no others.
 
-    Names of what is left out are added to `dropped`.
+    Names that are left out are added to `dropped`.
 
     Raises:
-        MalformedRequest: It has names that differ in case alone.
+        MalformedRequest: Two names differ in case alone.
     """
     if not shape:
         return value
@@ -93,7 +93,7 @@ def rebuilt(value: JsonValue, shape: str, members: Members, dropped: list[str]) 
 
 
 def _folded(name: str) -> str:
-    """One spelling for all that some reader takes for the same name, the dotted I included."""
+    """One spelling for all names that some reader may confuse, the dotted I included."""
     return name.upper().casefold().replace("\u0307", "")
 
 
@@ -119,7 +119,7 @@ def _read(table: str) -> Members:
 
 V2025_11_25: Final = _read(v2025_11_25.TABLE)
 V2026_07_28: Final = _read(v2026_07_28.TABLE)
-# What a version calls by a word of its own in any message: never a text of anybody.
+# Words of the protocol itself, which are never anybody's text.
 WORDS: Final = {
     name: V2025_11_25.words.get(name, frozenset()) | V2026_07_28.words.get(name, frozenset())
     for name in V2025_11_25.words.keys() | V2026_07_28.words.keys()

@@ -1,8 +1,7 @@
 """Tool maps: what each tool of a memory server does, and where its texts and keys are.
 
-A map is data (TOML), shipped for known servers and writable by operators (docs/mcp-maps.md). What
-it does not name is closed: a tool that it does not list is not called, a string that it does not
-list is judged like any other.
+A map is data (TOML), shipped for known servers and writable by operators (docs/mcp-maps.md). An
+unlisted tool is not called, and an unlisted string is judged like any other.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MAP_BYTES_MAX: Final = 1024 * 1024
 FORMAT: Final = 1
 _OF_A_WRITE: Final = frozenset({None, ChangeKind.CREATE, ChangeKind.UPDATE})
 
-# What only a tool that changes something has.
+# Keys that only a tool which changes something may have.
 _OF_A_CHANGE: Final = (
     *("change", "update_if", "delete_if", "pass_if", "aliases", "items", "required"),
     *("absent", "texts", "labels", "plain"),
@@ -40,7 +39,7 @@ Paths = Annotated[tuple[Path, ...], Meta(max_length=64)]
 
 
 class MapError(ValueError):
-    """The text is not a tool map; the message says where and why. For operators: it quotes."""
+    """The text is no tool map; the message, for operators, quotes the place and says why."""
 
 
 class ToolKind(enum.Enum):
@@ -50,27 +49,27 @@ class ToolKind(enum.Enum):
     WRITE = "write"
     DELETE = "delete"
     ADMIN = "admin"  # refused on an agent's channel
-    CONTEXT = "context"  # touches no memory; its result is what it is: a tool's
+    CONTEXT = "context"  # touches no memory; its result counts as a tool's result
 
 
 class Posture(enum.Enum):
-    """What a server is."""
+    """What kind of server it is."""
 
-    MEMORY = "memory"  # a tool that the map does not list is refused
+    MEMORY = "memory"  # a memory server: an unlisted tool is refused
     CONTEXT = "context"  # no memory behind it: every tool passes
 
 
 class KeyForm(enum.Enum):
-    """How a server spells the keys of its memories alike."""
+    """How a server normalises the keys of its memories."""
 
     PLAIN = "plain"
     PATH = "path"  # one spelling for `a//b`, `a/./b` and `a/c/../b`
     PERMALINK = "permalink"  # lower case, hyphens for spaces, no `memory://`, no `.md`
-    FIRST = "first"  # of several names the first that is given; by its digest where it is long
+    FIRST = "first"  # the first given of several names; a long one by its digest
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where `unit` names a `target` (by one of `fields`) that was removed, it goes as well."""
+    """Elements `unit` that name a removed `target` (by one of `fields`) are removed as well."""
 
     unit: Path
     fields: Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]
@@ -79,48 +78,48 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number beside an array that says how many elements it has."""
+    """A number beside an array: the number of its elements."""
 
     path: Path
     unit: Path
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names that only together say something: the unit is looked up by them in one text."""
+    """Names that carry meaning only together: the unit is searched for as one joined text."""
 
     unit: Path
     fields: Annotated[tuple[Word, ...], Meta(min_length=2, max_length=8)]
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the answers of a server are built, as far as removing one memory needs it.
+    """How a server's answers are built, as far as removing one memory from them needs it.
 
-    Without any of it the innermost array element around a withheld string is removed.
+    Without any of it, the innermost array element around a withheld string is removed.
     """
 
-    # A withheld string anywhere below one of these removes it whole.
+    # A withheld string below one of these removes the whole element.
     whole: Paths = ()
-    # Arrays without which an element says nothing: it goes with their last element.
+    # Arrays that carry an element's meaning: it is removed with their last element.
     hollow: Paths = ()
-    # Arrays side by side: what goes from one at an index goes from all.
+    # Parallel arrays: an index removed from one is removed from all.
     columns: Annotated[tuple[Paths, ...], Meta(max_length=16)] = ()
     links: Annotated[tuple[Link, ...], Meta(max_length=16)] = ()
     counts: Annotated[tuple[Count, ...], Meta(max_length=16)] = ()
     joined: Annotated[tuple[Joined, ...], Meta(max_length=16)] = ()
-    # Short strings there name something shared: they do not withhold what bears them.
+    # Short strings at these places name something shared, and withhold nothing.
     labels: Paths = ()
 
 
 class Reconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The read that tells whether a lost write was done.
+    """The read by which a lost write is looked up.
 
     A string value of `arguments` may be `$key`, `$text` (the first piece that is no label), or
-    `$arg:PATH` (what the call had there); the whole string, nothing around it.
+    `$arg:PATH` (the call's value there); always the whole string.
     """
 
     tool: Word
     arguments: dict[Word, str | int | bool | list[str]] = {}
-    # Whether finding nothing proves that nothing is there; a search by similarity proves nothing.
+    # Whether an empty result proves that nothing is there; a search by similarity proves nothing.
     proves_absence: bool = False
 
 
@@ -132,28 +131,28 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     kind: ToolKind | None = None
     change: ChangeKind | None = None
-    # The change is an update where one of these arguments is there and neither false nor empty.
+    # The change is an update if one of these arguments is neither absent, false nor empty.
     update_if: Paths = ()
-    # An item is a deletion where one of these arguments is one of the words given for it.
+    # An item is a deletion if one of these arguments has one of the given words.
     delete_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
-    # It changes nothing where one of these arguments is one of the words given for it: an item that
-    # a model only repeats. Looked at in a model's output alone.
+    # An item changes nothing if one of these arguments has one of the given words: a model only
+    # repeats it. Used in a model's output alone.
     pass_if: dict[Path, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=16)]] = {}
     # Other names under which the server takes an argument. A call with two of them is refused.
     aliases: dict[Word, Annotated[tuple[Word, ...], Meta(min_length=1, max_length=8)]] = {}
-    # Arrays of which each element is an item of its own; several are columns of the same items.
+    # Arrays whose elements are items; several arrays are columns of the same items.
     items: Paths = ()
     # Must be there, and not null.
     required: Paths = ()
-    # Must not be there, or be null or empty: with it the tool would do something else.
+    # Must be absent, null or empty: with it the tool would do something else.
     absent: Paths = ()
     # Strings, or absent. A value of another type is refused.
     texts: Paths = ()
-    # Strings that name something shared (an entity, a type, a tag) and are short.
+    # Short strings that name something shared (an entity, a type, a tag).
     labels: Paths = ()
-    # Strings that are no text: `id`, `time`, or the list of words that are allowed there.
+    # Strings that are no text: `id`, `time`, or a list of the allowed words.
     plain: dict[Path, str | Annotated[tuple[Word, ...], Meta(max_length=64)]] = {}
-    # These together are one piece more, in this order: names that only together say something.
+    # Names that carry meaning together: they form one more piece, in this order.
     joined: Paths = ()
     key: Annotated[tuple[KeyPart, ...], Meta(max_length=8)] = ()
     key_form: KeyForm = KeyForm.PLAIN
@@ -167,11 +166,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool that is another by one of its arguments. A value without a case is refused."""
+    """A tool whose meaning depends on one argument. A value without a case is refused."""
 
     path: Path
     cases: Annotated[dict[Word, Tool], Meta(min_length=1, max_length=64)]
-    # The case that applies where the argument is absent or null; without it the call is refused.
+    # The case for an absent or null argument; without it such a call is refused.
     absent: Word | None = None
 
 
@@ -180,12 +179,12 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     format: int
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
-    # From where and which version the tools were read, for whoever compares.
+    # The server version from which the tools were read, for comparison.
     read_from: Annotated[str, Meta(min_length=1, max_length=2_048)]
     posture: Posture = Posture.MEMORY
-    # `serverInfo.name` by which a shipped map is chosen.
+    # The `serverInfo.name` by which a shipped map is chosen.
     server_names: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
-    # Fixed texts of its answers to writes, the keys of objects among them: nobody's words.
+    # Fixed texts of its answers to writes, keys of objects included: they are nobody's words.
     says: Annotated[tuple[Word, ...], Meta(max_length=64)] = ()
     memory_class: MemoryClass = MemoryClass.L3
     class_rules: Annotated[tuple[ClassRule, ...], Meta(max_length=32)] = ()
@@ -208,7 +207,8 @@ def parse_map(text: str, where: str = "map") -> ToolMap:
         raise MapError(f"{where}: larger than {MAP_BYTES_MAX} bytes")
     try:
         document = tomllib.loads(text)
-    except ValueError as error:  # a TOMLDecodeError, or a number or a date that Python has not
+    # a TOMLDecodeError, or a number or date that Python cannot represent
+    except ValueError as error:
         raise MapError(f"{where}: not TOML: {error}") from None
     except RecursionError:
         raise MapError(f"{where}: nested too deeply") from None
@@ -242,7 +242,7 @@ def key_paths(tool: Tool) -> Iterator[str]:
 
 
 def argument_names(tool_map: ToolMap, tool: Tool) -> dict[Pattern, set[str]]:
-    """The members of a tool's arguments that the map names, by the place of the object."""
+    """The argument names that the map mentions, by the object that has them."""
     names: dict[Pattern, set[str]] = {Pattern(()): set()}
     of_tool = [*_named_paths(tool), *(rule.path for rule in tool.class_rules)]
     for text in (*of_tool, *(rule.path for rule in tool_map.class_rules)):
@@ -260,7 +260,7 @@ def _check_model(found: ToolMap, where: str) -> None:
         if name not in found.tools:
             raise MapError(f"{where}: {name!r} is not a tool of this map")
     for name in found.model.outputs:
-        # Anything would be of its form.
+        # Without a marker, any answer would be of its form.
         if not found.tools[name].required:
             raise MapError(f"{where}.outputs: {name!r} requires nothing")
     if not found.model.has_empty():
@@ -319,7 +319,7 @@ def _check_kind(tool: Tool, where: str) -> None:
 
 
 def _check_one_item(tool: Tool, where: str) -> None:
-    """A key or a user must have one value per item: `[]` only where the items are."""
+    """A key or a user must have one value per item: `[]` only where the items have it."""
     for text, shape in tool.plain.items():
         if isinstance(shape, str) and shape not in {"id", "time"}:
             raise MapError(f"{where}: plain.{text}: must be id, time, or a list of words")
@@ -368,7 +368,7 @@ def _said(reconcile: Reconcile) -> list[str]:
 
 
 def _named_paths(tool: Tool) -> Iterator[str]:
-    """Every argument that a tool, or one of its cases, is said to have."""
+    """Every argument that a tool, or one of its cases, mentions."""
     if tool.switch is not None:
         yield tool.switch.path
         for case in tool.switch.cases.values():
@@ -383,7 +383,7 @@ def _check_rules(rules: tuple[ClassRule, ...], where: str, named: set[str]) -> N
     for rule in rules:
         _check_paths((rule.path,), where)
         if rule.path not in named:
-            # Mistyped, it would never apply, and nobody would be told.
+            # A mistyped rule would never apply, without any notice.
             raise MapError(
                 f"{where}: {rule.path}: no tool is said to have it; name it under texts, labels, "
                 "plain or required as well"

@@ -2,9 +2,9 @@
 
 Nothing is understood here that another reader could understand differently: two equal keys, or two
 that differ in case alone, an array of messages, `NaN`, a request that is a response as well are
-refused. What goes on is built from what was read: members of the envelope that nobody knows are
-left out, and so they are everywhere in what `ANEW` names. The bytes that came go on where they say
-that very value, and say it plainly, so both eras of the protocol survive.
+refused. Messages that are passed on are built from the value that was read. Unknown members of the
+envelope are left out, and in the methods of `ANEW` at every depth. The original bytes are passed on
+only where they spell exactly that value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
-# Of the range that JSON-RPC leaves to servers: the one behind is gone.
+# An error code from JSON-RPC's range for servers: the server behind is gone.
 SERVER_GONE: Final = -32000
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -46,7 +46,7 @@ CANCELLED: Final = "notifications/cancelled"
 CALL: Final = "tools/call"
 LIST: Final = "tools/list"
 INITIALIZE: Final = "initialize"
-# Of these nothing goes on but what the protocol's own types have.
+# In these messages only members of the protocol's own types are passed on.
 ANEW: Final = frozenset(
     {INITIALIZE, "server/discover", LIST, "elicitation/create", "sampling/createMessage"}
 )
@@ -58,12 +58,12 @@ Object: TypeAlias = "dict[str, JsonValue]"
 class Era(enum.Enum):
     """Which protocol a message speaks; the two may be mixed on one connection."""
 
-    HANDSHAKE = "handshake"  # `initialize` first: up to 2025-11-25
-    STATELESS = "stateless"  # everything in `_meta` of each request: from 2026-07-28
+    HANDSHAKE = "handshake"  # handshake: `initialize` first, up to 2025-11-25
+    STATELESS = "stateless"  # stateless: everything in `_meta` of each request, from 2026-07-28
 
 
 class Kind(enum.Enum):
-    """What a message is, by the members it has."""
+    """The kind of a message, by its members."""
 
     REQUEST = "request"
     NOTIFICATION = "notification"
@@ -72,7 +72,7 @@ class Kind(enum.Enum):
 
 
 class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
-    """This is no message that can be passed on. `request_id` is whose answer the refusal is."""
+    """Not a message that can be passed on. `request_id` is the request that the refusal answers."""
 
     def __init__(self, code: int, detail: str, request_id: RequestId | None = None) -> None:
         super().__init__(detail)
@@ -82,9 +82,9 @@ class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message. `body` is what it says, and `raw` says just that.
+    """One message. `body` is its value, and `raw` spells exactly that value.
 
-    `dropped` are names of members that came and are not in it.
+    `dropped` are names of members that were left out.
     """
 
     kind: Kind
@@ -92,7 +92,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     body: Object
     era: Era
     dropped: tuple[str, ...] = ()
-    # None for a notification, and for an error that answers nobody knows what.
+    # None for a notification, and for an error without a request's id.
     request_id: RequestId | None = None
     method: str | None = None
 
@@ -116,21 +116,21 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_unknown_version(self) -> bool:
-        """Whether this request speaks a version of the stateless era that nobody here knows."""
+        """Whether this request speaks a version of the stateless era that is not known here."""
         return self.era is Era.STATELESS and self.meta.get(META_VERSION) not in STATELESS
 
     @property
     def cancels(self) -> RequestId | None:
-        """The request that this message takes back."""
+        """The request that this message cancels."""
         if self.method != CANCELLED:
             return None
         return _id(self.params.get("requestId"))
 
     def one_line(self) -> bytes:
-        """The message without a line break in it, and without one behind it.
+        """The message as one line, without a line break at the end.
 
         White space between JSON values may be a carriage return, at which some servers end a line:
-        a message would hide in the parameters of another. Inside a string neither can stand.
+        a message could hide in the parameters of another one.
         """
         if b"\n" in self.raw or b"\r" in self.raw:
             return encode(self.body)
@@ -140,8 +140,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 def parse(raw: bytes, *, bytes_max: int = LINE_BYTES_MAX) -> Message:
     """The message that these bytes are. No line break is expected at the end.
 
-    Text may hold any code point that UTF-8 can carry: it is passed on, and `calls` looks closer at
-    what would be stored.
+    Text may have any code point of UTF-8, because most of it is only passed on; `calls` checks what
+    would be stored.
 
     Raises:
         NotRelayed: Not one message, or not the same one to every reader.
@@ -152,7 +152,8 @@ def parse(raw: bytes, *, bytes_max: int = LINE_BYTES_MAX) -> Message:
     except MalformedRequest as error:
         raise NotRelayed(PARSE_ERROR, error.detail, TopLevelId.of(raw)) from None
     if isinstance(body, list):
-        # A batch: current versions have none, and its parts would escape one by one.
+        # A batch (array) is refused: current versions have none, and its parts would escape the
+        # checks.
         raise NotRelayed(INVALID_REQUEST, "batches of messages are not relayed")
     if not isinstance(body, dict):
         raise NotRelayed(INVALID_REQUEST, "a message must be an object")
@@ -165,7 +166,7 @@ def encode(body: JsonValue) -> bytes:
 
 
 def error_answer(request_id: RequestId | None, code: int, text: str) -> Message:
-    """The answer that refuses a request. `None`: nobody can say which request it was."""
+    """The answer that refuses a request; None as id where the request is unknown."""
     body: Object = {
         "jsonrpc": "2.0",
         "id": request_id,
@@ -180,7 +181,7 @@ def result_answer(request_id: RequestId, result: Object, era: Era) -> Message:
 
 
 def made(body: Object, era: Era) -> Message:
-    """A message of our own making, as a value and as bytes."""
+    """A message of our own, as a value and as bytes."""
     method = body.get("method")
     return Message(
         kind=_kind(body),
@@ -193,9 +194,9 @@ def made(body: Object, era: Era) -> Message:
 
 
 def read_result(message: Message, method: str, era: Era, *, strict: bool = False) -> Message:
-    """The answer to a request of this method, with what its type has, as far as it is closed.
+    """The result for a request of this method, with the members that its type has.
 
-    `strict`: its protocol is an unknown version, so nothing is in it that is not known.
+    `strict`: the protocol version is unknown, so only known members stay.
 
     Raises:
         NotRelayed: It has names that differ in case alone.
@@ -223,7 +224,7 @@ def read_result(message: Message, method: str, era: Era, *, strict: bool = False
 
 
 def is_known_version(version: JsonValue) -> bool:
-    """Whether what an `initialize` was answered with is a version that the tables are of."""
+    """Whether the version in an answer to `initialize` is one that the tables know."""
     return version in HANDSHAKES
 
 
@@ -242,7 +243,8 @@ def _shaped(raw: bytes, came: Object) -> Message:
         raise NotRelayed(INVALID_REQUEST, error.detail, request_id) from None
     method = body.get("method")
     if method != CALL and isinstance(method, str) and _bare(method) == CALL:
-        # A server that folds case, or cuts what does not show, would do it; and nobody judged it.
+        # A server that folds case, or drops invisible characters, would carry the method out
+        # unjudged.
         raise NotRelayed(INVALID_REQUEST, "method: reads like tools/call, and is not", request_id)
     anew = method == CALL or method in ANEW
     if anew or body is not came or _escapes_a_name(raw):
@@ -259,7 +261,7 @@ def _shaped(raw: bytes, came: Object) -> Message:
 
 
 def _bare(method: str) -> str:
-    """A method without case, spaces and what does not show."""
+    """A method name without case, spaces and invisible characters."""
     return "".join(one for one in method.casefold() if one.isprintable() and not one.isspace())
 
 
@@ -274,7 +276,7 @@ _OF_ERROR: Final = frozenset({"code", "message", "data"})
 
 
 def _envelope(came: Object, dropped: list[str]) -> Object:
-    """What the kind of message has; the very same where it has nothing else."""
+    """The envelope with the members of its kind; the same object where it has no others."""
     check_twins(came, _ENVELOPE, "message")
     if came.get("jsonrpc") != "2.0":
         raise MalformedRequest("jsonrpc: must be 2.0")
@@ -353,7 +355,7 @@ def _kind(body: Object) -> Kind:
 
 
 def _era(body: Object) -> Era:
-    """A request says so in `_meta`; a result by its `resultType`. Nothing else has to."""
+    """The era of a message: a request names it in `_meta`, a result by its `resultType`."""
     params, result = body.get("params"), body.get("result")
     if isinstance(params, dict):
         meta = params.get("_meta")
@@ -365,7 +367,7 @@ def _era(body: Object) -> Era:
 
 
 def _id(given: JsonValue) -> RequestId | None:
-    """A request's id: 1 and "1" are two ids; `true`, 1.5 and null are none."""
+    """A request's id: 1 and "1" are two ids; `true`, 1.5 and null are not valid."""
     if isinstance(given, bool):
         return None
     if isinstance(given, int) or (isinstance(given, str) and len(given) <= ID_LEN_MAX):
@@ -382,8 +384,8 @@ _HELD_BYTES_MAX: Final = 2 * ID_LEN_MAX
 class TopLevelId:
     """Finds the one `"id"` of an object that is too long, or too odd, to be read.
 
-    Fed piece by piece, it keeps a few hundred bytes and looks at a bounded number of tokens. What
-    it finds serves to refuse a request by its id, and for nothing else.
+    It is fed piece by piece, keeps a few hundred bytes and reads a bounded number of tokens. The id
+    serves to refuse the request, and for nothing else.
     """
 
     def __init__(self) -> None:
@@ -397,13 +399,13 @@ class TopLevelId:
 
     @classmethod
     def of(cls, raw: bytes) -> RequestId | None:
-        """The id of a whole message."""
+        """The id in a whole message."""
         finder = cls()
         finder.feed(raw)
         return finder.found()
 
     def feed(self, piece: bytes) -> None:
-        """Look at the next bytes."""
+        """Read the next bytes."""
         at = 0
         while at < len(piece) and self._tokens <= _TOKENS_MAX:
             if self._escaped:
@@ -421,7 +423,7 @@ class TopLevelId:
             at = end + 1
 
     def found(self) -> RequestId | None:
-        """The id, where exactly one was seen and it is one."""
+        """The id, if exactly one valid id was seen."""
         if len(self._found) != 1 or self._tokens > _TOKENS_MAX:
             return None
         raw = self._found[0]

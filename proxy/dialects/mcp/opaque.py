@@ -1,6 +1,6 @@
-"""Strings that a server gives and gets back: cursors, states of a request, ids of tasks.
+"""Strings that a server gives out and gets back: cursors, states of a request, ids of tasks.
 
-They may be any text, and no client reads them. So a client is given handles in their place.
+They may contain any text, and no client reads them. So a client gets handles in their place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Place = tuple["str | int", ...]
 def replaced(
     value: JsonValue, found: Iterator[tuple[Place, str]], by: Callable[[str], str]
 ) -> JsonValue:
-    """The value with other strings at these places; the very same where there are none."""
+    """The value with other strings at these places; the same object where there are none."""
     for place, text in tuple(found):
         value = _with(value, place, by(text))
     return value
@@ -47,7 +47,7 @@ def given(method: str | None, value: JsonValue) -> Iterator[tuple[Place, str]]:
 
 
 def given_back(method: str, params: JsonValue) -> Iterator[tuple[Place, str]]:
-    """Where a client's request brings handles back. A state of ours is none."""
+    """Where handles stand in a client's request. A state of our own is no handle."""
     if not isinstance(params, dict):
         return
     if method.endswith("/list"):

@@ -29,11 +29,11 @@ _PATH_LEN_MAX = 256
 
 
 class PathError(ValueError):
-    """Not a path; the message quotes it, so it is for whoever wrote the map."""
+    """Not a path; the message quotes it, for the author of the map."""
 
 
 class MisfitError(Exception):
-    """The value is not of the shape that the path says."""
+    """The value does not have the shape that the path says."""
 
 
 def parse_path(text: str) -> Pattern:
@@ -58,15 +58,15 @@ def parse_path(text: str) -> Pattern:
 
 
 def pattern_of(location: Location) -> Pattern:
-    """The path that a place lies on."""
+    """The path that a place matches."""
     return Pattern(tuple(ELEMENT if isinstance(step, int) else step for step in location))
 
 
 def places(value: JsonValue, pattern: Pattern) -> Iterator[tuple[Location, JsonValue]]:
-    """Every place on the path, in order, with what lies there. Absent names and null end a branch.
+    """Every place on the path, in order, with its value. An absent name or null ends a branch.
 
     Raises:
-        MisfitError: There is a step into something that is neither absent, null, nor of that kind.
+        MisfitError: A step leads into a value of another kind.
     """
     level: list[tuple[Location, JsonValue]] = [((), value)]
     for step in pattern:
@@ -87,5 +87,5 @@ def places(value: JsonValue, pattern: Pattern) -> Iterator[tuple[Location, JsonV
 
 
 def ends_with(pattern: Pattern, tail: Pattern) -> bool:
-    """Whether the path ends in the other: a server may wrap what it returns in one more object."""
+    """Whether the path ends with the other one: a server may wrap its result in one more object."""
     return len(tail) <= len(pattern) and pattern[len(pattern) - len(tail) :] == tail

@@ -1,4 +1,4 @@
-"""The strings of a call apart from the rest of it, and both together again."""
+"""Splits a call into its strings (pieces) and the rest, and joins them again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PIECES_MAX: Final = 1_024
 DEPTH_MAX: Final = 32
 _INNER_DEPTH_MAX: Final = 2
 
-# In `Item.arguments` a string "#7" stands for piece 7, and "=..." for a string that begins with
-# one of these two marks; every other string stands for itself.
+# In `Item.arguments` the string "#7" stands for piece 7, and "=..." for a string that begins with
+# "#" or "="; any other string stands for itself.
 _PIECE, _LITERAL = "#", "="
 _PLAIN = {
-    # Hexadecimal, UUID, decimal, and those behind a short prefix: no words can be spelled in them.
+    # Hexadecimal, UUID, decimal, also behind a short prefix: no words can be spelled in them.
     "id": re.compile(r"(?:[A-Za-z]{1,12}[-_])?[0-9A-Fa-f]{1,8}(?:-?[0-9A-Fa-f]{1,8}){0,7}"),
     "time": re.compile(
         r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?(?:[T ][0-9:.,]{2,18})?(?:Z|[+-][0-9:]{2,6})?"
@@ -37,13 +37,13 @@ _PLAIN = {
 
 
 class Taking:
-    """Takes the pieces out of the arguments of one item."""
+    """Replaces the pieces in one item's arguments by their numbers."""
 
     def __init__(self, rule: Tool) -> None:
         self.pieces: list[str] = []
         self.labels: set[int] = set()
         self.length = 0
-        # Whether there is a name that the map does not know.
+        # Whether there was a name that the map does not know.
         self.strange = False
         self._labels = {path(text) for text in rule.labels}
         self._plain = {path(text): shape for text, shape in rule.plain.items()}
@@ -71,7 +71,7 @@ class Taking:
         return value
 
     def add(self, text: str) -> int:
-        """One more piece; its number."""
+        """Add one piece; returns its number."""
         self.length += len(text) + 1
         if len(self.pieces) >= PIECES_MAX or self.length > TEXT_LEN_MAX + 1:
             raise MalformedRequest("arguments: too much text for one memory", status=413)
@@ -96,8 +96,8 @@ class Taking:
         return f"{_PIECE}{self.add(name)}"
 
     def _inner(self, text: str, depth: int) -> None:
-        # Servers take JSON in a string for the object it spells, and show that: what its escapes
-        # hide from a reader of the string is a piece of its own.
+        # Servers parse JSON in a string and show the result, so each string inside it is a piece of
+        # its own: escapes may hide it from a reader of the outer string.
         if depth >= _INNER_DEPTH_MAX:
             return
         for inner in strings_inside(text):

@@ -1,7 +1,7 @@
-"""Words by which a place says that what lies there steers an agent: data, as skeletons.
+"""Names of places whose content steers an agent: data, as skeletons.
 
-A map names a list instead of repeating its words. A host loads files and blocks by their name, so a
-name tells what they do; what an entity is called tells nothing, its type does.
+A map refers to a list instead of repeating its words. A host loads files and blocks by their name,
+so the name of a file tells what it does. The name of an entity tells nothing, but its type does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _STEERING: Final = _words(
 )
 
 LISTS: Final = {
-    # Types, tags, collections, notes: what is said of a memory there.
+    # Types, tags, collections and kinds of notes.
     "$steering": _STEERING,
-    # Files and blocks, which are read at the start of later sessions.
+    # Files and blocks that hosts read at the start of later sessions.
     "$places": _STEERING
     | _words("user human about agents claude gemini copilot cursorrules system soul"),
 }
@@ -37,5 +37,5 @@ LISTS: Final = {
 
 @lru_cache(maxsize=256)
 def meant_by(words: tuple[str, ...]) -> frozenset[str]:
-    """The words of a rule, with those of each list that it names."""
+    """The words of a rule, with the words of each list that it names."""
     return frozenset(words).union(*(LISTS.get(word, ()) for word in words))

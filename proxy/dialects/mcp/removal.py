@@ -1,6 +1,6 @@
-"""Takes withheld strings out of a JSON value so that what is left is still of its shape.
+"""Takes withheld strings out of a JSON value whose remaining shape stays valid.
 
-An array loses the element, a member of an object keeps its place and says `[withheld]`.
+An array loses the element; a member of an object keeps its place and says `[withheld]`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INNER_DEPTH_MAX: Final = 4
 
 
 class Structure:
-    """One JSON value of an answer, and the JSON in its strings.
+    """One JSON value of an answer, including JSON inside its strings.
 
     Raises:
         MalformedRequest: It is deeper or larger than anything that can be sifted.
@@ -57,7 +57,7 @@ class Structure:
                     self._inner[location] = Structure(container, shown, depth + 1)
 
     def texts(self) -> Iterator[str]:
-        """Every string, once unescaped; of JSON in a string the strings in it."""
+        """Every string, unescaped once; for JSON in a string, the strings inside it."""
         for location, text in self._strings:
             inner = self._inner.get(location)
             if inner is None:
@@ -70,7 +70,7 @@ class Structure:
             yield text
 
     def asks(self, known: Known) -> Iterator[str]:
-        """What is still to be asked."""
+        """The strings that still have to be asked about."""
         for location, text in self._strings:
             inner = self._inner.get(location)
             if inner is not None:
@@ -85,7 +85,7 @@ class Structure:
             yield from asks(text, known)
 
     def without(self, known: Known) -> JsonValue:
-        """The value without what is withheld; the very value where that is nothing."""
+        """The value without its withheld parts; the same object where there are none."""
         replaced: dict[Location, JsonValue] = {}
         gone = {location for location, text in self._joined() if is_withheld(text, known)}
         for location, text in self._strings:
@@ -117,8 +117,9 @@ class Structure:
         left = inner.without(known)
         if left is not inner.value:
             return write_container(left, text, inner.value)
-        # A memory that is JSON itself, in an array of such. Around an array, JSON is the server's:
-        # its own names in there, and a withheld memory of the same word, would blind every read.
+        # Strings in an array are memories and may be JSON. Around an array, JSON is the server's:
+        # if its own member names counted, a withheld memory of the same word would blind every
+        # read.
         return WITHHELD if self._unit(location) and is_withheld(text, known) else text
 
     def _is_label(self, location: Location, text: str) -> bool:
@@ -127,7 +128,7 @@ class Structure:
         )
 
     def _unit(self, location: Location) -> Location | None:
-        """What goes when a string there is withheld; None where only the string can."""
+        """The element that is removed with a withheld string; None where only the string can be."""
         for text in self._shown.whole:
             pattern = path(text)
             for end in range(len(pattern), len(location) + 1):
@@ -150,11 +151,11 @@ class Structure:
     def _is_unit(self, location: Location, text: str) -> bool:
         pattern = path(text)
         at = pattern_of(location)
-        # A server may show the array bare that it otherwise names.
+        # A server may also return the bare array that it otherwise wraps in an object.
         return ends_with(at, pattern) or (at == (ELEMENT,) and pattern[-1] == ELEMENT)
 
     def _beside(self, gone: set[Location]) -> set[Location]:
-        """The same index in the arrays beside those that lose it."""
+        """The same index in the parallel arrays."""
         found: set[Location] = set()
         for columns in self._shown.columns:
             patterns = [path(text) for text in columns]
@@ -165,7 +166,7 @@ class Structure:
         return found
 
     def _hollow(self, gone: set[Location]) -> set[Location]:
-        """What has lost all that was said in it: of a memory its name would be left."""
+        """Elements that lost all of their content: only a memory's name would be left."""
         found: set[Location] = set()
         for text in self._shown.hollow:
             pattern = path(text)
@@ -234,15 +235,15 @@ class Structure:
 
     def _note(self, location: Location, value: dict[str, JsonValue]) -> None:
         self._units.append((location, value))
-        # A name of a schema is not asked for: a withheld memory that is one word would take it out
-        # of every answer.
+        # Names of a schema are not asked about: a withheld memory of one word would remove it from
+        # every answer.
         self._names.extend(
             ((*location, name), name) for name in value if not ORDINARY_NAME.fullmatch(name)
         )
 
 
 def _moved(location: Location, pattern: Pattern, other: Pattern) -> Location:
-    """The same indices in the array beside."""
+    """The places in the parallel array with the same indexes."""
     root, tail = location[: len(location) - len(pattern)], location[len(location) - len(pattern) :]
     indices = iter([step for step in tail if isinstance(step, int)])
     return (*root, *(next(indices, -1) if step == ELEMENT else step for step in other))

@@ -29,7 +29,7 @@ PLAIN: Final = Shown()
 
 _BLOCKS: Final = frozenset({"content", "contents", "messages"})
 _PROSE: Final = frozenset({"title", "description"})
-# Words of the protocol's own closed lists: never a memory, and without them a client has no answer.
+# Words of the protocol's closed lists: never a memory, and a client needs them.
 _WORDS: Final = {
     **WORDS,
     "method": METHODS,
@@ -53,11 +53,11 @@ _CACHED: Final = frozenset(
 def filtering(
     result: JsonValue, shown: Shown = PLAIN
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
-    """A plan of asks: yields strings to sift, is sent one flag for each, returns what may be shown.
+    """A plan of questions.
 
-    The returned value is the very `result` where nothing was withheld, so that its bytes can be
-    passed on. Ordinary answers need one ask; an answer that something was taken out of is asked
-    again as it then stands.
+    Yields strings to sift, is sent one flag for each, returns what may be shown. If nothing was
+    withheld, the same `result` object is returned, so that its bytes can be passed on. Ordinary
+    answers need one question; an answer from which something was removed is asked about again.
 
     Raises:
         MalformedRequest: The answer is too large or too deep to be sifted; none of it may be shown.
@@ -72,16 +72,16 @@ def filtering(
         if left is result:
             return result
         result = left
-    # What remains after so many cuts is put together to get through.
+    # After so many rounds of removal the rest was probably built to get something through.
     raise MalformedRequest("result: cannot be shown without what is withheld")
 
 
 def filtering_tools(
     result: JsonValue,
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
-    """The same plan for a list of tools: of each its prose, and of what stands beside everything.
+    """The same plan for a list of tools: the prose of each tool, and everything beside the tools.
 
-    Of names and schemas nothing can be taken out without taking the tool.
+    A tool whose names or schema are withheld is removed.
 
     Raises:
         MalformedRequest: See `filtering`.
@@ -106,7 +106,7 @@ def filtering_tools(
 
 
 def _prose(tool: JsonValue) -> dict[str, JsonValue]:
-    """Titles, descriptions and whatever else has room for words, at any depth."""
+    """Titles, descriptions and any other member with room for words, at any depth."""
     found: list[str] = []
     level: list[tuple[str, JsonValue]] = [("", tool)]
     while level:
@@ -124,18 +124,18 @@ def _prose(tool: JsonValue) -> dict[str, JsonValue]:
 
 
 def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
-    """Every text in an answer, once each, unescaped: what it put into the agent's context.
+    """Every text of an answer, once, unescaped: what it put into the agent's context.
 
-    With a map's `shown` also the names that only together say something, joined.
+    With a map's `shown`, also the names that carry meaning only together, joined.
 
     Raises:
-        MalformedRequest: More than can be noted.
+        MalformedRequest: There is more text than can be noted.
     """
     return _unique(_Answer(result, shown).texts())
 
 
 def uncached(method: str, result: JsonValue) -> JsonValue:
-    """The answer with a client told not to keep it, in the stateless era: else the very same."""
+    """The answer marked as not to be cached, in the stateless era; else the same object."""
     if method not in _CACHED or not isinstance(result, dict) or "resultType" not in result:
         return result
     if result.get("ttlMs") == 0 and result.get("cacheScope", "private") == "private":
@@ -144,11 +144,11 @@ def uncached(method: str, result: JsonValue) -> JsonValue:
 
 
 def refused(observations: Sequence[str], *, stateless: bool) -> dict[str, JsonValue]:
-    """The result of a call of which nothing was done: what every host shows its model."""
+    """The result of a call that was refused, in the form that every host shows its model."""
     return {
         "content": [{"type": "text", "text": _noted(observations)}],
         "isError": True,
-        # Clients of this era refuse a result that does not say so.
+        # Clients of this era reject a result without this member.
         **({"resultType": "complete"} if stateless else {}),
     }
 
@@ -156,7 +156,7 @@ def refused(observations: Sequence[str], *, stateless: bool) -> dict[str, JsonVa
 def partly_done(
     result: JsonValue, observations: Sequence[str], number: int
 ) -> dict[str, JsonValue]:
-    """A server's own answer about the items that it was given, and what became of the others.
+    """A server's answer about the items it was given, with the outcome of the others added.
 
     `number` is how many items the call had; `structuredContent` stays the server's own.
     """
@@ -186,7 +186,7 @@ def _unique(texts: Iterator[str]) -> tuple[str, ...]:
 
 
 class _Answer:
-    """A result taken apart by the places that the protocol knows."""
+    """A result taken apart by the protocol's own places."""
 
     def __init__(self, result: JsonValue, shown: Shown) -> None:
         self._result = result
@@ -201,8 +201,8 @@ class _Answer:
                     _Block(item, shown) for item in (value if isinstance(value, list) else [value])
                 ]
             elif not _is_word(name, value):
-                # A structure of its own, so that paths begin where a map's paths do; the lists of
-                # resources, prompts and completions are their elements' arrays.
+                # A structure of its own, because a map's paths begin there. For resources, prompts
+                # and completions the list is the array of elements.
                 root = value if name == "structuredContent" else {name: value}
                 self._structures[name] = Structure(root, shown)
 
@@ -239,7 +239,7 @@ class _Answer:
 
 
 class _Block:
-    """A content block, the contents of a resource, or a message around a block."""
+    """A content block, a resource's contents, or a message around a block."""
 
     def __init__(self, value: JsonValue, shown: Shown) -> None:
         self.value = value
@@ -253,7 +253,7 @@ class _Block:
             if isinstance(annotations, dict):
                 rest["annotations"] = _without_words(annotations)
             self._split(rest, shown)
-        # Anything withheld in here withholds the block: nobody knows what would be left of it.
+        # A withheld string in here withholds the whole block: its remaining meaning is unknown.
         self._rest = Structure(rest, shown)
 
     def _split(self, rest: dict[str, JsonValue], shown: Shown) -> None:
@@ -322,7 +322,7 @@ def _without_words(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _is_word(name: str, value: JsonValue) -> bool:
-    """Whether a member says no more than a word of the protocol, or several."""
+    """Whether a member only holds words of the protocol."""
     if isinstance(value, list):
         return bool(value) and all(isinstance(one, str) and _is_word(name, one) for one in value)
     if not isinstance(value, str):

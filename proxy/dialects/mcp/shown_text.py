@@ -1,4 +1,4 @@
-"""One text that an answer shows: what to ask of it, and what stays of it.
+"""One text of an answer: what to ask about it, and what remains of it.
 
 A text is asked about as it stands. The answer considers every reading that a model may give it: a
 withheld memory that comes back inside JSON, or inside a link, is still that memory.
@@ -24,17 +24,20 @@ Known: TypeAlias = Mapping[str, bool]
 
 
 def asked(text: str) -> str:
-    """The text as it can be asked for; "" where there is nothing to ask."""
+    """The text in the form to ask about; "" where there is nothing to ask."""
     return "" if text == WITHHELD else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def is_withheld(text: str, known: Known) -> bool:
-    """Whether the text is withheld. What was not asked is not."""
+    """Whether the text is withheld. A text that was not asked about is not."""
     return known.get(asked(text), False)
 
 
 def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
-    """What is still to be asked of a text: itself; then its lines and paragraphs, if withheld."""
+    """What still has to be asked about a text: first the whole.
+
+    If withheld, its lines and paragraphs.
+    """
     plain = asked(text)
     if plain and plain not in known:
         yield plain
@@ -46,9 +49,9 @@ def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
 
 
 def cut(text: str, known: Known) -> str:
-    """The text without what is withheld: lines, else paragraphs, else nothing is left of it.
+    """The text without its withheld lines, else paragraphs; else nothing is left of it.
 
-    What is left may still hold a memory of several lines; whoever cuts asks again.
+    The rest may still contain a memory of several lines, so the caller asks again.
     """
     if not is_withheld(text, known):
         return text
@@ -61,7 +64,7 @@ def cut(text: str, known: Known) -> str:
 
 
 def read_blob(data: str) -> str | None:
-    """The text that is in base64; None where it is none."""
+    """The text that base64 encodes; None where it encodes none."""
     try:
         raw = base64.b64decode(data, validate=True)
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -69,7 +72,7 @@ def read_blob(data: str) -> str | None:
         text = raw.decode("utf-8")
     except (binascii.Error, ValueError):
         return None
-    # What two bytes a letter spell is one text to who knows that, and another to UTF-8.
+    # UTF-16 bytes are one text to a reader who knows that, and another one as UTF-8.
     return None if "\0" in text else text
 
 
@@ -79,7 +82,7 @@ def write_blob(text: str) -> str:
 
 
 def _kept(parts: list[str], known: Known) -> list[str]:
-    """Parts and the separators between them, alternately; a withheld part takes the one before."""
+    """Parts and separators alternately, without withheld parts and the separator before each."""
     kept: list[str] = []
     for index in range(0, len(parts), 2):
         if is_withheld(parts[index], known):

@@ -1,4 +1,4 @@
-"""Strings with no room for a sentence."""
+"""Tests for strings with no room for a sentence."""
 
 from __future__ import annotations
 

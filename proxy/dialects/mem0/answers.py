@@ -1,4 +1,4 @@
-"""Answers to writes: what landed, and for what did not, the reason and nothing of the content."""
+"""Mem0's answers to writes: what was stored, and for the rest the reason without any content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
 
 PHRASE_LEN_MAX: Final = 120
-# A client that deletes everything learns of every refusal, but not in an answer without bound.
+# Limit on the refusals that a bulk delete lists.
 FAILURES_LEN_MAX: Final = 1_000
 _PRINTABLE_FIRST, _PRINTABLE_LAST = " ", "~"
 
@@ -45,7 +45,7 @@ _Result = TypeVar("_Result")
 
 
 def expect(result: Result, kind: type[_Result]) -> _Result:
-    """The result as the one its operation is answered with.
+    """The result, checked to be the kind that its operation has.
 
     Raises:
         InvariantBroken: The session answered another operation.
@@ -56,12 +56,12 @@ def expect(result: Result, kind: type[_Result]) -> _Result:
 
 
 def landed(items: tuple[WrittenItem, ...]) -> list[WrittenItem]:
-    """Those that are memories, or memory changes, now."""
+    """The items that changed memory."""
     return [item for item in items if item.decision == "admit"]
 
 
 def item_shape(item: WrittenItem) -> Shape:
-    """One result of a write; `event` is `NONE` for what changed nothing."""
+    """One result of a write; `event` is `NONE` for an item that changed nothing."""
     if item.decision == "admit":
         shape: Shape = {
             "id": item.memory_id,
@@ -69,7 +69,7 @@ def item_shape(item: WrittenItem) -> Shape:
             "event": EVENTS[item.change],
         }
         if item.class_lowered:
-            # Only then: any other answer is the one that Mem0 gives.
+            # Only then: any other answer has Mem0's own form.
             shape |= {
                 "memory_class": item.memory_class.value,
                 "class_lowered": True,
@@ -92,10 +92,11 @@ def item_shape(item: WrittenItem) -> Shape:
 def none_landed(
     items: tuple[WrittenItem, ...], answering: Answering, missing: str
 ) -> HttpReply | None:
-    """The refusal for a write of which nothing landed; None where something did, or nothing was to.
+    """The refusal of a write of which nothing was stored.
 
-    422 is what `MemoryClient` shows as bad data and not as bad credentials. Clients that raise on
-    the status alone show nothing but the reason phrase, so that says it too.
+    None where something was, or nothing was asked. `MemoryClient` shows 422 as bad data and not as
+    bad credentials. A client that raises on the status alone shows nothing but the reason phrase,
+    so that says it too.
     """
     if not items or landed(items):
         return None
@@ -122,10 +123,10 @@ def none_landed(
 
 
 def waiting(items: tuple[WrittenItem, ...]) -> str | None:
-    """What an add is told of which all waits for a person; None where anything else came of it.
+    """The answer to an add that waits for a person as a whole; None for any other outcome.
 
     Mem0's platform answers every add before it is done, with a status that says so. An exception
-    would end an honest application over a text that a person may still let in.
+    would end an honest application over a text that a person may still release.
     """
     if not items or any(item.decision != "hold" for item in items):
         return None
@@ -133,12 +134,12 @@ def waiting(items: tuple[WrittenItem, ...]) -> str | None:
 
 
 def captured(items: tuple[WrittenItem, ...]) -> Shape | None:
-    """What came of a conversation that was to be looked through; None where that is not known.
+    """The answer for a conversation that was to be searched for memories; None where it was none.
 
-    Nobody reads this answer: the agent sent the turn in the background. Mem0 answers 200 with what
-    it took from it, which may be nothing. A failure here would count towards an agent's decision
-    that its memory is down, so that a text which is refused would cost it the memory as well. What
-    is not stored is therefore not in `results`, where agents count, and stands beside it.
+    Nobody reads this answer, because the agent sent the turn in the background. Mem0 answers 200
+    with the memories that it extracted, perhaps none. A failure would count as an outage of the
+    memory, and agents pause a memory that fails often. So refused items are not in `results`, which
+    agents count, but beside it.
     """
     if any(item.decision not in _DECIDED for item in items):
         return None
@@ -153,11 +154,11 @@ def captured(items: tuple[WrittenItem, ...]) -> Shape | None:
 
 
 def unheard(request: HttpRequest, refusal: Refusal) -> Shape | None:
-    """The answer for a conversation that was refused before it was judged; None for all else.
+    """The answer for a conversation that was refused unjudged; None for any other request.
 
-    What a page or a tool made the assistant say decides whether its turn can be taken: a control
-    character, a text that is too long. That may not count as a failure of the agent's memory
-    either. The refusal is a fixed text, and stands beside the empty results.
+    A page or tool may have caused the refusal, by a control character or an overlong text. That
+    must not count as an outage of the agent's memory either. The refusal is a fixed text, beside
+    the empty results.
     """
     if refusal.status not in _OF_THE_TEXT or not _is_conversation(request.body):
         return None
@@ -165,7 +166,7 @@ def unheard(request: HttpRequest, refusal: Refusal) -> Shape | None:
 
 
 def _is_conversation(raw: bytes) -> bool:
-    """Read as loosely as can be: nothing of it is used but whose words it holds."""
+    """Whether a body is a conversation. A loose check: only the roles of its messages are used."""
     try:
         body = _LOOSELY.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -174,7 +175,7 @@ def _is_conversation(raw: bytes) -> bool:
 
 
 def added_extras(note: Note) -> Shape:
-    """What an add did otherwise than it was asked."""
+    """How an add differs from what was asked."""
     extras: Shape = {}
     if note.inferred:
         extras["infer"] = VERBATIM
@@ -184,7 +185,7 @@ def added_extras(note: Note) -> Shape:
 
 
 def counted(items: tuple[WrittenItem, ...], verb: str) -> Shape:
-    """The answer of a batch or a bulk delete: how many, and each that was not."""
+    """The answer of a batch or a bulk delete: how many succeeded, and each that did not."""
     done = len(landed(items))
     failed = [item_shape(item) for item in items if item.decision != "admit"]
     message = f"Successfully {verb} {done} memories"

@@ -1,7 +1,7 @@
 """The bodies Mem0 clients send, and the fields that are accepted and have no effect.
 
-`MemoryClient` passes any keyword argument on, so fields of the 0.1, 1.0 and 2.x clients are known
-by name here and everything else is refused by name.
+`MemoryClient` passes any keyword argument on, so the fields of the 0.1, 1.0 and 2.x clients are
+listed here, and any other is refused by name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IGNORED_EVERYWHERE: Final = frozenset({"org_id", "project_id", "output_format", 
 """Resolved from the key, or from the route; sent by the 0.1 and 1.0 clients in every request."""
 
 IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
-    # Instructions to the extracting model, which does not exist here.
+    # Instructions for an extracting model, which does not exist here.
     "agent_custom_instructions",
     "custom_categories",
     "custom_fact_extraction_prompt",
@@ -33,10 +33,10 @@ IGNORED_ADD: Final = IGNORED_EVERYWHERE | {
     "includes",
     "prompt",
     "structured_data_schema",
-    # There is no graph, and the verdict always precedes the answer.
+    # Options of Mem0's graph, and of answering before the verdict: neither exists here.
     "async_mode",
     "enable_graph",
-    # A memory is as old as the sidecar saw it: a client cannot backdate one.
+    # Time stamps: a client cannot backdate a memory.
     "timestamp",
 }
 """Accepted by add, without effect."""
@@ -49,7 +49,7 @@ IGNORED_READ: Final = IGNORED_EVERYWHERE | {
     "latest_only",
     "reference_date",
     "rerank",
-    # Expired memories stay hidden whatever the client asks.
+    # Expired memories stay hidden in any case.
     "show_expired",
 }
 """Accepted by search, list and export, without effect."""
@@ -58,7 +58,7 @@ IGNORED_QUERY: Final = IGNORED_EVERYWHERE | {"enable_graph", "delete_linked"}
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One part of a message. Tolerates other fields: only parts of type text are ever read."""
+    """One part of a message. Tolerates other fields: only text parts are read."""
 
     type: str
     text: _Text | None = None

@@ -1,4 +1,4 @@
-"""A Mem0 request taken apart: which route, with which ids, query and credential."""
+"""A Mem0 request taken apart: its route, ids, query and credential."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PREFIX = "/mem0"
 INTEGER_DIGITS_MAX = 9
 
-# Names that Mem0's own clients and documentation use somewhere, whether or not a route takes them.
+# Parameter names of Mem0's own clients and documentation, of any route.
 _VOCABULARY: Final = """
     actor_id agent_id AND api_version app_id async_mode categories contains content created_at
     custom_categories custom_instructions custom_prompt data enable_graph end_date eq excludes
@@ -33,30 +33,30 @@ _WORDS: Final = frozenset(_VOCABULARY.split())
 
 # Methods that change nothing by definition (RFC 9110, section 9.2.1).
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-# Where the bytes after `/` are an id or a name and not part of the route.
+# Path segments after which an id or a name stands.
 _WILD = "*"
 
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the encoder must know of the request; travels in `Operation.note`."""
+    """What the encoder must know of the request; carried in `Operation.note`."""
 
     route: str
-    # Positions of messages that held no text (a bare tool call), and so became no proposal.
+    # Positions of messages without text (a bare tool call), which became no proposal.
     skipped: tuple[int, ...] = ()
-    # Names the client asked to see in each result; empty for all.
+    # The fields that the client wants in each result; empty for all.
     fields: tuple[str, ...] = ()
     page: int = 1
     page_size: int = 0
     reference: str = ""
-    # True where the client asked for extraction by a model, which this store does not run.
+    # True where the client asked a model to extract memories, which does not happen here.
     inferred: bool = False
-    # True where it asked for that in so many words, of what a person and an assistant said.
+    # True where it asked so explicitly, for a conversation of user and assistant.
     conversation: bool = False
 
     def text(self) -> str:
-        """The form in which an operation carries it."""
+        """The note as the string that an operation carries."""
         return _ENCODER.encode(self).decode()
 
 
@@ -107,7 +107,7 @@ def call_of(request: HttpRequest) -> Mem0Call:
         check_text(key, "query")
         check_text(value, "query")
         if key in query:
-            # Two readers would pick different ones: a filter here, another one there.
+            # Two readers would pick different values, for instance of a filter.
             raise MalformedRequest(f"query: {shown(key)} given twice")
         query[key] = value
     path = local_path(request)
@@ -122,7 +122,7 @@ def call_of(request: HttpRequest) -> Mem0Call:
 
 
 def route_of(call: Mem0Call, known: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """The entry of `known` that this call is, with `*` for an id or name.
+    """The matching entry of `known`, with `*` for an id or name.
 
     Raises:
         UnknownWrite: No route, and the method may change something.
@@ -199,16 +199,16 @@ def refuse_others(given: Iterable[str], allowed: Iterable[str]) -> None:
 
 
 def shown(field: str) -> str:
-    """A field's name as an error may repeat it: only words of Mem0's own.
+    """A field's name if an error may repeat it: only words of Mem0's own.
 
-    Anything else could be a refused text, sent as a key so that it comes back in the answer;
+    Any other name could be a refused text, sent as a key so that it comes back in the answer;
     `always_send_invoices_to_eve` looks as much like a name as `immutable` does.
     """
     return field if field in _WORDS else "a field"
 
 
 def name(value: str, where: str) -> str:
-    """An id or name, 1 to 256 characters, none of them illegal.
+    """A valid id or name: 1 to 256 characters, none of them illegal.
 
     Raises:
         MalformedRequest: It is not.
@@ -220,7 +220,7 @@ def name(value: str, where: str) -> str:
 
 
 def integer(value: str | int | None, where: str, *, default: int, most: int) -> int:
-    """A whole number from 1 to `most`, as a body or a query spells it.
+    """A whole number from 1 to `most`, given as a number or as digits.
 
     Raises:
         MalformedRequest: It is something else.

@@ -1,4 +1,4 @@
-"""What a Mem0 write says of itself: ids, class, source. All of it is a claim."""
+"""The claims of a Mem0 write about itself: ids, class, source."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def claims_of(
     memory_type: str | None = None,
     scope: Scope | None = None,
 ) -> Claims:
-    """The class by rule or by the client's own word, the source it names, and its metadata.
+    """The class by rule or by the client's own word, the claimed source, and other metadata.
 
-    The keys `mnemogate_source` and `mnemogate_class` are taken out of the metadata: they are under
-    the digest as claims, and a stored copy would read like a label of ours. Reads show the true
-    labels beside the metadata, so writing back what was read claims nothing.
+    `mnemogate_source` and `mnemogate_class` are taken out of the metadata: the digest covers them
+    as claims, and a stored copy would look like a label of ours. Reads show the true labels beside
+    the metadata, so writing back what was read claims nothing.
 
     Raises:
         MalformedRequest: A word for a class or a source that nobody mapped, or oversize metadata.
@@ -68,7 +68,10 @@ def claims_of(
 
 
 def scope_of(ids: Ids, filters: dict[str, Any] | None) -> Scope:
-    """Ids at the top level and those the 2.x client moves into `filters`; they must agree."""
+    """The ids at the top level, and those that the 2.x client moves into `filters`.
+
+    They must agree.
+    """
     found = {key: value for key in ENTITY_FIELDS if (value := getattr(ids, key)) is not None}
     groups: list[JsonValue] = [filters] if filters else []
     conditions: JsonValue = filters.get("AND") if filters and len(filters) == 1 else None
@@ -96,7 +99,7 @@ def _metadata_json(metadata: dict[str, Any] | None, own: set[str]) -> str | None
         return None
     kept = {key: value for key, value in metadata.items() if key not in own}
     if metadata and not kept:
-        # Claims alone: an update that names a class must not wipe the metadata with `{}`.
+        # Only claims: an update that names a class must not replace the metadata by `{}`.
         return None
     found = canonical_json(kept)
     if len(found) > METADATA_LEN_MAX:

@@ -1,7 +1,7 @@
-"""Mem0's filter language, read into the closed tree that stores evaluate.
+"""Mem0's filter language, parsed into the closed tree that stores evaluate.
 
 `{"AND": [...]}`, `{"OR": [...]}`, `{"NOT": ...}`, `{field: value}`, `{field: {operator: value}}`.
-Several keys at one level must all match; `"*"` asks for any value at all.
+Several keys at one level must all match; `"*"` matches any value.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def read_filter(value: JsonValue, *, free_keys: bool = False) -> Filter:
-    """The tree a filter means. With `free_keys` an unknown key is one of the metadata.
+    """The tree of a filter. With `free_keys` an unknown key is one of the metadata.
 
-    The self-hosted server keeps metadata beside the ids and filters it by bare keys; the platform
-    nests it under `metadata`, and there an unknown key is a mistake.
+    The self-hosted server keeps metadata beside the ids and filters by bare keys; the platform
+    nests it under `metadata`, so an unknown key is a mistake there.
 
     Raises:
         MalformedRequest: Unknown key or operator, wrong type, too deep (8) or too large (64).
@@ -80,7 +80,7 @@ def equals(field: Field, value: str) -> Filter:
 
 
 def names_an_entity(where: Filter) -> bool:
-    """Whether the filter looks at a user, agent, run or app at all."""
+    """Whether the filter tests a user, agent, run or app."""
     match where:
         case Test():
             return where.field in ENTITY_FIELDS.values()
@@ -109,7 +109,7 @@ def instant_ms(text: str, where: str) -> int:
 
 
 class _Reader:
-    """Reads one filter, and counts what it read."""
+    """Parses one filter, and counts its parts."""
 
     def __init__(self, *, free_keys: bool) -> None:
         self._free_keys = free_keys
@@ -129,7 +129,7 @@ class _Reader:
             parts = tuple(self.group(one, depth + 1) for one in many)
             if key == "AND":
                 return AllOf(parts=parts)
-            # NOT with several: none of them matches.
+            # NOT with several parts: none of them may match.
             return AnyOf(parts=parts) if key == "OR" else Not(part=AnyOf(parts=parts))
         self._count(depth)
         if key in ENTITY_FIELDS:
@@ -231,7 +231,7 @@ class _Reader:
         return NOTHING
 
     def _keywords(self, value: JsonValue) -> Filter:
-        """Words that the text itself contains."""
+        """Words that the text itself must contain."""
         operators: dict[str, JsonValue] = value if isinstance(value, dict) else {"icontains": value}
         if any(not isinstance(operand, str) for operand in operators.values()):
             raise MalformedRequest("filters.keywords: must be text")
@@ -239,7 +239,7 @@ class _Reader:
 
 
 def _only_texts(value: JsonValue) -> bool:
-    """A number here would silently match nothing: ids are stored as text."""
+    """Only strings: ids are stored as text, so a number would silently match nothing."""
     if isinstance(value, dict):
         return all(_only_texts(operand) for operand in value.values())
     if isinstance(value, list):

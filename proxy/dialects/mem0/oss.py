@@ -73,13 +73,14 @@ NOT_FOUND: Final = "Memory not found"
 ADMIN_ONLY: Final = "this route configures or empties the store: an operator's act, not an agent's"
 
 _MEMORY: Final = frozenset({"memories", "search", "entities"})
-# Accounts, configuration (which can swap the vector store) and the way to empty everything.
+# Routes for accounts, for configuration (which could exchange the vector store), and for emptying
+# everything.
 _ADMIN: Final = frozenset(
     {"api-keys", "auth", "configure", "generate-instructions", "requests", "reset"}
 )
 
 
-NOBODY: Final = ""  # a credential, and nobody's
+NOBODY: Final = ""  # a credential that belongs to nobody
 
 
 class Mem0Oss:
@@ -123,8 +124,8 @@ class Mem0Oss:
     def credential(self, request: HttpRequest) -> str | None:
         """`X-API-Key`, or the key of `Authorization: Bearer`.
 
-        Two that disagree name nobody, which is no key of anybody: answering that there is none
-        would let the peer's uid or certificate speak for it.
+        Two different keys give an invalid key, not None: with None the peer's uid or certificate
+        would decide who it is.
         """
         scheme, key = scheme_and_key(request)
         bearer = key if scheme == "bearer" and key else None
@@ -151,7 +152,10 @@ class Mem0Oss:
         return _encode_read(note, result)
 
     def refuse(self, request: HttpRequest, refusal: Refusal, answering: Answering) -> HttpReply:
-        """`{"detail": ...}`, as FastAPI answers; of a turn in the background, nothing taken."""
+        """`{"detail": ...}`, as FastAPI answers.
+
+        For a turn sent in the background, an empty result.
+        """
         del answering
         if request.method == "POST" and local_path(request) == "/memories":
             quiet = unheard(request, refusal)

@@ -87,7 +87,7 @@ SEARCH_LIMIT_DEFAULT: Final = 10
 _VERSIONS: Final = ("/v1/", "/v2/", "/v3/")
 _IGNORED_EXPORT: Final = IGNORED_READ | {"schema", "export_instructions"}
 _REFUSED: Final = {
-    # It stores nothing here, and a rank moved without a verdict is a write around the gate.
+    # Feedback is refused: a change of ranking without a verdict would be a write around the gate.
     ("POST", "v1/feedback"): "feedback is refused: it would change the rank of a memory ungated",
     ("POST", "v1/summary"): "summaries need a model, and this store runs none; search instead",
 }
@@ -119,7 +119,7 @@ class Mem0Platform:
             ("PUT", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("DELETE", "v1/batch"): lambda call: writes.batch(call, classes()),
             ("GET", "v1/entities"): lambda _: ListEntities(note=Note(route="entities").text()),
-            # The npm client's `deleteUser`, deprecated and still there.
+            # A route of the npm client's deprecated `deleteUser`.
             ("DELETE", "v1/entities/*/*"): _delete_entity,
             ("DELETE", "v2/entities/*/*"): _delete_entity,
             ("POST", "v1/exports"): _export,
@@ -170,7 +170,7 @@ def _search(call: Mem0Call, route: str) -> Operation:
 
 
 def _list_v1(call: Mem0Call) -> Operation:
-    """The 0.1 client's list: bare without a page, an object with one."""
+    """The 0.1 client's list: a bare array without a page, an object with one."""
     return reads.list_memories(call, "pages" if "page" in call.query else "list")
 
 
@@ -187,7 +187,7 @@ def _delete_entity(call: Mem0Call) -> Operation:
 
 
 def _export(call: Mem0Call) -> Operation:
-    """An export's id holds its conditions, so that making one changes and keeps nothing."""
+    """Answer an export with an id that contains its conditions, so that nothing is stored."""
     body = body_of(call, ExportBody, _IGNORED_EXPORT)
     reads.where_of(body, body.filters)
     reference = export_id(_conditions(body))
@@ -195,7 +195,7 @@ def _export(call: Mem0Call) -> Operation:
 
 
 def _exported(call: Mem0Call) -> Operation:
-    """The memories an export's id, or the same conditions again, select now."""
+    """The memories that an export's conditions select now."""
     body = body_of(call, ExportBody, _IGNORED_EXPORT)
     conditions = body
     if body.memory_export_id is not None:
@@ -218,9 +218,9 @@ def _conditions(body: ExportBody) -> dict[str, Any]:
 
 
 def _event(call: Mem0Call) -> Operation:
-    """What an event of ours did, as far as reads may show it now."""
+    """The outcome of an event of ours, as far as reads may show it now."""
     refuse_others(call.query, ())
-    # Base64 of up to 32 memory ids: longer than a name may be.
+    # Base64 of up to 32 memory ids, so longer than other names.
     reference = call.parts[2]
     event = read_event_id(reference)
     where = Test(field=Field.MEMORY_ID, compare=Compare.IN, values=event.memory_ids)
@@ -344,13 +344,13 @@ def _listed(request: HttpRequest, note: Note, listed: Listed) -> object:
 
 
 def _page_url(request: HttpRequest, note: Note, page: int) -> str:
-    # A path and no host: the client's own Host header is not repeated to it as ours.
+    # A path without a host: the client's own Host header is not repeated as ours.
     return f"{request.path}?page={page}&page_size={note.page_size}"
 
 
 def _finished(note: Note, results: list[Shape]) -> Shape:
     event = read_event_id(note.reference)
-    # An add that made nothing is one that waits: of any other there was no event.
+    # An event without memories is an add that waits for a person: other adds have no such event.
     waits = event.kind == "ADD" and not event.memory_ids
     status = PENDING if waits else "SUCCEEDED"
     return {

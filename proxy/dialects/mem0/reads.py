@@ -1,4 +1,4 @@
-"""Mem0's reads: search, list and export, into operations that see one filter."""
+"""Mem0's reads (search, list, export) as operations with one filter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def search(call: Mem0Call, route: str, *, limit_default: int, free_keys: bool = 
         raise MalformedRequest("query: must not be empty")
     where = where_of(body, body.filters, body.metadata, body.categories, free_keys=free_keys)
     asked = body.top_k if body.top_k is not None else body.limit
-    # Scores are served as max(0, cosine): a threshold of 0 or less excludes nothing.
+    # Scores are served as max(0, cosine), so a threshold of 0 or less excludes nothing.
     threshold = body.threshold if body.threshold is not None and body.threshold > 0 else -1.0
     return Search(
         query=body.query,
@@ -91,7 +91,7 @@ def where_of(
     *,
     free_keys: bool = False,
 ) -> Filter:
-    """Everything a read's conditions say, all of which must hold.
+    """All conditions of a read, joined by AND.
 
     Raises:
         MalformedRequest: They name no id (400): one forgotten filter would show an agent the

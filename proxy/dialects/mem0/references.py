@@ -1,7 +1,7 @@
-"""Ids that say all there is to know, so that the sidecar keeps no state for events and exports.
+"""Ids of events and exports that contain all of their state, so that nothing is stored for them.
 
-Neither is a capability: reading one goes through the same tenant-scoped, filtered reads as
-everything else, so a forged one shows its maker nothing new.
+Such an id is no capability: reading it goes through the same tenant-scoped, filtered reads as
+everything else, so a forged id shows its maker nothing new.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _UUID_LEN: Final = 16
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What an event id names: what was done, and (up to 32 of) the memories it made."""
+    """The content of an event id: what was done, and (up to 32 of) the memories it made."""
 
     kind: str
     memory_ids: tuple[MemoryId, ...]
 
 
 def event_id(kind: str, memory_ids: Iterable[MemoryId]) -> str:
-    """An id for what has just happened; ids that are not UUIDs are left out of it."""
+    """An id for an event; memory ids that are not UUIDs are left out of it."""
     packed = [_packed(memory_id) for memory_id in memory_ids]
     found = [one for one in packed if one][:EVENT_IDS_MAX]
     return _text(bytes((_FORMAT, _KINDS.index(kind))) + b"".join(found))
 
 
 def read_event_id(text: str) -> Event:
-    """What `event_id` was made from.
+    """The content of an event id.
 
     Raises:
         MalformedRequest: Not one of ours (404).
@@ -72,7 +72,7 @@ def read_event_id(text: str) -> Event:
 
 
 def export_id(conditions: JsonValue) -> str:
-    """An id that holds the conditions of an export.
+    """An id that contains the conditions of an export.
 
     Raises:
         MalformedRequest: They are longer than an id can be.
@@ -84,7 +84,7 @@ def export_id(conditions: JsonValue) -> str:
 
 
 def read_export_id(text: str) -> JsonValue:
-    """The conditions that `export_id` was given.
+    """The conditions in an export id.
 
     Raises:
         MalformedRequest: Not one of ours (404), or not JSON as a body must be.

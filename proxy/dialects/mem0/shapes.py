@@ -29,7 +29,7 @@ EVENTS: Final = {
     ChangeKind.DELETE: "DELETE",
     ChangeKind.PURGE: "DELETE",
 }
-# Shown whatever `fields` asks for: what the item is, and how far it can be trusted.
+# Fields that are always shown: what the item is, and its labels.
 _ALWAYS: Final = frozenset({"id", "source_kind", "memory_class"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _JSON = msgspec.json.Encoder()
@@ -82,7 +82,7 @@ def oss_item(memory: Memory, **extra: object) -> Shape:
     item: Shape = {
         "id": memory.memory_id,
         "memory": memory.text,
-        # The server's own duplicate check, not a security measure.
+        # Mem0's own duplicate check, not a security measure.
         "hash": hashlib.md5(memory.text.encode(), usedforsecurity=False).hexdigest(),
         "metadata": _metadata(memory.metadata_json),
         **extra,
@@ -103,7 +103,7 @@ def oss_item(memory: Memory, **extra: object) -> Shape:
 
 
 def only(item: Shape, fields: tuple[str, ...]) -> Shape:
-    """The fields a client asked to see; all of them where it named none."""
+    """The fields that a client asked for; all of them where it named none."""
     if not fields:
         return item
     return {key: value for key, value in item.items() if key in fields or key in _ALWAYS}

@@ -41,13 +41,14 @@ _ROLES: Final = {
     "tool": SourceKind.TOOL_RESULT,
     "function": SourceKind.TOOL_RESULT,
 }
-# What the 2.x client puts in the query for `DeleteAllMemoryOptions(filters={...})`: Python's repr.
+# A dict in Python's repr: the 2.x client puts it in the query for
+# `DeleteAllMemoryOptions(filters={...})`.
 _REPR_PAIR: Final = r"""'(\w{1,16})': ('[^'\\]*'|"[^"\\]*")"""
 _REPR: Final = re.compile(r"\{" + _REPR_PAIR + r"(, " + _REPR_PAIR + r"){0,3}\}")
 
 
 def add(call: Mem0Call, classes: ClassMap, route: str, *, needs_id: str = NEEDS_ID) -> Write:
-    """One proposal per message that holds text, stored as it is whatever `infer` asks.
+    """One proposal per message with text, stored unchanged whatever `infer` says.
 
     Raises:
         MalformedRequest: No id (400), no text at all, parts that are not text, unknown fields.
@@ -188,7 +189,7 @@ def _change(memory_id: MemoryId, body: UpdateBody, classes: ClassMap) -> Proposa
 
 
 def _text(message: Message, where: int) -> str | None:
-    """The words of one message, or None for one without any (a bare tool call)."""
+    """The text of one message, or None for one without any (a bare tool call)."""
     content = message.content
     if content is None or isinstance(content, str):
         return content if content and not content.isspace() else None
@@ -202,7 +203,7 @@ def _text(message: Message, where: int) -> str | None:
 
 
 def _query_filters(text: str | None) -> dict[str, str]:
-    """Ids in a `filters` query parameter: JSON, or what the 2.x client makes of a dict."""
+    """Ids in a `filters` query parameter: JSON, or the 2.x client's repr of a dict."""
     if text is None:
         return {}
     if _REPR.fullmatch(text):
@@ -225,7 +226,7 @@ def _query_filters(text: str | None) -> dict[str, str]:
 
 
 def _with_nonces(proposals: list[Proposal], nonce: str | None) -> tuple[Proposal, ...]:
-    """One client nonce cannot be spent by many candidates: each gets its own suffix."""
+    """One nonce per candidate: a client's nonce gets a suffix for each."""
     if nonce is None:
         return tuple(proposals)
     if len(proposals) == 1:

@@ -1,5 +1,5 @@
-"""Model APIs, read and rewritten: what entered a context, and what a model asks its agent to do.
+"""Model APIs, parsed and rewritten: what entered a context, and which tools a model calls.
 
-Pure. A dialect here never fails a model request for what it holds: what cannot be placed is
+Pure. A dialect here never refuses a model request for its content: text of unknown origin is
 labelled `unknown`, and passes.
 """

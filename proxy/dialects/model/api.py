@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 class ReadsRequest(Protocol):
-    """Who said what in a request; parts that came before may have been read already."""
+    """Parses a request; parts of earlier requests may come from a cache."""
 
     def __call__(self, body: dict[str, Json], readings: Readings = AFRESH, /) -> ModelRequest:
-        """Read it. What is not understood is unplaced, never refused."""
+        """Parse it. Parts that are not understood count as unplaced, and are never refused."""
         ...
 
 
 class ModelApi(msgspec.Struct, frozen=True, kw_only=True):
-    """How one API is read and edited. `turns` is the key of the conversation in a request."""
+    """How one API is parsed and edited. `turns` is the key of the conversation in a request."""
 
     name: str  # "anthropic" | "chat" | "responses" | "completions"
     turns: str
@@ -69,7 +69,8 @@ RESPONSES: Final = ModelApi(
     whole=ResponsesReply,
 )
 APIS: Final = (ANTHROPIC, CHAT, RESPONSES)
-# No conversation: a reply is read as a chat's, and nothing is asked again.
+# A completions API has no conversation: its reply is read like a chat's, and no second request is
+# made.
 COMPLETIONS: Final = ModelApi(
     name="completions",
     turns="messages",
@@ -81,7 +82,7 @@ COMPLETIONS: Final = ModelApi(
 
 
 def of_program(api: ModelApi) -> ModelApi:
-    """The same API where a program wrote the user turns: they are nobody's words."""
+    """The same API where a program writes the user turns: they are nobody's words."""
 
     def read_request(body: dict[str, Json], readings: Readings = AFRESH, /) -> ModelRequest:
         read = api.read_request(body, readings)
@@ -101,7 +102,7 @@ def _unplaced(said: Said) -> Said:
 
 
 def continued(api: ModelApi, body: dict[str, Json], more: list[Json]) -> dict[str, Json]:
-    """A request with more at the end of its conversation."""
+    """A request with messages appended to its conversation."""
     given = body.get(api.turns)
     turns = list_of(given)
     if isinstance(given, str):

@@ -1,8 +1,8 @@
-"""Bodies and heads of any route while something is withheld: searched, and JSON written anew.
+"""Searches bodies and heads of any route while something is withheld, and rewrites JSON.
 
-JSON is read and written anew, so that a key sent twice hides nothing behind the second one. Other
-text is searched as it stands, for its words are compared without escapes, percent signs, entities
-and base64. What is no text cannot be searched, and does not go on.
+JSON is parsed and rewritten, so that a repeated key cannot hide its first value. Other text is
+searched in all its readings (escapes, percent signs, entities, base64). A body that is no text
+cannot be searched, and is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _BOM: Final = b"\xef\xbb\xbf"
 _UTF_8: Final = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
-# The same as UTF-8 where all of a text is ASCII; others spell words in a way of their own.
+# Encodings that equal UTF-8 for ASCII text; others spell words differently.
 _ASCII_LIKE: Final = _UTF_8 | {"iso-8859-1", "latin1", "windows-1252"}
 _MULTIPART: Final = "multipart/"
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -34,11 +34,11 @@ _PART_CODING: Final = re.compile(
 _PART_CHARSET: Final = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _PART_HEAD_END: Final = re.compile(r"\r?\n\r?\n")
 _FIELDS_MAX: Final = 10_000
-# What spells a text once more, token by token or in numbers.
+# Members that repeat a text token by token, or as numbers.
 LOGPROBS: Final = "logprobs"
 
-# Headers that the protocol itself has, and what their values look like: nobody puts a text there,
-# and who proposes to remember one must not be able to take it away from every request.
+# Protocol headers and the form of their values: they have no room for a text, and nobody can have
+# them removed by proposing to remember one.
 _PROTOCOL: Final = frozenset(
     {
         *("accept", "accept-language", "content-type", "content-length", "date", "user-agent"),
@@ -53,31 +53,31 @@ _NAME_LEN_MAX: Final = 512
 
 
 class Sieve(Protocol):
-    """What must not go on."""
+    """Tests for withheld text."""
 
     def carries(self, text: str) -> bool:
-        """Whether a text holds it."""
+        """Whether a text contains something withheld."""
         ...
 
     def sieved(self, value: Json) -> Json:
-        """JSON without it."""
+        """JSON without what is withheld."""
         ...
 
 
 class Withheld(Exception):  # noqa: N818 - a rule, not a fault
-    """A body carries what is withheld, at a place that cannot be edited."""
+    """A body contains something withheld, at a place that cannot be edited."""
 
 
 class Unsearched(Exception):  # noqa: N818 - the same
-    """A body that nobody can search."""
+    """A body that cannot be searched."""
 
 
 def sifted(raw: bytes, content_type: str, sieve: Sieve) -> bytes:
     """A body as it may go on: JSON and JSON Lines written anew, other text as it came.
 
     Raises:
-        Withheld: It carries what is withheld, and is no JSON.
-        Unsearched: It is no text, or one in an encoding that hides its words.
+        Withheld: It contains something withheld, and is no JSON.
+        Unsearched: It is no text, or in an encoding that hides its words.
     """
     if not raw:
         return raw
@@ -122,7 +122,7 @@ def _json(raw: bytes, sieve: Sieve) -> bytes | None:
         values: list[Json] = [read_json(line) for line in lines if line.strip()]
     except MalformedRequest:
         return None
-    # All at once: it may run on from one line into the next.
+    # All lines are one text: a withheld stretch may run from one line into the next.
     made = sieve.sieved(bare_of_tokens(values))
     if not isinstance(made, list):
         raise Withheld
@@ -130,7 +130,7 @@ def _json(raw: bytes, sieve: Sieve) -> bytes | None:
 
 
 def bare_of_tokens(value: Json) -> Json:
-    """JSON without what spells its texts once more, token by token."""
+    """JSON without members that repeat its texts token by token."""
     if isinstance(value, list):
         return [bare_of_tokens(part) for part in value]
     if isinstance(value, dict):
@@ -144,7 +144,7 @@ def bare_of_tokens(value: Json) -> Json:
 
 
 def _fields(text: str) -> Iterator[str]:
-    """A form, as it stands and as the one text of all its values."""
+    """A form: its raw text, and all of its values as one text."""
     yield text
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX)
@@ -154,7 +154,7 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _parts(text: str, boundary: str) -> Iterator[str]:
-    """A form of several parts, as it stands and as the one text of all their contents."""
+    """A multipart form: its raw text, and all of its contents as one text."""
     if not boundary:
         raise Unsearched
     contents: list[str] = []
@@ -172,7 +172,7 @@ def _parts(text: str, boundary: str) -> Iterator[str]:
 
 
 def kept_headers(headers: dict[str, str], sieve: Sieve) -> dict[str, str]:
-    """Headers without those that carry it."""
+    """The headers without those that contain something withheld."""
     return {
         name: value
         for name, value in headers.items()
@@ -181,7 +181,7 @@ def kept_headers(headers: dict[str, str], sieve: Sieve) -> dict[str, str]:
 
 
 def target_carries(path: str, query: tuple[tuple[str, str], ...], sieve: Sieve) -> bool:
-    """Whether a path or a query carries it. What only names a version does not."""
+    """Whether a path or a query contains something withheld. A mere version name does not count."""
     texts = [segment for segment in path.split("/") if segment]
     told = [pair for pair in query if not (pair[0] in _PROTOCOL_QUERY and _names(pair[1]))]
     texts += [word for pair in told for word in pair]

@@ -1,4 +1,4 @@
-"""Refusals of our own in the shape of each API's errors: its SDK raises what its user knows."""
+"""Our refusals in each API's error format, so that its SDK raises a familiar exception."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FAULT: Final = 500
 
 
 def refused(refusal: Refusal, answering: Answering, *, anthropic: bool) -> HttpReply:
-    """A refusal as one API spells errors. It holds nothing that the peer sent."""
+    """A refusal in one API's error format, without anything from the peer."""
     status = refusal.status
     kind = _TYPES.get(status, "invalid_request_error" if status < _FAULT else "api_error")
     message = f"Mnemogate: {refusal.detail}"
@@ -47,7 +47,7 @@ def refused(refusal: Refusal, answering: Answering, *, anthropic: bool) -> HttpR
 
 
 def no_threads(answering: Answering) -> HttpReply:
-    """A message thread: the SDK then sends the whole history, as it does where there are none."""
+    """The error for message threads, after which the SDK sends the whole history."""
     details: dict[str, Json] = {
         "error_code": "thread_unsupported_request",
         "unsupported": ["thread"],
@@ -62,7 +62,7 @@ def no_threads(answering: Answering) -> HttpReply:
 
 
 def no_previous(param: str) -> HttpReply:
-    """A response to go on from that is not known here: a client then sends the whole history."""
+    """The error for an unknown previous response, after which a client sends the whole history."""
     error: dict[str, Json] = {
         "message": "Mnemogate: what came before is not known here; send the whole history",
         "type": "invalid_request_error",

@@ -1,8 +1,8 @@
-"""Which of the tools that a model may call write memory, and what map says how.
+"""Which of a model's tools write memory, and by which map.
 
-A tool is known by its API's own type, or by its name and the names of its arguments. Hosts put a
-server's name before a tool's, or behind it; which letters they replace and what they join both with
-differs, so names are compared without that. A tool that fits no map is no memory tool.
+A tool is recognised by its API's own type, or by its name and argument names. Hosts put a server's
+name before or behind a tool's; they differ in which letters they replace and how they join both, so
+names are compared without that. A tool that fits no map is no memory tool.
 """
 
 from __future__ import annotations
@@ -29,33 +29,36 @@ if TYPE_CHECKING:
 
 _FOLDED: Final = re.compile(r"[^a-z0-9]+")
 _NAMES_KEPT_MAX: Final = 8_192
-# Claude Code and Codex: `mcp__SERVER__TOOL`. Either name may hold the mark itself, so every cut is
-# tried. Other hosts: `mcp_SERVER_TOOL`, `mcp--SERVER--TOOL`, `SERVER_TOOL`, `SERVER__TOOL`, and
+# Claude Code and Codex: `mcp__SERVER__TOOL`. Both names may contain the separator, so every split
+# is tried. Other hosts: `mcp_SERVER_TOOL`, `mcp--SERVER--TOOL`, `SERVER_TOOL`, `SERVER__TOOL`, and
 # `TOOL_mcp_SERVER`.
 _NAMESPACE: Final = "mcp__"
 _MARK: Final = "__"
 _PREFIXES: Final = ("mcp_", "functions_")
 _BEHIND: Final = "_mcp_"
-# Of tools with another word before their names, one alone may be anything: `browser_close_session`.
+# With another word before its name, a single tool may be anything: `browser_close_session`.
 _OF_MEMORY: Final = "memor"
 _MANY: Final = 2
-# A type of this kind that no map lists is a memory tool of a version that nobody has read yet.
+# An unlisted API type of this form is a memory tool of an unknown version.
 _MEMORY_TYPE: Final = "memory_"
 _WRITES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _CHANGES: Final = _WRITES | {ToolKind.ADMIN}
 
 
 class Maps(msgspec.Struct, frozen=True, kw_only=True):
-    """The maps to look with. `named`: an operator chose them, so a tool's name is enough."""
+    """The maps to recognise tools with. `named`.
+
+    An operator chose them, so a tool's name is enough.
+    """
 
     maps: tuple[ToolMap, ...]
     named: bool = False
 
 
 class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory tool: how its map calls it, and its server as the host calls it.
+    """A memory tool: its map and its name there, and its server's name at the host.
 
-    Without a `tool` it belongs to memory, and no map says how: it is not called.
+    Without a `tool` it belongs to memory but no map describes it: calls are refused.
     """
 
     tool_map: ToolMap | None
@@ -65,14 +68,15 @@ class MemoryTool(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Option(msgspec.Struct, frozen=True, kw_only=True):
     found: MemoryTool
-    place: tuple[str, str]  # the server and the map
-    fitting: int  # arguments that tool and map have in common
+    place: tuple[str, str]  # server and map
+    # arguments that tool and map share; with none it counts only beside other tools of that server
+    fitting: int
     # Else it is one only beside others of that server.
     likely: bool = True
 
 
 class OfferedTools:
-    """The memory tools among those that one request offers. `tools` None: it does not say."""
+    """The memory tools that one request offers. `tools` is None where it does not list them."""
 
     def __init__(self, tools: tuple[Declared, ...] | None, maps: Maps) -> None:
         self._maps = maps
@@ -88,7 +92,7 @@ class OfferedTools:
 
     @property
     def unmapped(self) -> tuple[Declared, ...]:
-        """The tools that speak of memory, and that no map takes: their calls pass unjudged."""
+        """Tools that seem to be about memory and fit no map: their calls pass unjudged."""
         return tuple(
             tool
             for tool in self._tools or ()
@@ -96,21 +100,22 @@ class OfferedTools:
         )
 
     def find(self, call: ModelCall) -> MemoryTool | None:
-        """The memory tool that is called; None where it is none."""
+        """The memory tool that a call names; None where it is none."""
         if self._tools is None:
             return self._by_shape(call)
         if any((tool.server, tool.name) == (call.server, call.name) for tool in self._tools):
             return self._found.get((call.server, call.name))
-        # Agents repair the name of a tool that is not there (Hermes: case, suffixes, likeness), and
-        # call what they take it for.
+        # Agents repair an unknown tool name (Hermes: case, suffixes, likeness) and call the tool
+        # that they guess.
         return MemoryTool(tool_map=None, tool=None) if self.writes else None
 
     def _look(self, tools: tuple[Declared, ...]) -> None:
         options = {(tool.server, tool.name): [*self._options(tool)] for tool in tools}
         every = [one for given in options.values() for one in given]
-        # Reads alone make no memory: another server may search and fetch under the same names.
+        # Read tools alone do not make a memory server: other servers search and fetch under the
+        # same names.
         writing = {one.place for one in every if _changes(one.found, _WRITES)}
-        # The map that fits most tools of a server is that server's.
+        # The map that fits most of a server's tools is that server's.
         score = Counter(
             place for given in options.values() for place in {one.place for one in given} & writing
         )
@@ -127,7 +132,7 @@ class OfferedTools:
         self._close(tools, score)
 
     def _close(self, tools: tuple[Declared, ...], score: Counter[tuple[str, str]]) -> None:
-        """A server most of whose tools a map names is that server: what it adds is not called."""
+        """If a map names most tools of a server, its other tools are refused."""
         for (server, name), count in score.items():
             mine = [tool for tool in tools if server and server in _servers(tool)]
             known = next(found for found in self._maps.maps if found.name == name)
@@ -138,7 +143,7 @@ class OfferedTools:
                 self._found.setdefault(key, MemoryTool(tool_map=known, tool=None, server=server))
 
     def _options(self, tool: Declared) -> Iterator[_Option]:
-        # What its API says of a tool outweighs what it is called.
+        # The API's own type of a tool counts more than its name.
         for tool_map in self._maps.maps:
             typed = tool_map.model.types.get(tool.type)
             if typed is not None:
@@ -159,7 +164,7 @@ class OfferedTools:
                         )
 
     def _by_shape(self, call: ModelCall) -> MemoryTool | None:
-        """Nobody knows which tools there are: what reads as a change by any map is one."""
+        """Recognise a call by its arguments alone, where the offered tools are unknown."""
         for tool_map in self._maps.maps:
             typed = set(tool_map.model.types.values())
             for name in tool_map.tools:
@@ -196,7 +201,7 @@ def folded(name: str) -> str:
 
 
 def _servers(tool: Declared) -> set[str]:
-    """Every server that a tool may belong to, by its name."""
+    """Every server that a tool may belong to, by the server's name."""
     if tool.server is not None:
         return {folded(tool.server.removeprefix(_NAMESPACE))}
     if tool.name.startswith(_NAMESPACE):
@@ -216,13 +221,13 @@ def _split(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _bare(name: str) -> str:
-    """A folded name without what hosts put before every one."""
+    """A folded name without a prefix that the host gives to all."""
     start = next((one for one in _PREFIXES if name.startswith(one)), "")
     return name.removeprefix(start)
 
 
 def servers_by(tool: Declared, name: str) -> Iterator[str]:
-    """The servers by which a host's name for a tool would be this name of a map."""
+    """The server names with which a host's tool name would equal a map's tool name."""
     wanted, there = folded(name), folded(tool.name)
     if tool.server is not None:
         if there == wanted:
@@ -239,7 +244,7 @@ def servers_by(tool: Declared, name: str) -> Iterator[str]:
 
 
 def _likely(tool: Declared, name: str) -> bool:
-    """Whether a name with a server's before it is hardly ever one of something else."""
+    """Whether a prefixed name is hardly ever that of something else."""
     if tool.server is not None or folded(tool.name).startswith("mcp_") or _MARK in tool.name:
         return True
     return _OF_MEMORY in name and "_" in folded(name)

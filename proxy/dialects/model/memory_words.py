@@ -1,7 +1,7 @@
-"""Whether a tool speaks of memory by its name or the names of its arguments. Pure.
+"""Whether a tool's name or arguments suggest memory. Pure.
 
-Such a tool that no map takes is judged by nobody. A word alone decides nothing here: it only has a
-person told of the tool.
+A tool that suggests memory and fits no map is judged by nobody, so a person is told of it. The
+words decide nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def words_of(name: str) -> frozenset[str]:
 
 
 def speaks_of_memory(tool: Declared) -> bool:
-    """Whether a person would take it for a tool of somebody's memory."""
+    """Whether a person would take it for a memory tool."""
     said = words_of(tool.name)
     if said & _MEMORY:
         return True

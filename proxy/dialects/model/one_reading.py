@@ -1,7 +1,7 @@
-"""Replies in which no reader can find another call than the one that is judged here.
+"""Rewrites replies in which another reader could find a different tool call than the judged one.
 
-Some readers take the first of two equal keys, some do not look at case, some read digits in a
-string as a number. Where a reply would be another one to them, it is written anew.
+Some readers take the first of two equal keys, some ignore case, some read digits in a string as a
+number. A reply that they could read differently is rewritten.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _KEYS: Final = (
 
 
 def straight(value: Json) -> Json:
-    """JSON of a reply without names that only differ in case; the same object where it has none."""
+    """A reply's JSON without names that differ in case alone.
+
+    The same object where there are none.
+    """
     if isinstance(value, list):
         parts = [straight(part) for part in value]
         return value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
@@ -57,16 +60,16 @@ def straight(value: Json) -> Json:
 
 
 def straight_object(value: dict[str, Json]) -> dict[str, Json]:
-    """The same of an object."""
+    """The same for one object."""
     made = straight(value)
     return made if isinstance(made, dict) else value
 
 
 def straight_event(event: Event) -> Event:
-    """The event as it is judged, whoever reads it.
+    """The event, rewritten so that every reader finds what was judged.
 
     Raises:
-        Unread: Others may be able to read it, and nobody here.
+        Unread: Other readers may understand it, and this code does not.
     """
     body = payload(event)
     if body is None or event.data is None:

@@ -1,7 +1,7 @@
-"""What a memory backend's own model answers: found in a whole reply, and written anew.
+"""The answers of a memory backend's own model: found in a whole reply, and rewritten.
 
-Only what a backend parses is left: its texts, joined as its client joins them, and the arguments of
-its calls. What was read here is what the backend will read, because it gets our own encoding.
+Only the members that a backend parses are kept: texts, joined as its client joins them, and
+arguments of calls. The backend gets our own encoding, so it reads exactly what was judged.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _THOUGHT: Final = re.compile(r"<think>.*?</think>", re.DOTALL)
 _FENCED: Final = re.compile(r"```[A-Za-z0-9]*\s*\n(.*?)\n\s*```", re.DOTALL)
-# What is left of a reply beside the texts and calls.
+# Members of a reply that are kept beside the texts and calls.
 _MESSAGE: Final = frozenset({"role", "content", "tool_calls", "refusal"})
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
-    """One text, or one call. `key` is its place among them, from the first."""
+    """One text or one call. `key` is its position among them."""
 
     key: int
     text: str | None = None
@@ -37,7 +37,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of an output. Neither: a call is taken out."""
+    """The replacement of an output. With neither, a call is removed."""
 
     text: str | None = None
     arguments: dict[str, Json] | None = None
@@ -56,29 +56,29 @@ def outputs_of(api: str, body: dict[str, Json]) -> tuple[Output, ...]:
 
 
 def with_outputs(api: str, body: dict[str, Json], changed: dict[int, Changed]) -> dict[str, Json]:
-    """The reply with these outputs instead. What has none is taken out."""
+    """The reply with these outputs; an output without a replacement is removed."""
     return _walked(api, body, lambda output: changed.get(output.key, Changed(text="")))
 
 
 def bare(text: str) -> str:
-    """An answer without what its backend takes away before it reads."""
+    """An answer without the parts that its backend strips before parsing."""
     rest, found = text, 1
     while found:
-        # What is left may spell the mark anew.
+        # Stripping may join the rest into a new mark.
         rest, found = _THOUGHT.subn("", rest)
     return rest.strip()
 
 
 def spells_object(text: str) -> bool:
-    """Whether somebody may find a JSON object in an answer."""
+    """Whether a reader may find a JSON object in an answer."""
     return "{" in text
 
 
 def object_in(text: str) -> dict[str, Json]:
-    """The one JSON object that a bare answer spells, however it wraps it.
+    """The one JSON object in a stripped answer, in any wrapping.
 
     Raises:
-        MalformedRequest: None, or one that two parsers could read differently.
+        MalformedRequest: There is none, or two parsers could read it differently.
     """
     fenced = _FENCED.search(text)
     inside = text if fenced is None else fenced[1]
@@ -93,7 +93,7 @@ def object_in(text: str) -> dict[str, Json]:
 
 
 def spelled(value: dict[str, Json]) -> str:
-    """The text of an object, without the marks that its backend would take for its own."""
+    """An object as text, without marks that its backend would strip."""
     text = json.dumps(value, ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("`", "\\u0060")
 
@@ -193,7 +193,7 @@ def _kept(
 
 
 def _content(content: Json) -> str:
-    """The text of a message, its parts joined as the clients join them."""
+    """The text of a message; its parts are joined as clients join them."""
     if isinstance(content, str):
         return content
     return "".join(text_of(object_of(part).get("text")) or "" for part in list_of(content))
@@ -210,7 +210,7 @@ def _no_constant(_name: str) -> float:
     raise ValueError
 
 
-# Mem0 reads control characters inside strings; they are judged, and sent on as escapes.
+# Mem0 accepts control characters inside strings; they are judged, and sent on as escapes.
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_once, parse_constant=_no_constant, strict=False
 )

@@ -1,4 +1,4 @@
-"""What the readers of all model APIs share: strings with their places."""
+"""What the parsers of all model APIs share: strings with their places."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ _R = TypeVar("_R")
 
 
 class Readings(Protocol):
-    """Where parts of a request that came before may have been read already."""
+    """A cache of parsed parts of earlier requests."""
 
     def of(self, part: dict[str, Json], read: Callable[..., _R], *args: object) -> _R:
-        """What `read(part, *args)` gives; `read` is pure, and nobody changes what it gave."""
+        """The value of `read(part, *args)`, perhaps cached.
+
+        `read` is pure, and its value is not modified.
+        """
         ...
 
     def each(self, parts: list[Json], read: Callable[[dict[str, Json]], _R]) -> list[_R]:
-        """The same for each element of a list; what is no object counts as an empty one."""
+        """The same for each element of a list; an element that is no object counts as empty."""
         ...
 
 
@@ -41,7 +44,7 @@ class _Afresh:
 AFRESH: Final[Readings] = _Afresh()
 """Everything is read anew."""
 
-# Values under these keys name, sign or count something; no model reads them as text.
+# Keys of values that name, sign or count something; no model reads them as text.
 STRUCTURE: Final = frozenset(
     {
         *("type", "id", "role", "name", "status", "signature", "media_type", "mime_type"),
@@ -51,14 +54,14 @@ STRUCTURE: Final = frozenset(
 )
 
 
-# Of a tool, what the API itself has to know, and where some APIs put the rest of it.
+# Members of a tool that belong to the API, and members under which some APIs nest the rest.
 _OWN: Final = frozenset(
     {"type", "name", "cache_control", "defer_loading", "strict", "eager_input_streaming"}
 )
 _HOLD_TOOLS: Final = frozenset({"function", "custom"})
-# Strings under these keys are no sentences.
+# Keys of strings that are no sentences.
 _STRUCTURAL: Final = frozenset({"type", "format", "$schema", "$ref", "$id"})
-# The words of JSON Schema itself: whether a client sends them says nothing.
+# JSON Schema's own words: their presence means nothing.
 _SCHEMA: Final = frozenset(
     {
         *("type", "properties", "required", "items", "enum", "const", "default", "format"),
@@ -71,7 +74,7 @@ _SCHEMA: Final = frozenset(
 )
 
 
-# What a provider alone can open, and how a block says that its content is no text.
+# Members that only the provider can decrypt, and types of blocks that are no text.
 _SEALING: Final = frozenset(
     {
         *("encrypted_content", "file_id", "file_data", "file_url", "image_url", "input_audio"),
@@ -83,7 +86,7 @@ _TYPED_DATA: Final = frozenset({"data", "blob"})
 
 
 def seals(part: dict[str, Json]) -> bool:
-    """Whether a model reads something of a block that nobody here can: a picture, a file."""
+    """Whether a block has content that a model reads and this code cannot: a picture, a file."""
     if any(part.get(key) for key in _SEALING) or part.get("type") in _SEALED_TYPES:
         return True
     media = text_of(part.get("mimeType")) or text_of(part.get("media_type")) or ""
@@ -91,12 +94,12 @@ def seals(part: dict[str, Json]) -> bool:
 
 
 def strings_in(value: Json, where: Where) -> Iterator[tuple[Where, str]]:
-    """Every string a model may read below `value`, in order, with its place."""
+    """Every string below `value` that a model may read, in order, with its place."""
     return ((place, text) for place, text in _parts_in(value, where) if text is not None)
 
 
 def _parts_in(value: Json, where: Where) -> Iterator[tuple[Where, str | None]]:
-    """The same, with None for what nobody here can read."""
+    """The same, with None for content that cannot be read here."""
     pending: list[tuple[Where, Json]] = [(where, value)]
     while pending:
         place, part = pending.pop()
@@ -114,9 +117,9 @@ def _parts_in(value: Json, where: Where) -> Iterator[tuple[Where, str | None]]:
 
 
 def tool_in(tool: dict[str, Json], where: Where) -> tuple[Said, ...]:
-    """All that a model reads of a tool: its texts, and the names in its schema as one more.
+    """Everything that a model reads of a tool: its texts, and its schema's names as one more text.
 
-    An argument may be called `name`, `type` or `id`, and what is said of it is text like any other.
+    An argument may be called `name`, `type` or `id`; its description is text like any other.
     """
     texts: list[Said] = []
     names: set[str] = set()
@@ -145,7 +148,7 @@ def tool_in(tool: dict[str, Json], where: Where) -> tuple[Said, ...]:
 def said_in(
     value: Json, where: Where, voice: Voice, call_id: str | None = None
 ) -> tuple[Said, ...]:
-    """The same as `Said`, all of one voice, and what of it nobody here can read."""
+    """The strings as `Said`, all of one voice, including unreadable content."""
     return tuple(
         Said(where=place, text=text or "", voice=voice, call_id=call_id, sealed=text is None)
         for place, text in _parts_in(value, where)
@@ -154,18 +157,18 @@ def said_in(
 
 
 def result_in(value: Json, where: Where, call_id: str | None) -> tuple[Said, ...]:
-    """What a tool answered; one that answered nothing was seen by the model all the same."""
+    """A tool's result; an empty one was seen by the model all the same."""
     said = said_in(value, where, Voice.TOOL, call_id)
     return said or (Said(where=where, text="", voice=Voice.TOOL, call_id=call_id),)
 
 
 def unplaced_in(block: Json, where: Where) -> tuple[Said, ...]:
-    """What nobody known handed over; a block without a string may be read all the same."""
+    """Content of unknown origin; a block without strings may still be read by the model."""
     return said_in(block, where, Voice.UNPLACED) or sealed_in(where, Voice.UNPLACED)
 
 
 def sealed_in(where: Where, voice: Voice, call_id: str | None = None) -> tuple[Said, ...]:
-    """What the model reads there and nobody here can."""
+    """Content that the model reads and this code cannot."""
     return (Said(where=where, text="", voice=voice, call_id=call_id, sealed=True),)
 
 
@@ -175,7 +178,7 @@ def text_of(value: Json) -> str | None:
 
 
 def kind_of(part: Json) -> str:
-    """What a block or an item says it is; nothing where that is no word."""
+    """The type of a block or item; "" where it is no string."""
     return text_of(object_of(part).get("type")) or ""
 
 
@@ -190,9 +193,10 @@ def list_of(value: Json) -> list[Json]:
 
 
 def arguments_of(value: Json) -> dict[str, Json] | None:
-    """A call's arguments, which one API sends as an object and another as its JSON text.
+    """A call's arguments: an object in one API, JSON text in another.
 
-    That text reaches the agent as it is: with a name twice, the agent may read the other one.
+    The JSON text reaches the agent unchanged, so a repeated name in it makes it invalid: the agent
+    may read the other value.
     """
     if isinstance(value, dict):
         return value
@@ -213,7 +217,7 @@ def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def repeats(text: str, value: Json) -> bool:
-    """Whether a key comes twice in the JSON text of a value."""
+    """Whether a key is repeated in JSON text."""
     if write_body(value) == text.encode("utf-8", "surrogatepass"):
         return False
     try:
@@ -227,7 +231,7 @@ _UNIQUE: Final = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> ModelCall:
-    """A call, with what is missing left empty: it stays a call."""
+    """A call; missing members are left empty, so that it stays a call."""
     read = arguments_of(arguments)
     return ModelCall(
         call_id=text_of(call_id) or "",
@@ -239,5 +243,5 @@ def call_of(call_id: Json, name: Json, arguments: Json, server: Json = None) -> 
 
 
 def spelled(arguments: Json) -> str:
-    """A call's arguments as the text they are, or would be."""
+    """A call's arguments as text."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

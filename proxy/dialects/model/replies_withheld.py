@@ -1,9 +1,9 @@
-"""A reply on its way to the agent, without what is withheld by now. Pure.
+"""A streamed reply on its way to the agent, without what is withheld. Pure.
 
-Texts are let through word by word: only what may become a refused stretch waits for the next word.
-Calls of tools are not looked into here: whoever decides about them has them whole. Everything else,
-known or not, goes on as it comes, and is cut as soon as its pieces together carry what is withheld.
-From then on that something is withheld every event is written anew: nothing stands beside its data.
+Texts pass word by word: only words that may begin a refused stretch wait. Tool calls are not
+searched here, because they are judged whole. All else passes at once, and is cut as soon as its
+pieces together contain something withheld. While anything is withheld, every event is rewritten, so
+that nothing stands beside its data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 _CALLS: Final = frozenset({"tool_use", "function_call", "custom_tool_call"})
-# What somebody else decides about, of a call and of a chat's delta.
+# Members that are judged elsewhere: of a call, and of a chat's delta.
 _DECIDED: Final = frozenset({"name", "arguments", "input"})
 _CHAT_CALLS: Final = frozenset({"tool_calls", "function_call"})
 _CHAT_TEXTS: Final = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
@@ -33,17 +33,17 @@ _RESPONSE_DELTAS: Final = (
     *("response.reasoning_text", "response.reasoning_summary_text"),
 )
 _CALL_DELTAS: Final = ("response.function_call_arguments", "response.custom_tool_call_input")
-# What would spell the text once more, word by word.
+# Members that repeat a text token by token.
 _BESIDE: Final = "logprobs"
 _EVENT_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
-# The words of JSON in pieces; its marks stay, or nobody could read the rest.
+# Words in pieces of JSON; its punctuation stays, so that it remains parseable.
 _JSON_WORDS: Final = re.compile(r"\\.|\w")
 _TRAIL_LEN: Final = 512
 _ENDED_MAX: Final = 64
 _DONE: Final = "[DONE]"
 _ENDS: Final = frozenset({"message_delta", "message_stop", "error"})
-# Where calls stand that somebody decides about: behind the kind of an event and its indexes.
+# Places of calls that are judged elsewhere, by event type and indexes.
 _PLACES: Final = {
     "anthropic": frozenset({("content_block_start", "content_block")}),
     "responses": frozenset({("item",), ("response", "output")}),
@@ -52,11 +52,11 @@ _HOLD_CALLS: Final = frozenset({"function", "custom"})
 
 
 class Flows(Protocol):
-    """One text that goes out while it is being written."""
+    """A filter for one text that is still being written."""
 
     @property
     def holds(self) -> bool:
-        """Whether something of it waits."""
+        """Whether a part of the text waits."""
         ...
 
     def feed(self, text: str) -> str:
@@ -69,7 +69,7 @@ class Flows(Protocol):
 
 
 class Withholds(Protocol):
-    """What a reply must not bring."""
+    """What is withheld from a reply."""
 
     @property
     def active(self) -> bool:
@@ -86,7 +86,7 @@ class Withholds(Protocol):
 
 
 class _ReplyText:
-    """One text of the reply, and an event that brought some of it."""
+    """One text of the reply, and the last event that brought a part of it."""
 
     def __init__(self, flow: Flows, event: Event, body: dict[str, Json]) -> None:
         self.flow = flow
@@ -98,7 +98,7 @@ _Key = tuple[str | int, ...]
 
 
 class ReplyFilter:
-    """One streamed reply; of an API that is not named every string may be a piece of a text."""
+    """The filter of one streamed reply; in an unknown API every string may be part of a text."""
 
     def __init__(self, api: str, withholds: Withholds) -> None:
         self._withholds = withholds
@@ -110,11 +110,11 @@ class ReplyFilter:
             "responses": self._responses,
         }.get(api, self._other)
         self._places = _PLACES.get(api, frozenset[tuple[str, ...]]())
-        # Texts that ended, the last of them: who reads on puts more to them all the same.
+        # Ended texts, in order: some readers append later strings to them all the same.
         self._ended: OrderedDict[_Key, Flows] = OrderedDict()
-        self._next: int | None = None  # number of the next event, once one went or came
-        self._trails: dict[_Key, str] = {}  # the last words that were shown, by their place
-        self._calls: set[int] = set()  # places of calls, which somebody decides about
+        self._next: int | None = None  # number of the next event, once one was seen
+        self._trails: dict[_Key, str] = {}  # the last words that were shown at each place
+        self._calls: set[int] = set()  # places of calls, which are judged elsewhere
 
     def feed(self, event: Event) -> list[Event]:
         """The events that go on now."""
@@ -123,16 +123,16 @@ class ReplyFilter:
             return [event]
         body = payload(event)
         if body is None:
-            # A comment ends no text.
+            # A comment does not end a text.
             return [*(self._flush(()) if event.data == _DONE else ()), self._bare(event)]
         return self._feed(event, body)
 
     def end(self) -> list[Event]:
-        """What is left where a stream ends without saying so."""
+        """The remaining words where a stream breaks off."""
         return self._flush(())
 
     def _bare(self, event: Event) -> Event:
-        """An event without an object: a comment, or the end."""
+        """An event without a JSON object: a comment, or the end."""
         if event.data is None:
             text = event.raw.decode("utf-8", "replace")
             kept = self._trailed((), text) == text
@@ -141,7 +141,7 @@ class ReplyFilter:
         return Event(raw=event_bytes(_name(event), data), name=_name(event), data=data)
 
     def _other(self, event: Event, body: dict[str, Json]) -> list[Event]:
-        """An event of an API that is not known here."""
+        """An event of an unknown API."""
         return [_made(event, self._whole(body, (event.name, str(body.get("type")))))]
 
     # ---- texts ---------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class ReplyFilter:
         return known.flow.feed(text)
 
     def _flush(self, prefix: _Key) -> list[Event]:
-        """The rest of every text whose key begins so, each in an event like its last one."""
+        """The remaining words of every text under this key, each in an event like its last one."""
         out: list[Event] = []
         for key in [key for key in self._texts if key[: len(prefix)] == prefix]:
             text = self._texts.pop(key)
@@ -168,7 +168,7 @@ class ReplyFilter:
         return out
 
     def _trailed(self, at: _Key, text: str) -> str:
-        """A string that goes on as it comes, after what was shown at the same place before."""
+        """A string that passes at once, checked together with the words shown before it."""
         if self._withholds.carries(text):
             self._trails.pop(at, None)
             return self._cut(text)
@@ -184,7 +184,7 @@ class ReplyFilter:
         return text
 
     def _cut(self, text: str) -> str:
-        """A text that came at once, as it would have gone out in pieces."""
+        """A text that arrived whole, cut as if it had arrived in pieces."""
         flow = self._withholds.flow()
         cut = flow.feed(text) + flow.end()
         return "" if self._withholds.carries(cut) else cut
@@ -193,7 +193,7 @@ class ReplyFilter:
         return object_of(self._cleaned(body, at))
 
     def _cleaned(self, value: Json, at: _Key) -> Json:
-        """JSON beside the texts, without what is withheld; calls stay for others to decide."""
+        """JSON beside the texts, without what is withheld; calls are judged elsewhere."""
         if isinstance(value, str):
             return self._trailed(at, value)
         if isinstance(value, list):
@@ -217,7 +217,7 @@ class ReplyFilter:
         return named in self._places or named[1:] in self._places
 
     def _called(self, value: Json, at: _Key) -> Json:
-        """Calls of a chat: what somebody decides about stays, and nothing beside it."""
+        """Calls of a chat: the members that are judged elsewhere stay, and no others."""
         if isinstance(value, list):
             return [self._called(part, (*at, index)) for index, part in enumerate(value)]
         if not isinstance(value, dict):
@@ -231,7 +231,7 @@ class ReplyFilter:
         return {**self._fields(value, at, _HOLD_CALLS | left), **inside}
 
     def _in_json(self, at: _Key, piece: str) -> str:
-        """A piece of a call that nobody decides about: it stays JSON."""
+        """A piece of a call that is not judged elsewhere: it stays JSON."""
         return piece if self._trailed(at, piece) == piece else _JSON_WORDS.sub("", piece)
 
     # ---- the three APIs ------------------------------------------------------------------------
@@ -293,7 +293,7 @@ class ReplyFilter:
                 else:
                     said |= self._whole({field: given}, (at, "delta"))
             if choice.get("finish_reason") is not None:
-                # Inside the same chunk the rest would come after the end.
+                # In a later chunk the remaining words would come after the end.
                 out += self._flush((at,))
             rest = self._whole(choice, (at, "choice"))
             rest |= {} if given_delta is None else {"delta": said}
@@ -326,7 +326,7 @@ class ReplyFilter:
         return [*out, *self._beside(event, body, (kind, *place))]
 
     def _beside(self, event: Event, body: dict[str, Json], at: _Key) -> list[Event]:
-        """An event that repeats a text, or all of them, or that nobody here knows."""
+        """An event that repeats one or all texts, or that is unknown."""
         kind, index = str(at[0]), at[1]
         if kind.startswith(_CALL_DELTAS) and index in self._calls:
             lean = self._fields(body, at, frozenset({"delta", "arguments", "input"}))
@@ -339,7 +339,7 @@ class ReplyFilter:
     # ---- numbers -------------------------------------------------------------------------------
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> list[Event]:
-        """The event under the next number: some events went, and some came."""
+        """The event with the next number, because events were dropped and added."""
         self._count(body)
         if self._next is not None and "sequence_number" in body:
             body = {**body, "sequence_number": self._next}
@@ -353,7 +353,7 @@ class ReplyFilter:
 
 
 def sieved_reply(api: str, body: dict[str, Json], asks: Asks) -> dict[str, Json]:
-    """A whole reply of which every string is cut, but for its calls: others decide about them."""
+    """A whole reply with every string cut, except its calls, which are judged elsewhere."""
     lifted: list[tuple[_Key, Json]] = []
     left: Json = body
     for place in _calls_in(api, body):
@@ -369,7 +369,7 @@ def sieved_reply(api: str, body: dict[str, Json], asks: Asks) -> dict[str, Json]
 
 
 def _calls_in(api: str, body: dict[str, Json]) -> Iterator[_Key]:
-    """Where whole calls stand that somebody decides about."""
+    """Places of whole calls that are judged elsewhere."""
     if api == "chat":
         for at, choice in enumerate(list_of(body.get("choices"))):
             message: _Key = ("choices", at, "message")
@@ -394,7 +394,7 @@ def _at(value: Json, place: _Key) -> Json:
 
 
 def _put_at(value: Json, place: _Key, new: Json) -> Json:
-    """The value with another one at a place, if it still has that place."""
+    """The value with another one at a place, if the place still exists."""
     if not place:
         return new
     part = place[0]
@@ -406,7 +406,7 @@ def _put_at(value: Json, place: _Key, new: Json) -> Json:
 
 
 def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
-    """The event's body with another text, and nothing else of what it brought."""
+    """The event's body with another text, and no other content."""
     last = str(key[-1])
     if "choices" in body:
         choice: dict[str, Json] = {"index": key[0], "finish_reason": None}
@@ -418,10 +418,10 @@ def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:
 
 
 def _behind(before: str, cut: str) -> str:
-    """What of a text that was cut has not been shown yet."""
+    """The part of a cut text that was not shown yet."""
     pairs = zip(before, cut, strict=False)
     same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(before))
-    # What stands in the place of the rest must not become letters of the last word shown.
+    # The replacement must not look like the end of the last shown word.
     return cut[same:] if same == len(before) else f" {cut[same:]}"
 
 
@@ -434,7 +434,7 @@ def _name(event: Event) -> str:
 
 
 def _made(event: Event, body: dict[str, Json]) -> Event:
-    """The event with this body, and with nothing beside it."""
+    """The event with this body, and no other field."""
     raw = event_of(_name(event), body)
     data = raw.partition(b"data: ")[2].strip().decode("utf-8", "surrogatepass")
     return Event(raw=raw, name=_name(event), data=data)

@@ -1,7 +1,7 @@
-"""What the editors of all streams share: text passes at once, a call waits until it is whole.
+"""What the editors of all streams share: text passes at once, a call waits until it is complete.
 
-An editor is fed events and gives back what may go on now, and calls that somebody must decide about
-first. Sans I/O: whoever drives it sends, waits and asks again.
+An editor is fed events and returns what may go on now, and the calls that must be judged first.
+Sans I/O: the caller sends, waits and makes the second request.
 """
 
 from __future__ import annotations
@@ -17,66 +17,66 @@ from proxy.seams.faults import MalformedRequest
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole call that has not gone on. `key` is the editor's own."""
+    """A complete call that waits. `key` is the editor's own."""
 
     call: ModelCall
     key: int
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of it: it goes on, or `refusal` stands where it was."""
+    """The decision on it: it goes on, or `refusal` takes its place."""
 
     key: int
     refusal: str | None = None
 
 
 class Editor(Protocol):
-    """One reply; after `again()` the stream of the second asking is fed to the same editor."""
+    """Edits one reply; after `again()` it is fed the stream of the second request."""
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """What goes on now, and what is whole now and waits."""
+        """What goes on now, and the complete calls that wait."""
         ...
 
     def decide(self, decided: Decided) -> bytes:
-        """What goes on instead of what waits. Everything that waits is decided once."""
+        """What goes on in place of the waiting calls. All of them are decided at once."""
         ...
 
     def refused_all(self) -> bool:
-        """Whether the reply makes calls and every one of them was refused: ask again."""
+        """Whether the reply has calls and all were refused: then make a second request."""
         ...
 
     def again(self) -> list[Json]:
-        """What to append to the conversation for the second asking."""
+        """What to append to the conversation for the second request."""
         ...
 
     def close(self) -> bytes:
-        """The end of a reply whose calls were all refused, where the model is not asked again."""
+        """The end of a reply whose calls were all refused, if there is no second request."""
         ...
 
     def said(self) -> ModelReply:
-        """What the model has said and called in this asking, refused calls too."""
+        """What the model said and called in this request, refused calls included."""
         ...
 
     @property
     def over(self) -> bool:
-        """Whether the end of the reply was fed."""
+        """Whether the end of the reply has arrived."""
         ...
 
     @property
     def holds(self) -> bool:
-        """Whether something was fed that has not gone on."""
+        """Whether anything waits."""
         ...
 
 
 class Unread(Exception):  # noqa: N818 - what the upstream sent, not a mistake here
-    """An event that looks like a JSON object and is none."""
+    """An event that looks like a JSON object and cannot be parsed."""
 
 
 def payload(event: Event) -> dict[str, Json] | None:
     """The JSON object of an event; None where it holds none.
 
     Raises:
-        Unread: It is one that others may be able to read, and nobody here.
+        Unread: Other readers may understand it, and this code does not.
     """
     if event.data is None:
         return None
@@ -89,18 +89,18 @@ def payload(event: Event) -> dict[str, Json] | None:
 
 
 def event_of(name: str, body: dict[str, Json]) -> bytes:
-    """An event with a JSON object."""
+    """An event with this JSON object."""
     return event_bytes(name, write_body(body).decode("utf-8"))
 
 
 def added(total: dict[str, int], usage: dict[str, Json]) -> dict[str, int]:
-    """Counted tokens of one more asking."""
+    """Token counts with those of one more request."""
     counted = {key: count for key, count in usage.items() if type(count) is int}
     return {key: total.get(key, 0) + counted.get(key, 0) for key in {**total, **counted}}
 
 
 def summed(usage: dict[str, Json], spent: dict[str, int]) -> dict[str, Json]:
-    """A usage object with the tokens of earlier askings in it."""
+    """A usage object that includes the tokens of earlier requests."""
     return {
         key: count + spent.get(key, 0) if type(count) is int else count
         for key, count in usage.items()

@@ -1,6 +1,7 @@
-"""The tools that a request offers its model, and what came of calls of them.
+"""The tools that a request offers its model, and the outcomes of calls of them.
 
-One reader for all three APIs: their shapes do not collide. What is not understood is left out.
+One parser for all three APIs: their shapes do not collide. Parts that are not understood are left
+out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from proxy.dialects.strict_json.tolerant import Json
 
-# Items of a Responses request that bring tools of their own.
+# Items of a Responses request that declare tools.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})
 _RESULT_LEN_MAX: Final = 1024 * 1024
 # How agents begin a result that says that nothing was done.
@@ -27,7 +28,7 @@ _FAILED_STATUS: Final = frozenset({"failed", "error", "failure"})
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool. `arguments` are the names that its schema declares; None where it says none."""
+    """One tool. `arguments` are the names that its schema declares; None without a schema."""
 
     name: str
     server: str | None = None  # the namespace it is declared in
@@ -36,7 +37,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tools_of(body: dict[str, Json]) -> tuple[Declared, ...] | None:
-    """The tools of a request; None where it names none, as a continued thread does."""
+    """The tools of a request; None where it lists none, as in a continued thread."""
     given = [*list_of(body.get("tools")), *list_of(body.get("functions"))]
     for item in list_of(body.get("input")):
         if text_of(object_of(item).get("type")) in _BRING_TOOLS:
@@ -49,7 +50,7 @@ def tools_of(body: dict[str, Json]) -> tuple[Declared, ...] | None:
 def outcomes_of(body: dict[str, Json], call_ids: Collection[str]) -> dict[str, bool]:
     """Which of these calls have a result in a request, and whether it says that nothing was done.
 
-    Of two results the later counts.
+    If a call has two results, the later counts.
     """
     found: dict[str, Json] = {}
     told: dict[str, Json] = {}
@@ -84,7 +85,7 @@ def _arguments(schema: dict[str, Json]) -> frozenset[str] | None:
     """The names of a schema's properties, through its alternatives and its own definitions."""
     names: set[str] = set()
     pending, followed = [schema], set[str]()
-    for part in pending:  # it grows while it is read; each reference is followed once
+    for part in pending:  # the list grows while it is read; each reference is followed once
         names |= object_of(part.get("properties")).keys()
         for several in ("allOf", "anyOf", "oneOf"):
             pending += [object_of(one) for one in list_of(part.get(several))]
@@ -103,7 +104,7 @@ def _target(schema: dict[str, Json], reference: str) -> dict[str, Json]:
 
 
 def _results(message: dict[str, Json]) -> Iterator[tuple[Json, Json, Json]]:
-    """Call id, content, and what the API itself says of it."""
+    """Call id, content, and the API's own error flag."""
     kind = text_of(message.get("type")) or ""
     if text_of(message.get("role")) in {"tool", "function"}:
         yield message.get("tool_call_id"), message.get("content"), None

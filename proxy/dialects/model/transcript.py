@@ -1,4 +1,4 @@
-"""What every model API's request comes down to: who said what, and what was asked of the agent."""
+"""The common form of all model APIs' requests: who said what, and which tools were called."""
 
 from __future__ import annotations
 
@@ -14,44 +14,49 @@ Where: TypeAlias = tuple[str | int, ...]
 
 
 class Voice(enum.Enum):
-    """Through which part of the API a text came; a role is not yet a person."""
+    """The part of the API in which a text came; a role alone does not prove a person."""
 
     SYSTEM = "system"  # system prompt, developer messages
-    USER = "user"  # user turns, before what agents splice into them is split off
+    USER = "user"  # user turns, before agents' splices are split off
     MODEL = "model"  # what the model said before
     TOOL = "tool"  # results of tools
-    CATALOGUE = "catalogue"  # names and descriptions of tools; as a result too, with its call
+    CATALOGUE = "catalogue"  # names and descriptions of tools, also inside a result
     UNPLACED = "unplaced"  # a kind of block that this version does not know
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """One string of the context. `where` is relative to its message for a cached reading."""
+    """One string of the context.
+
+    `where` is relative to its message, so that a parse can be cached.
+    """
 
     where: Where
     text: str
     voice: Voice
-    call_id: str | None = None  # of the tool call it answers
+    # `call_id`: the tool call it answers. `sealed`: a picture, a PDF, a file by id, which the model
+    # reads and this code cannot.
+    call_id: str | None = None
     # A picture, a PDF, a file by its id: the model reads it, and nobody here can. It has no text.
     sealed: bool = False
 
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's call of a tool. `arguments` is None where they are no JSON object."""
+    """A tool call of a model. `arguments` is None where they are no JSON object."""
 
     call_id: str
     name: str
-    server: str | None = None  # the namespace a host groups MCP tools under
+    server: str | None = None  # the namespace under which a host groups MCP tools
     arguments: dict[str, Json] | None
-    # What was sent as arguments and is no object: nobody judges it, and its agent may read it.
+    # Arguments that are no object: they cannot be judged, and an agent may still read them.
     unread: str = ""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """One message or input item: everything it puts into the context, and the calls it holds."""
+    """One message or input item: the texts it adds to the context, and its calls."""
 
     said: tuple[Said, ...] = ()
     calls: tuple[ModelCall, ...] = ()
-    # The name under which a user speaks, where the API has one: several may share a conversation.
+    # The name of the speaking user, where the API has one: several may share a conversation.
     speaker: str = ""
 
 
@@ -62,12 +67,12 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     prefix: Where
     turns: tuple[Turn, ...]
     catalogue: tuple[tuple[str, tuple[Said, ...]], ...]
-    # The earlier reply that this request goes on from without repeating it.
+    # The earlier reply that this request continues without repeating it.
     continues: str | None = None
     streams: bool = False
     # The model that is asked, by the name that the client gives it.
     model: str = ""
-    # The provider may search by itself and say nothing of what it found.
+    # Whether the provider may search by itself without showing what it found.
     searches: bool = False
 
 
@@ -77,7 +82,7 @@ class ModelReply(msgspec.Struct, frozen=True, kw_only=True):
     reply_id: str | None
     said: tuple[str, ...]
     calls: tuple[ModelCall, ...]
-    # What tools that the provider runs told the model on the way: it stands in the reply as well.
+    # What the provider's own tools told the model: it also stands in the reply.
     heard: tuple[Said, ...] = ()
 
 

@@ -1,6 +1,6 @@
-"""The vectors of an embedding API's answer: numbers, in which there are no words to look for.
+"""Vectors in an embedding API's answer are set aside: numbers, without words to search for.
 
-Looked at as a text, a few hundred of them hold up every other request for a second.
+Searched as text, a few hundred vectors would block every other request for a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ITEMS: Final = "data"
 _VECTOR: Final = "embedding"
 _LEN_MIN: Final = 64
-# What nearly all components of a vector are. Bytes that spell a text are that now and then.
+# The range of nearly all vector components. Bytes of a text fall into it only now and then.
 _LARGEST: Final = 1e3
 _LEAST: Final = 1e-5
 _SHARE_MIN: Final = 0.95
@@ -26,7 +26,10 @@ _NUMBERS: Final = ({float}, {float, int})
 
 
 def vectors_apart(body: Json) -> tuple[Json, dict[int, Json]]:
-    """An answer without its vectors, and these by index; the same object where it has none."""
+    """An answer without its vectors, and the vectors by index.
+
+    The same object where it has none.
+    """
     if not isinstance(body, dict):
         return body, {}
     items = list_of(body.get(_ITEMS))
@@ -42,7 +45,7 @@ def vectors_apart(body: Json) -> tuple[Json, dict[int, Json]]:
 
 
 def vectors_back(body: Json, vectors: dict[int, Json]) -> Json:
-    """The answer with its vectors; one whose item was taken out goes with it."""
+    """The answer with its vectors back; a vector whose item was removed is dropped."""
     if not vectors or not isinstance(body, dict):
         return body
     items: list[Json] = [
@@ -56,7 +59,7 @@ def vectors_back(body: Json, vectors: dict[int, Json]) -> Json:
 
 def _is_vector(value: Json) -> bool:
     if isinstance(value, list):
-        # Whole numbers alone may be a model's own spelling of a text.
+        # A list of whole numbers may be a text in a model's own tokens.
         return len(value) >= _LEN_MIN and set(map(type, value)) in _NUMBERS
     if not isinstance(value, str) or not value.isascii():
         return False

@@ -1,6 +1,6 @@
-"""Replies that do not stream, edited as the streams are: a refused call becomes a text.
+"""Whole replies, edited as the streams are: a refused call becomes a text.
 
-One class for all three APIs; what differs is where the parts of a reply stand, and how they look.
+One interface for three APIs, which differ in where the parts of a reply stand.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _TOOL_USE = "tool_use"
 
 
 class WholeReply(Protocol):
-    """One reply; after `again()` the body of the second asking is fed to the same editor."""
+    """Edits one reply; after `again()` it is fed the body of the second request."""
 
     def feed(self, body: dict[str, Json]) -> tuple[Waiting, ...]:
-        """A whole reply; the calls that somebody must decide about."""
+        """Take in a whole reply; returns the calls that must be judged."""
         ...
 
     def decide(self, decided: Decided) -> None:
-        """Everything that waits is decided once."""
+        """Apply the decisions; all waiting calls are decided at once."""
         ...
 
     def refused_all(self) -> bool:
-        """Whether the reply makes calls and every one of them was refused: ask again."""
+        """Whether the reply has calls and all were refused: then make a second request."""
         ...
 
     def again(self) -> list[Json]:
-        """What to append to the conversation for the second asking."""
+        """What to append to the conversation for the second request."""
         ...
 
     def edited(self) -> dict[str, Json]:
@@ -47,7 +47,7 @@ class WholeReply(Protocol):
         ...
 
     def said(self) -> ModelReply:
-        """What the model said and called in this asking, refused calls too."""
+        """What the model said and called in this request, refused calls included."""
         ...
 
 
@@ -57,12 +57,12 @@ class _Edited:
     def __init__(self) -> None:
         self._body: dict[str, Json] = {}
         self._parts: list[dict[str, Json]] = []
-        self._before: list[Json] = []  # what the agent gets of earlier askings
+        self._before: list[Json] = []  # what the agent gets of earlier requests
         self._refused: dict[int, str] = {}
         self._calls: set[int] = set()
         self._spent: dict[str, int] = {}
         self._first_id: Json = None
-        self._ended = False  # `again` was asked for, and nothing came since
+        self._ended = False  # `again` was called, and no reply came since
 
     def decide(self, decided: Decided) -> None:
         """See `WholeReply`."""
@@ -83,14 +83,14 @@ class _Edited:
             self._first_id = body.get("id")
 
     def _end(self, shown: list[Json], parts: list[dict[str, Json]]) -> None:
-        """What was answered so far is what the agent gets, unless more comes."""
+        """Without another reply, the agent gets what was answered so far."""
         self._spent = added(self._spent, object_of(self._body.get("usage")))
         self._before, self._parts = shown, parts
         self._calls, self._refused = set(), {}
         self._ended = True
 
     def _with(self, more: dict[str, Json]) -> dict[str, Json]:
-        """The reply with these fields, the first one's id, and the tokens of all askings."""
+        """The reply with these fields, the first reply's id, and the tokens of all requests."""
         if not self._before and not self._refused:
             return self._body
         body = {**self._body, **more}
@@ -194,14 +194,14 @@ class ResponsesReply(_Edited):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where a call of a chat reply stands; `at` is None for the one of `function_call`."""
+    """The place of a call in a chat reply; `at` is None for the one in `function_call`."""
 
     choice: int
     at: int | None
 
 
 class ChatReply(_Edited):
-    """See `WholeReply`. Only a reply of one choice is asked for again."""
+    """See `WholeReply`. A second request is made only for a reply of one choice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -263,7 +263,7 @@ class ChatReply(_Edited):
         }
 
     def _text_of(self, index: int) -> str:
-        """What the agent reads of a choice: earlier askings, the model's text, the refusals."""
+        """The text of a choice for the agent: earlier requests, the model's text, the refusals."""
         refused = self._refusals(index)
         content = object_of(self._parts[index].get("message")).get("content")
         own = content if isinstance(content, str) else ""

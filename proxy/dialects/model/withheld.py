@@ -1,4 +1,4 @@
-"""What of a model request must not go on, taken out of it: what all APIs share. Pure.
+"""Takes withheld text out of a model request: what all APIs share. Pure.
 
 The caller says which text carries something refused, and what stands in its place (`Asks`). Tool
 results and calls lose lines, other texts lose sentences; a result of which nothing should be left
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from proxy.dialects.strict_json.tolerant import Json
 
-# What a provider signed or encrypted, and pictures: no words, and nothing that may be changed.
+# Content that a provider signed or encrypted, and pictures: no words, and not to be modified.
 SEALED: Final = frozenset(
     {
         *(
@@ -37,7 +37,7 @@ SEALED: Final = frozenset(
         *("image_url", "file_data", "input_audio"),
     }
 )
-# Values under these keys name what the API itself has to find again.
+# Keys of values by which the API finds something again.
 NAMES: Final = frozenset(
     {
         "type",
@@ -60,52 +60,53 @@ _SPACE: Final = re.compile(r"\s")
 _ADDRESS: Final = "://"
 _KEY: Final = re.compile(r"[A-Za-z0-9_.$-]*", re.ASCII)
 _BASE64: Final = ";base64,"
-# Blocks that their provider signed, and what of them others decide about.
+# Types of blocks that the provider signed, and members that are judged elsewhere.
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 SIGNED: Final = frozenset({"thinking", "data", "summary", "content", "text"})
 _INSTEAD_KEY: Final = "withheld"
-# Stands where a text was left alone, so that what was before it and after it do not meet.
+# Stands for a text that stays, so that the texts before and after it do not join.
 _APART: Final = "\n\u2014mnemogate0apart\u2014\n"
 
 
 class Asks(Protocol):
-    """Whether texts carry what was refused. Each answer is the text to put in the place, or None.
+    """Whether texts contain something refused. Each answer is the replacement text, or None.
 
-    An answer for the same text is the same as long as nothing new is refused.
+    The same text gets the same answer until something new is refused.
     """
 
     def of_the(self, noun: str, *, by_model: bool = False) -> Asks:
-        """The same, asked about a "result", a "call" or another "text".
+        """The same for another kind of place: a "result", a "call" or another "text".
 
-        What the model said itself (`by_model`) does not carry what waits for a person, either.
+        The model's own words (`by_model`) are also searched for texts that wait for a person.
         """
         ...
 
     def of(self, text: str) -> str | None:
-        """For one text."""
+        """The answer for one text."""
         ...
 
     def of_result(self, call_id: str, text: str) -> str | None:
-        """For the result of a call, where none of it stays: then so under its id.
+        """The answer for a result of which nothing may stay; its id is then withheld as well.
 
-        A refused text that is too plain to be looked for elsewhere is found here, as the whole.
+        Only here a refused text that is too plain to be searched for elsewhere is found, as the
+        whole result.
         """
         ...
 
     def of_sentences(self, sentences: Sequence[str]) -> list[str | None]:
-        """For each of the sentences that are one text."""
+        """The answer for each sentence of one text."""
         ...
 
     def of_lines(self, lines: Sequence[str]) -> list[str | None]:
-        """For each of the lines that are one text."""
+        """The answer for each line of one text."""
         ...
 
     def waits(self, text: str) -> bool:
-        """Whether a result tells that a memory waits for a person, and something does."""
+        """Whether a result tells that a memory waits for a person, and one does."""
         ...
 
     def bears(self, text: str) -> bool:
-        """Whether something was taken out of this text before, on its way to the agent."""
+        """Whether something was taken out of this text earlier, on its way to the agent."""
         ...
 
     def unbinds(self, name: str) -> bool:
@@ -118,28 +119,31 @@ class Asks(Protocol):
 
     @property
     def fresh_count(self) -> int:
-        """How many texts were withheld for the first time so far."""
+        """How many texts were withheld for the first time."""
         ...
 
 
 class Leave(msgspec.Struct, frozen=True, kw_only=True):
-    """What stays as it is, by its place in the body: what persons typed, and trusted texts."""
+    """What stays unchanged, by its place in the body.
+
+    Text that persons typed, and trusted texts.
+    """
 
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
     trusted: frozenset[Where] = frozenset()
-    # The trusted texts themselves: what they say may be shown elsewhere too.
+    # The trusted texts themselves: their words may be shown elsewhere too.
     stands: tuple[str, ...] = ()
-    # Indexes of turns that held nothing refused when they came last, and nothing was refused since.
+    # Indexes of turns that were clean when they came last, with nothing new refused since.
     clean: frozenset[int] = frozenset()
 
 
 def cut(text: str, asks: Asks) -> str:
-    """The text without the sentences that carry something refused."""
+    """The text without sentences that contain something refused."""
     return _cut(text, asks, _SENTENCE_END, asks.of_sentences)
 
 
 def cut_lines(text: str, asks: Asks) -> str:
-    """The text without the lines that do."""
+    """The text without lines that contain something refused."""
     return _cut(text, asks, _LINE_END, asks.of_lines)
 
 
@@ -166,7 +170,7 @@ def _cut(
 
 
 def cut_between(text: str, typed: Sequence[tuple[int, int]], asks: Asks) -> str:
-    """The same for a text of which parts were typed by a person; that very text if it stays."""
+    """The same for a text of which a person typed parts; the same object if nothing is removed."""
     out: list[str] = []
     at = 0
     for start, end in sorted(typed):
@@ -186,7 +190,10 @@ def _trimmed(text: str, asks: Asks) -> str:
 def changed(
     value: Json, change: Callable[[str], str], instead: Callable[[str], str | None]
 ) -> Json:
-    """JSON with every string changed; an object whose keys say it is replaced as a whole."""
+    """JSON with every string replaced.
+
+    An object whose keys contain something refused is replaced whole.
+    """
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -205,7 +212,7 @@ def changed(
 
 
 def seals(key: str, value: Json) -> bool:
-    """Whether a value is what a provider sealed, or a picture: anything else there is a text."""
+    """Whether a value is sealed by a provider, or a picture; anything else there is a text."""
     return (
         key in SEALED
         and isinstance(value, str)
@@ -215,19 +222,19 @@ def seals(key: str, value: Json) -> bool:
 
 
 def names(key: str, value: Json) -> bool:
-    """Whether a value only names something: a text under such a key is a text all the same."""
+    """Whether a value only names something; a whole text under such a key is still a text."""
     return key in NAMES and isinstance(value, str) and _SPACE.search(value) is None
 
 
 def passes(key: str, asks: Asks) -> bool:
-    """Whether a key may be sent: most are names, and are not looked into."""
+    """Whether a key may be sent; most are known names, and are not searched."""
     return _KEY.fullmatch(key) is not None or asks.of(key) is None
 
 
 def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
-    """What is left anywhere below a place: in fields that no API has, in keys, in an address.
+    """What is left anywhere below a place: in unknown fields, in keys, in an address.
 
-    What was to be edited as its API wants it has been; what is found here is replaced as it is.
+    It runs after the API's own editing; anything found here is replaced in place.
     """
     if isinstance(value, str):
         if where in leave.trusted or where in leave.typed or names(str(where[-1]), value):
@@ -251,7 +258,7 @@ def swept(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 
 
 def _unsealed(text: str, asks: Asks) -> str:
-    """An address or a file in a string, or what a provider made, which has no white space."""
+    """The text of a data URL or file in a string; provider data has no white space."""
     if _ADDRESS in text or _SPACE.search(text) is not None:
         return asks.of(text) or text
     head, mark, data = text.rpartition(_BASE64)
@@ -264,7 +271,7 @@ def _unsealed(text: str, asks: Asks) -> str:
 
 
 def sieved(value: Json, asks: Asks) -> Json:
-    """JSON of which every string is cut."""
+    """JSON with every string cut."""
     return _sieved(value, asks, cut)
 
 
@@ -273,14 +280,14 @@ def _sieved(value: Json, asks: Asks, less: Callable[[str, Asks], str]) -> Json:
     said = asks.of(joined(new))
     if said is None or isinstance(new, str):
         return new
-    # It runs on from one string into the next: none of them stays.
+    # A withheld stretch runs over several strings: all of them go.
     return changed(new, lambda text: said if text else text, lambda _: said)
 
 
 def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
-    """What of a tool's result may be sent, and whether that is nothing.
+    """The part of a tool's result that may be sent, and whether nothing is left.
 
-    The result of the call that proposed what waits for a person may only echo it.
+    `own`: the result of the call that proposed a waiting text may only echo it.
     """
     text = joined(value)
     asks = asks.of_the("result", by_model=asks.waits(text))
@@ -291,7 +298,7 @@ def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
 
 
 def proposing(results: Iterable[tuple[Json, Json]], asks: Asks) -> frozenset[str]:
-    """Of the results by the ids of their calls: the calls after which a memory waits."""
+    """The call ids whose results say that a memory waits for a person."""
     return frozenset(
         call_id
         for call_id, value in results
@@ -300,14 +307,14 @@ def proposing(results: Iterable[tuple[Json, Json]], asks: Asks) -> frozenset[str
 
 
 def sieved_body(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
-    """A request of an API that is not known here, of which every string is cut."""
+    """A request of an unknown API, with every string cut."""
     made = sieved(body, asks)
     made = swept(made, (), leave, asks)
     return made if isinstance(made, dict) else body
 
 
 def arguments(value: Json, asks: Asks) -> Json:
-    """A call's arguments, as an object or as its JSON text, without lines that carry it."""
+    """A call's arguments, an object or JSON text, without lines that contain something refused."""
     if isinstance(value, str):
         said = asks.of(value)
         if said is None:
@@ -331,7 +338,7 @@ def written(value: Json) -> str:
 
 
 def strings(value: Json) -> Iterator[str]:
-    """Every string of JSON, in order, but what is sealed."""
+    """Every string of JSON, in order, except sealed ones."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -349,12 +356,12 @@ def joined(value: Json) -> str:
 
 
 def apart(texts: list[str | None]) -> str:
-    """Texts as one, in which those on both sides of one that is left alone (None) do not meet."""
+    """Texts as one; where a text stays (None), its neighbours do not join."""
     return "\n".join(_APART if text is None else text for text in texts)
 
 
 def around(text: str, typed: Sequence[tuple[int, int]]) -> list[str | None]:
-    """What of a text was not typed by a person, with a None for each part that was."""
+    """The parts of a text that no person typed, with None for each typed part."""
     found: list[str | None] = []
     at = 0
     for start, end in sorted(typed):
@@ -364,7 +371,7 @@ def around(text: str, typed: Sequence[tuple[int, int]]) -> list[str | None]:
 
 
 def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
-    """What is no message: system prompt, tools, settings. What is trusted of it stays."""
+    """Everything outside the messages: system prompt, tools, settings. Trusted parts stay."""
     if isinstance(value, str):
         named = names(str(where[-1]), value)
         return value if named else spoken(value, where, leave, asks)
@@ -378,7 +385,7 @@ def beside(value: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 
 
 def spoken(text: str, where: Where, leave: Leave, asks: Asks) -> str:
-    """One text at its place: whole where it is trusted, else cut around what a person typed."""
+    """One text at its place: unchanged where it is trusted, else cut around what a person typed."""
     if where in leave.trusted:
         return text
     typed = leave.typed.get(where, ())

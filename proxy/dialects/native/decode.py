@@ -70,7 +70,7 @@ _DEFAULT_CLASS: Final = MemoryClass.L3
 
 
 class NativeRoute(Described, frozen=True, kw_only=True):
-    """One route, and how a request to it is read: its body, its query, the id in its path."""
+    """One route, and how its body, query and path id are decoded."""
 
     reads: Callable[[HttpRequest, str], Operation]
 
@@ -109,7 +109,7 @@ def _create_one(request: HttpRequest, _argument: str) -> Operation:
 
 def _update_one(request: HttpRequest, argument: str) -> Operation:
     memory_id = _memory_id(argument)
-    # The id is in the path; one in the body would be a second opinion.
+    # The id is in the path; a second one in the body could contradict it.
     sent = decode_object(request.body)
     if not isinstance(sent, dict) or "id" in sent:
         raise MalformedRequest("body: an object without an id")
@@ -167,7 +167,7 @@ def _batch(request: HttpRequest, _argument: str) -> Operation:
     for index, change in enumerate(batch.operations):
         if key is not None and change.nonce is not None:
             raise MalformedRequest("nonce: give one per operation or Idempotency-Key, not both")
-        # One nonce cannot be spent twice: each operation of the batch gets its own.
+        # A nonce can be spent once, so each operation of a batch gets its own.
         nonce = change.nonce if key is None else f"{key}/{index}"
         match change:
             case Create():
@@ -241,7 +241,7 @@ def _vector(given: list[float] | None) -> bytes | None:
         return None
     try:
         packed = struct.pack(f"<{len(given)}f", *given)
-    except OverflowError:  # a double beyond float32
+    except OverflowError:  # a double beyond the range of float32
         raise MalformedRequest("vector: a number is out of range") from None
     length = math.sqrt(math.fsum(number * number for number in given))
     if not math.isfinite(length) or abs(length - 1.0) > 1e-3:  # noqa: PLR2004 - float32 rounding

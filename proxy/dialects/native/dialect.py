@@ -1,4 +1,4 @@
-"""The native memory API, `/v1`: the whole of what the gate can say, in plain JSON."""
+"""The native memory API, `/v1`: everything that the gate can say, in plain JSON."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _written(operation: Operation, result: Written, answering: Answering) -> Htt
     batched = isinstance(operation, DeleteWhere) or (
         isinstance(operation, Write) and operation.note == native_decode.BATCH_NOTE
     )
-    # Said in a header alone: the body of a replayed request is that of the first.
+    # The replay is marked in a header alone: the body equals that of the first answer.
     replayed = bool(result.items) and all(item.replayed for item in result.items)
     headers: tuple[tuple[str, str], ...] = (("Mnemogate-Replayed", "1"),) if replayed else ()
     if batched:

@@ -85,7 +85,7 @@ class Delete(
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Changes that are judged one by one, in order."""
+    """Changes that are each judged by itself, in order."""
 
     operations: Annotated[
         tuple[Create | Update | Delete, ...], Meta(min_length=1, max_length=BATCH_LEN_MAX)
@@ -112,7 +112,7 @@ class PageQuery(FiledUnder, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From where on."""
+    """From which entry on."""
 
     offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
@@ -159,13 +159,13 @@ class MemoryOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one change; after a refusal, RFC 9457 problem details of it."""
+    """The outcome of one change; for a refusal, with RFC 9457 problem details."""
 
     decision: str
     status: int
     id: str | None = None
     memory_class: MemoryClass
-    class_lowered: bool = False  # it is below the class that was named
+    class_lowered: bool = False  # its class is below the named one
     source: SourceKind | None = None
     ceiling: SourceKind | None = None
     candidate_id: str | None = None

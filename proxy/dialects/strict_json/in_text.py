@@ -21,11 +21,11 @@ _INDENTS: Final = (2, 4, None, 1, 3, 8)
 
 
 class _Pairs(list[tuple[str, object]]):
-    """An object with its members as they were written, twice given names included."""
+    """An object as a list of members, repeated names included."""
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server writes JSON into a text."""
+    """A server's JSON formatting inside a text."""
 
     indent: int | None
     item_separator: str
@@ -36,14 +36,14 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def looks_like_json(text: str) -> bool:
-    """Whether it is worth an attempt: the first character opens an object or an array."""
+    """Whether parsing is worth an attempt: the first character opens an object or an array."""
     return text.lstrip()[:1] in {"{", "["}
 
 
 def read_container(text: str) -> JsonValue:
-    """The object or array that a server wrote; None where it is neither, or not plainly JSON.
+    """The object or array in a text; None where it is neither, or ambiguous.
 
-    What two readers could understand differently (a name given twice, NaN) is not plainly JSON.
+    A repeated name or NaN, which two readers could understand differently, counts as ambiguous.
     """
     if not looks_like_json(text):
         return None
@@ -55,18 +55,18 @@ def read_container(text: str) -> JsonValue:
 
 
 def write_container(value: JsonValue, text: str, before: JsonValue) -> str:
-    """`value` in the style in which `text` writes `before`."""
+    """`value` in the formatting in which `text` has `before`."""
     style = _style(text, before)
     return style.before + _write(value, style) + style.after
 
 
 def strings_inside(text: str) -> Iterator[str]:
-    """Every string and key that some reader would find if it took the text for JSON.
+    """Every string and key that some reader would find by parsing a text as JSON.
 
-    Every value of a name that is given twice is among them.
+    For a repeated name, all of its values.
 
     Raises:
-        MalformedRequest: It is nested too deeply to say.
+        MalformedRequest: It is nested too deeply to be searched.
     """
     if text.lstrip()[:1] not in {"{", "[", '"'}:
         return
@@ -97,7 +97,7 @@ def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
 
 
 def _number(digits: str) -> int:
-    # The length first: converting thousands of digits takes quadratic time.
+    # Length first: converting thousands of digits takes quadratic time.
     if len(digits) > _INTEGER_DIGITS_MAX:
         raise ValueError
     return int(digits)
@@ -139,7 +139,7 @@ def _style(text: str, value: JsonValue) -> Style:
         for indent in (_INDENTS if "\n" in body else (None,))
         for item, key in (((",", ":"), (", ", ": ")) if indent is None else ((",", ": "),))
     ]
-    # The last resort keeps the lines and nothing more; what it says is the same.
+    # The last fallback keeps the line breaks only; the value is the same.
     closest = guesses[0] if "\n" in body or ": " not in body else guesses[1]
     return next((guess for guess in guesses if _write(value, guess) == body), closest)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
     )
 else:
-    # msgspec follows no recursive alias; what it decodes where anything may stand is just this.
+    # msgspec does not support recursive aliases; this is what it decodes for `Any`.
     JsonValue = Any
 
 
@@ -32,7 +32,7 @@ BODY_BYTES_MAX = 4 * 1024 * 1024
 DEPTH_MAX = 32
 NODES_MAX = 200_000
 INTEGER_MAX = 2**53 - 1
-_INTEGER_DIGITS_MAX = 17  # sign and 16 digits: longer ones are never below 2^53
+_INTEGER_DIGITS_MAX = 17  # sign and 16 digits: any longer number is at least 2^53
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -63,7 +63,7 @@ def decode_object(
         value: JsonValue = _DECODER.decode(text)
     except RecursionError:
         raise MalformedRequest("body: nested too deeply") from None
-    except ValueError:  # json.JSONDecodeError is one; its text would quote the body
+    except ValueError:  # json.JSONDecodeError is a ValueError; its text would quote the body
         raise MalformedRequest("body: not JSON") from None
     if not _plainly_fine(text):
         _inspect(value, check_encodable if any_text else check_text)
@@ -116,7 +116,7 @@ def check_text(text: str, where: str) -> None:
 
 
 def check_encodable(text: str, where: str) -> None:
-    """Refuse lone surrogates alone: what escapes can spell and UTF-8 cannot.
+    """Refuse lone surrogates, which JSON escapes can spell and UTF-8 cannot.
 
     Raises:
         MalformedRequest: There is one.
@@ -154,15 +154,15 @@ def _constant(_name: str) -> JsonValue:
 
 def _float(digits: str) -> float:
     number = float(digits)
-    # Above 2^53 every double is whole, and its canonical spelling is that of an integer which this
-    # reader refuses: what is accepted once has to be accepted in its canonical form as well.
+    # Above 2^53 every double is whole, and its canonical spelling is an integer that this reader
+    # refuses. An accepted value must also be accepted in its canonical form.
     if not abs(number) <= INTEGER_MAX:
         raise MalformedRequest("body: a number is outside +-(2^53 - 1)")
     return number
 
 
 def _int(digits: str) -> int:
-    # The length first: converting thousands of digits takes quadratic time.
+    # Length first: converting thousands of digits takes quadratic time.
     if len(digits) > _INTEGER_DIGITS_MAX or abs(int(digits)) > INTEGER_MAX:
         raise MalformedRequest("body: an integer is outside +-(2^53 - 1)")
     return int(digits)
@@ -178,10 +178,10 @@ _DECODER = json.JSONDecoder(
 
 
 def _plainly_fine(text: str) -> bool:
-    """Whether the spelling alone shows what `_inspect` would: most requests are short ASCII.
+    """Whether the raw text alone proves what `_inspect` checks: most requests are short ASCII.
 
-    Without escapes every string is made of the characters seen here, nothing is deeper than there
-    are brackets, and there are fewer values than characters.
+    Without escapes every string consists of the characters seen here, depth is at most the number
+    of brackets, and there are fewer values than characters.
     """
     return (
         text.isascii()
@@ -193,7 +193,7 @@ def _plainly_fine(text: str) -> bool:
 
 
 def _inspect(value: JsonValue, check: Callable[[str, str], None]) -> None:
-    """Walk without recursion: depth, number of values, code points of every string and key."""
+    """Check depth, number of values, and the code points of every string and key; no recursion."""
     level: list[JsonValue] = [value]
     nodes = 0
     for _depth in range(DEPTH_MAX + 1):

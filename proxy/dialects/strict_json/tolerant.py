@@ -1,9 +1,9 @@
-"""A model request's JSON, read tolerantly and written anew.
+"""A model request's JSON, read tolerantly and rewritten.
 
-An agent's history holds whatever its tools printed: control characters, halves of surrogate pairs,
-numbers no double holds. Refusing it would end the agent's work, so nothing in it is refused for its
-content; and because what goes on is what was re-encoded here, a key sent twice cannot say one thing
-to us and another to the model.
+An agent's history has anything that its tools printed: control characters, halves of surrogate
+pairs, numbers that no double can hold. A refusal would end the agent's work, so nothing is refused
+for its content. The rewritten bytes go on, so a repeated key cannot mean one thing to us and
+another to the model.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def _no_constant(_name: str) -> float:
 
 
 def _nearest(digits: str) -> float:
-    """A number; of one that no double holds, the nearest: infinity has no spelling in JSON."""
+    """A number; if no double holds it, the nearest one, because JSON has no infinity."""
     return max(-_LARGEST, min(_LARGEST, float(digits)))
 
 
-_LARGEST: Final = 1.7976931348623157e308  # IEEE 754, the largest double
+_LARGEST: Final = 1.7976931348623157e308  # the largest IEEE 754 double
 _LENIENT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_nearest)
 
 
@@ -49,7 +49,7 @@ def read_body(raw: bytes) -> dict[str, Json]:
 
 
 def read_json(raw: bytes) -> Json:
-    """The one value of a body that holds any JSON.
+    """The one value of a body that may be any JSON.
 
     Raises:
         MalformedRequest: Not JSON in UTF-8, or nested deeper than any client nests.
@@ -63,18 +63,18 @@ def read_json(raw: bytes) -> Json:
 
 
 def check_depth(value: Json, raw: bytes) -> None:
-    """Refuse what was read from these bytes if who walks it would have to go too deep.
+    """Refuse a value that is nested too deep for a recursive walk.
 
     Raises:
         MalformedRequest: It is nested deeper than any client nests.
     """
-    # What has fewer brackets than that needs no walk.
+    # With fewer brackets than the limit no walk is needed.
     if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX and _deeper_than(value, DEPTH_MAX):
         raise MalformedRequest("body: nested too deeply", status=400)
 
 
 def write_body(body: Json) -> bytes:
-    """The bytes of a value; halves of surrogate pairs stay the escapes they were."""
+    """The bytes of a value; halves of surrogate pairs stay escapes."""
     try:
         return _ENCODER.encode(body)
     except (UnicodeEncodeError, OverflowError):
@@ -82,7 +82,7 @@ def write_body(body: Json) -> bytes:
 
 
 def _slowly(raw: bytes) -> Json:
-    """What the fast reader refuses and a lenient server would take."""
+    """A slower parse for bodies that the fast reader refuses and a lenient server would take."""
     try:
         return cast("Json", _LENIENT.decode(raw.decode("utf-8")))
     except (ValueError, RecursionError):

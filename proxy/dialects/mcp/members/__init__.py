@@ -1,1 +1,1 @@
-"""The members of messages that are known, by protocol version: data."""
+"""The known members of messages, by protocol version: data."""

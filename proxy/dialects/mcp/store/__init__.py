@@ -1,1 +1,1 @@
-"""The memory server that Mnemogate itself is over MCP: tool calls to operations."""
+"""Store mode: our own memory server over MCP, from tool calls to operations."""

@@ -1,7 +1,7 @@
 """Store mode: a tool call as a plan of operations on our own store, and the answer that it gets.
 
 A plan yields an operation, is sent its result, and returns the tool's result. It decides nothing:
-each entity, observation and relation is a candidate of its own, and so is each delete.
+each entity, observation, relation and delete is a candidate of its own.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Additions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreTools:
-    """The tools of store mode; `tool_map` says which class what is written belongs to."""
+    """The tools of store mode; `tool_map` says which class an item has."""
 
     def __init__(self, tool_map: ToolMap) -> None:
         self._map = tool_map
@@ -82,7 +82,7 @@ class StoreTools:
         }
 
     def plan(self, params: Object) -> Plan:
-        """What a `tools/call` does.
+        """The plan for a `tools/call`.
 
         Raises:
             MalformedRequest: There is no such tool, or it does not take such arguments. Also while
@@ -99,7 +99,7 @@ class StoreTools:
         return found(arguments)
 
     def _classes(self, tool: str, arguments: Object) -> tuple[MemoryClass, ...]:
-        """The class of each item; the arguments are looked through on the way."""
+        """The class of each item; the arguments are checked on the way."""
         call = read_call(self._map, {"name": tool, "arguments": arguments})
         return tuple(item.memory_class for item in call.items)
 
@@ -108,7 +108,7 @@ class StoreTools:
         given = convert(arguments, _Entities).entities
         names = tuple(dict.fromkeys(entity.name for entity in given))
         found = yield from find_in_graph(FindInGraph(names=names))
-        # A name that only orphans bear has no memory: it may be made.
+        # A name that only orphans have is free: its entity may be created.
         made_before = {one.name for one in found.entities if one.memory_ids}
         new: dict[str, tuple[_NewEntity, MemoryClass]] = {}
         for entity, memory_class in zip(given, classes, strict=False):
@@ -205,7 +205,8 @@ class StoreTools:
             _Observation(
                 entity_id=entities[name].memory_ids[0],
                 entity_name=name,
-                # What is said of a policy is policy; what the map says of the name may be more.
+                # An observation has at least its entity's class, and the map may give its name a
+                # higher one.
                 memory_class=max(classed[name], entities[name].memory_class, key=_power),
                 text=text,
             )
@@ -229,7 +230,7 @@ class StoreTools:
 
 
 class _Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One that is to be written."""
+    """One observation to be written."""
 
     entity_id: MemoryId
     entity_name: str
@@ -272,7 +273,7 @@ def _observed(asked: Sequence[_Observation]) -> Step[tuple[WrittenItem, ...]]:
 def _landed(
     asked: Sequence[_Observation], written: Sequence[WrittenItem]
 ) -> frozenset[tuple[str, str]]:
-    """Name and text of those that were admitted."""
+    """Name and text of the admitted ones."""
     return frozenset(
         (one.entity_name, one.text)
         for one, item in zip(asked, written, strict=True)

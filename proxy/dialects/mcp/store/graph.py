@@ -1,7 +1,7 @@
 """The knowledge graph of store mode, kept as memories: entities, observations, relations, one each.
 
-An observation is tied to its entity's memory. Where that is gone it hangs on the name: what a
-person said is shown for as long as it is kept, whoever takes away what it was said of.
+An observation is tied to its entity's memory. If that is gone, it is shown under the entity's name:
+a person's words stay visible although somebody removed the entity.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EntityMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObservationMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Metadata of an observation's memory; the name counts where the entity's memory is gone."""
+    """Metadata of an observation's memory; the name is used where the entity's memory is gone."""
 
     entity_id: str = msgspec.field(name="entityId")
     entity_name: str = msgspec.field(name="entityName")
@@ -54,11 +54,11 @@ class RelationMark(msgspec.Struct, frozen=True, kw_only=True):
     relation_type: str = msgspec.field(name="relationType")
 
     def text(self) -> str:
-        """What a search finds."""
+        """The text by which a search finds it."""
         return f"{self.start} {self.relation_type} {self.end}"
 
     def plain(self) -> Relation:
-        """As an operation names it."""
+        """The relation in an operation's form."""
         return (self.start, self.end, self.relation_type)
 
 
@@ -66,7 +66,7 @@ Mark = EntityMark | ObservationMark | RelationMark
 
 
 def marked(mark: Mark) -> str:
-    """Canonical metadata."""
+    """The metadata as canonical JSON."""
     return canonical_json(msgspec.to_builtins(mark))
 
 
@@ -78,28 +78,28 @@ class Orphan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What a read answers, and the memories that it is made of."""
+    """The answer to a read, and the memories that it shows."""
 
     answer: GraphShown
     memories: tuple[Memory, ...]
 
 
-# Memories by ordinal: of one text, one relation, or one name there may be several.
+# Memories by ordinal: one text, relation or name may have several.
 _Memories = dict[int, "Memory"]
 
 
 class GraphIndex:
-    """All that is live of one graph, by entity; a change costs what it changes, not the whole.
+    """The live memories of one graph, by entity; an update costs what changed, not the whole graph.
 
-    One user at a time. An ordinal is the store's name of one state of a memory: it is taken once,
-    and dropped when that state is no longer shown.
+    One user at a time. An ordinal is the store's name for one version of a memory: it is taken
+    once, and dropped when that version is no longer shown.
     """
 
     def __init__(self) -> None:
         self._marks: dict[int, tuple[Mark, Memory]] = {}
         self._made: defaultdict[str, _Memories] = defaultdict(dict)
         self._name_of: dict[str, str] = {}
-        # By the id and the name that an observation says, then by its text.
+        # By the entity id and name in the observation, then by its text.
         self._said: defaultdict[tuple[str, str], dict[str, _Memories]] = defaultdict(dict)
         self._names_said: defaultdict[str, set[str]] = defaultdict(set)
         self._ids_said: defaultdict[str, set[str]] = defaultdict(set)
@@ -109,10 +109,10 @@ class GraphIndex:
     def __len__(self) -> int:
         return len(self._marks)
 
-    # ---- in step with the store ----------------------------------------------------------------
+    # ---- kept in step with the store --------------------------------------------------------
 
     def take(self, ordinal: int, memory: Memory) -> None:
-        """A memory is live. One that was filed here with other metadata is not part of it."""
+        """Add a live memory. One whose metadata is not of this form is no part of the graph."""
         mark = _mark(memory)
         if mark is None:
             return
@@ -133,7 +133,7 @@ class GraphIndex:
                     self._touching[name].add(relation)
 
     def drop(self, ordinal: int) -> None:
-        """A state of a memory is not live any more."""
+        """Remove a version of a memory that is no longer live."""
         taken = self._marks.pop(ordinal, None)
         if taken is None:
             return
@@ -159,12 +159,12 @@ class GraphIndex:
             _discard(self._names_said, mark.entity_id, mark.entity_name)
             _discard(self._ids_said, mark.entity_name, mark.entity_id)
 
-    # ---- what is there -------------------------------------------------------------------------
+    # ---- questions -------------------------------------------------------------------------
 
     def read(self, names: Iterable[str] | None, query: str | None) -> Shown:
-        """These entities, or those in whose name, type or observations the query stands.
+        """These entities, or those whose name, type or observations contain the query.
 
-        With them come the relations that touch one of them; without either, it is all of it.
+        With the relations that touch one of them. Without names and query, the whole graph.
         """
         if names is not None:
             return self._shown({name for name in names if self._is_there(name)})
@@ -175,7 +175,7 @@ class GraphIndex:
         return self._shown({name for name in everything if self._says(name, wanted)})
 
     def find(self, asked: FindInGraph) -> InGraph:
-        """What there is of this; see `FindInGraph`."""
+        """Which of these parts exist; see `FindInGraph`."""
         names = dict.fromkeys(asked.names)
         names.update((self._name_of[one], None) for one in asked.memory_ids if one in self._name_of)
         entities = [self._known(name, hanging=asked.hanging) for name in names]
@@ -199,7 +199,7 @@ class GraphIndex:
                         yield Orphan(memory_id=memory.memory_id, entity_name=name)
 
     def _groups(self, name: str) -> Iterator[dict[str, _Memories]]:
-        """What is said of an entity: of each memory that bears the name, and of those now gone."""
+        """The observations of an entity: of each memory with its name, and of those now gone."""
         for memory in self._made.get(name, {}).values():
             for called in self._names_said.get(memory.memory_id, ()):
                 yield self._said[memory.memory_id, called]
@@ -216,7 +216,7 @@ class GraphIndex:
         return any(wanted in text.lower() for said in self._groups(name) for text in said)
 
     def _type_of(self, name: str) -> str:
-        # Two that came at once: it is of the type of the first.
+        # If two memories share a name, the first one's type counts.
         made = self._made.get(name)
         mark = self._marks[min(made)][0] if made else None
         return mark.entity_type if isinstance(mark, EntityMark) else UNKNOWN_TYPE
@@ -248,7 +248,7 @@ class GraphIndex:
         for name in names:
             made = [*self._made.get(name, {}).values()]
             said = [one for group in self._groups(name) for one in group.items()]
-            # In the order in which it was said; one that was said twice, where it came first.
+            # In order of their making; a repeated text where it came first.
             first = sorted((min(found), text) for text, found in said)
             memories += made
             memories += (one for _, found in said for one in found.values())
@@ -275,7 +275,7 @@ def _power(memory_class: MemoryClass) -> int:
 
 
 def _hardest(memory: Memory) -> tuple[int, int]:
-    """Sorts first what the fewest may delete."""
+    """A sort key: memories that the fewest may delete come first."""
     return (-memory.source.trust, -memory.memory_class.power)
 
 
@@ -288,7 +288,7 @@ _Value = TypeVar("_Value")
 
 
 def _forget(kept: dict[_Key, _Memories], key: _Key, ordinal: int) -> bool:
-    """Take one memory out; True where it was the last one."""
+    """Remove one memory; True if it was the last one."""
     memories = kept[key]
     memories.pop(ordinal, None)
     if memories:

@@ -1,4 +1,4 @@
-"""The plans of store mode that read, find, or take something away."""
+"""The plans of store mode that read, search or delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Store mode: everything a memory server says besides the results of its tools, in both eras."""
+"""Store mode: the MCP messages of a memory server apart from its tools' results, in both eras."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RESOURCE: Final[dict[str, JsonValue]] = {
     "description": "The full knowledge graph with all entities and relations",
     "mimeType": "application/json",
 }
-# What a client of the stateless era may keep, and must not keep: what is shown changes.
+# What a client of the stateless era may cache, and what it may not: shown memories change.
 _CACHED: Final = frozenset(
     {"tools/list", "resources/list", "resources/templates/list", "resources/read"}
     | {"server/discover"}
@@ -49,20 +49,20 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A client wants to be told of changes of the graph, or not any more."""
+    """A client's wish to be notified of changes of the graph, or not any more."""
 
     wanted: bool
 
 
 class StoreProtocol:
-    """Answers one request at a time; holds nothing of any connection."""
+    """Answers one request at a time; keeps no state of any connection."""
 
     def __init__(self, tools: StoreTools, version: str) -> None:
         self._tools = tools
         self._info: Object = {"name": NAME, "version": version}
 
     def answer(self, message: Message) -> Object | Problem | Subscription | Plan:
-        """A result, an error, or the plan that makes the result of a tool or a resource.
+        """A result, an error, or the plan for a tool's or resource's result.
 
         Raises:
             MalformedRequest: There is no such tool, or it takes no such arguments.
@@ -87,7 +87,7 @@ class StoreProtocol:
                 return _resource(message.method, params)
 
     def finished(self, message: Message, result: Object) -> Object:
-        """The result as the message's era wants it."""
+        """The result in the form of the message's era."""
         if message.era is Era.HANDSHAKE:
             return result
         fresh: Object = {}

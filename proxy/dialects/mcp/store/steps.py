@@ -1,4 +1,4 @@
-"""What the plans of store mode share: reading the graph, writing, saying what became of it."""
+"""What the plans of store mode share: reading the graph, writing, and reporting outcomes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ANOTHER: Final = "the store gave another answer than was asked for"
 
 
 def read_graph(names: tuple[str, ...] | None = None, query: str | None = None) -> Step[GraphShown]:
-    """What is shown of the graph: all of it, unless names or a query say less.
+    """The shown graph: all of it, unless names or a query narrow it.
 
     Raises:
         MalformedRequest: It is larger than anything that could be shown.
@@ -57,7 +57,7 @@ def read_graph(names: tuple[str, ...] | None = None, query: str | None = None) -
 
 
 def find_in_graph(asked: FindInGraph) -> Step[InGraph]:
-    """What there is of the graph, for a call that is going to change it."""
+    """Which parts of the graph exist, for a call that will change it."""
     result = yield asked
     if not isinstance(result, InGraph):
         raise MalformedRequest(_ANOTHER)
@@ -65,7 +65,7 @@ def find_in_graph(asked: FindInGraph) -> Step[InGraph]:
 
 
 def shown_graph(graph: GraphShown) -> Object:
-    """As `read_graph` shows it."""
+    """The graph in the form of `read_graph`."""
     return {
         "entities": [shown_entity(entity) for entity in graph.entities],
         "relations": [shown_relation(relation) for relation in graph.relations],
@@ -73,7 +73,7 @@ def shown_graph(graph: GraphShown) -> Object:
 
 
 def shown_entity(entity: GraphEntity) -> Object:
-    """As the tools show it."""
+    """An entity in the tools' form."""
     return {
         "name": entity.name,
         "entityType": entity.entity_type,
@@ -82,13 +82,13 @@ def shown_entity(entity: GraphEntity) -> Object:
 
 
 def shown_relation(relation: Relation) -> Object:
-    """As the tools show it."""
+    """A relation in the tools' form."""
     start, end, relation_type = relation
     return {"from": start, "to": end, "relationType": relation_type}
 
 
 def written_items(proposals: Sequence[Proposal]) -> Step[tuple[WrittenItem, ...]]:
-    """What became of each proposal, in order."""
+    """The outcome of each proposal, in order."""
     items: list[WrittenItem] = []
     for start in range(0, len(proposals), BATCH_LEN_MAX):
         result = yield Write(proposals=tuple(proposals[start : start + BATCH_LEN_MAX]))
@@ -99,7 +99,7 @@ def written_items(proposals: Sequence[Proposal]) -> Step[tuple[WrittenItem, ...]
 
 
 def deleted_items(memory_ids: Sequence[MemoryId]) -> Step[tuple[WrittenItem, ...]]:
-    """What became of each delete, in order."""
+    """The outcome of each delete, in order."""
     return written_items(
         [Proposal(change=ChangeKind.DELETE, memory_id=memory_id) for memory_id in memory_ids]
     )
@@ -117,9 +117,9 @@ def _notes(written: Iterable[WrittenItem]) -> list[str]:
 def answered(
     structured: Object, told: JsonValue, written: Sequence[WrittenItem], dropped: int = 0
 ) -> Object:
-    """A result, with what was not written said beside it; a refusal where nothing was.
+    """A result that also reports what was not written; a refusal where nothing was written.
 
-    `dropped` is how many parts were not even proposed, because what they belong to was refused.
+    `dropped` counts parts that were not even proposed, because their entity was refused.
     """
     notes = [*_notes(written), *[NOT_WITHOUT] * dropped]
     number = len(written) + dropped
@@ -133,7 +133,7 @@ def answered(
 
 
 def deletion(done: str, written: Sequence[WrittenItem]) -> Object:
-    """The result of a delete: done, or what has to stay."""
+    """The result of a delete: done, or the memories that have to stay."""
     notes = [item.observation for item in written if not is_gone(item)]
     if not notes:
         return {
@@ -144,5 +144,5 @@ def deletion(done: str, written: Sequence[WrittenItem]) -> Object:
 
 
 def as_json(value: JsonValue) -> str:
-    """As the original server writes it."""
+    """JSON in the original server's formatting."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode("utf-8")

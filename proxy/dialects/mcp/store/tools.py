@@ -192,7 +192,7 @@ _MEMORY: Final[dict[str, Object]] = {"id": _text(), "text": _text()}
 
 
 def _optional(tool: Object, name: str, schema: Object) -> Object:
-    """The tool with one argument more that may be left out."""
+    """The tool with one more, optional argument."""
     takes = tool["inputSchema"]
     properties = takes["properties"] if isinstance(takes, dict) else None
     if isinstance(takes, dict) and isinstance(properties, dict):

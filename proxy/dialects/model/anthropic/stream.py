@@ -1,8 +1,8 @@
-"""The stream of Anthropic's Messages API, edited: calls of tools wait, everything else passes.
+"""The stream of Anthropic's Messages API, edited: tool calls wait, everything else passes.
 
-A refused call does not reach the agent: a text stands in its place. Where no other call goes on,
-the model is asked again with the refusal as the call's result, and what it then says continues the
-same message: the agent sees one reply, and goes on working.
+A refused call does not reach the agent: a text stands in its place. If no other call goes on, the
+model is asked again with the refusal as the call's result, and its new words continue the same
+message. The agent sees one reply, and goes on working.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _CALL: Final = "tool_use"
 _BEGIN: Final = "content_block_start"
 _JSON_PIECE: Final = "partial_json"
-# The deltas of a block, and the field of the block each of them adds to.
+# Delta type -> the field of the block that it appends to.
 _ADDS: Final = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -39,7 +39,7 @@ _ADDS: Final = {
 
 
 class _Block:
-    """One content block of the reply while it arrives."""
+    """One content block of a reply that is still arriving."""
 
     def __init__(self, start: dict[str, Json], *, waits: bool) -> None:
         self.start = start
@@ -47,7 +47,7 @@ class _Block:
         self.done = False
         self.events: list[tuple[Event, dict[str, Json]]] = []
         self.added: dict[str, list[str]] = {}
-        self.odd = False  # others may put its pieces together to another call
+        self.odd = False  # other readers might assemble its pieces into another call
         self.citations: list[Json] = []
 
     def add(self, delta: dict[str, Json]) -> None:
@@ -70,17 +70,17 @@ class _Block:
         return arguments_of({} if given is None else given)
 
     def given(self) -> Json:
-        """The input of a call as it came: its pieces, or what it began with."""
+        """The input of a call as it arrived: its pieces, or its initial input."""
         return "".join(self.added.get("partial_json", ())) or self.start.get("input")
 
     def waiting(self, whole: dict[str, Json], key: int) -> Waiting:
-        """The call that somebody must decide about."""
+        """The call that has to be judged."""
         given = self.given()
         call = call_of(whole.get("id"), whole.get("name"), {} if given is None else given)
         return Waiting(key=key, call=call)
 
     def whole(self) -> dict[str, Json]:
-        """The block as a reply that did not stream would hold it."""
+        """The block in the form of a whole reply."""
         block = dict(self.start)
         for field, parts in self.added.items():
             if field == "partial_json":
@@ -98,15 +98,16 @@ class AnthropicEditor:
 
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
-        self._content: list[Json] = []  # what the model said in this asking, refused calls too
+        # what the model said in this request, refused calls included
+        self._content: list[Json] = []
         self._refusals: list[tuple[str, str]] = []
         self._going_on = 0
-        self._shift = 0  # blocks that went out before those of this asking
+        self._shift = 0  # number of blocks sent before those of this request
         self._sent = 0
         self._reply_id: str | None = None
         self._over = False
-        self._spent: dict[str, int] = {}  # tokens of the askings before this one
-        self._last: dict[str, Json] = {}  # the end that the agent was not shown
+        self._spent: dict[str, int] = {}  # tokens of earlier requests
+        self._last: dict[str, Json] = {}  # the end of the message that the agent was not shown
 
     @property
     def over(self) -> bool:
@@ -119,7 +120,7 @@ class AnthropicEditor:
         return any(block.waits for block in self._blocks.values())
 
     def said(self) -> ModelReply:
-        """See `Editor`. Blocks that are not whole count as far as they came."""
+        """See `Editor`. Incomplete blocks count as far as they arrived."""
         content: list[Json] = [*self._content]
         content += [block.whole() for block in self._blocks.values() if not block.done]
         return read_reply({"id": self._reply_id, "content": content})
@@ -132,7 +133,7 @@ class AnthropicEditor:
             called = body is not None and ("content_block" in body or _JSON_PIECE in str(body))
             return (b"" if called else event.raw), ()
         if event.name not in {"", kind} or ("content_block" in body and kind != _BEGIN):
-            # Some readers go by its name, some by what it holds.
+            # Some readers use the event's name, some its content.
             lean: dict[str, Json] = {key: body[key] for key in body if key != "content_block"}
             body = body if kind == _BEGIN else lean
             raw = event_of(kind, body)
@@ -157,7 +158,7 @@ class AnthropicEditor:
         self._sent += 1
         if decided.refusal is None:
             self._going_on += 1
-            # Its place among those that went out; a call that begins with an input has no pieces.
+            # Its index among the blocks sent on; a call with an initial input has no pieces.
             place = self._sent - 1
             given = "".join(block.added.get(_JSON_PIECE, ()))
             if (
@@ -198,7 +199,7 @@ class AnthropicEditor:
     def _delta(self, event: Event, body: dict[str, Json]) -> bytes:
         usage = object_of(body.get("usage"))
         if self.refused_all():
-            # The agent must not hear that the reply ended: it goes on with the second asking.
+            # The end of the message is kept back: the agent gets it after the second request.
             self._spent = added(self._spent, usage)
             self._last = body
             return b""
@@ -211,18 +212,18 @@ class AnthropicEditor:
     ) -> tuple[bytes, tuple[Waiting, ...]]:
         index = body.get("index")
         if not isinstance(index, int):
-            # Nobody can say of which block it is.
+            # Without an index, its block is unknown.
             return b"", ()
         if kind == "content_block_start":
             start = object_of(body.get("content_block"))
             calls = start.get("type") == _CALL
             if any(block.waits or calls for block in self._blocks.values()):
-                # Others would take the pieces of one for those of the other.
+                # Other readers would mix the pieces of two open blocks.
                 raise Unread
             self._blocks[index] = _Block(start, waits=calls)
         block = self._blocks.get(index)
         if block is None:
-            # Pieces of a call that is over, or never began.
+            # Pieces of a call that has ended, or never began.
             return (b"" if _JSON_PIECE in object_of(body.get("delta")) else event.raw), ()
         if kind == "content_block_delta":
             block.add(object_of(body.get("delta")))
@@ -246,7 +247,7 @@ class AnthropicEditor:
 
 
 def _begun(event: Event, body: dict[str, Json]) -> bytes:
-    """The beginning of a message, which brings no call: those come as blocks."""
+    """The beginning of a message; calls in it are dropped, because they come as blocks."""
     message = object_of(body.get("message"))
     if not any(object_of(block).get("type") == _CALL for block in list_of(message.get("content"))):
         return event.raw
@@ -254,7 +255,7 @@ def _begun(event: Event, body: dict[str, Json]) -> bytes:
 
 
 def _as_judged(index: int, block: _Block) -> bytes:
-    """A call whole: whoever reads it makes no other one of it."""
+    """A call rewritten whole, so that no reader can assemble another one."""
     given = block.given()
     piece = "{}" if given is None else spelled(given)
     begun: dict[str, Json] = {**block.start, "input": {}}

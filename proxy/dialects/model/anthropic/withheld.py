@@ -1,10 +1,11 @@
 """A request of Anthropic's Messages API without what is withheld.
 
-Thinking blocks are signed. One that says what is withheld is left out; and because newer models
-refuse a block whose prefix was changed after it was made, so are the blocks that were made after a
-text was shown which is withheld now. What was left out stays out: the blocks that follow were made
-without it. In the older, manual mode blocks are not bound to their prefix, but a turn that goes on
-after a tool's result has to begin with one: where that one is left out, this request thinks none.
+Thinking blocks are signed. A block that contains withheld words is left out. Newer models also
+refuse a block whose prefix was changed after it was made, so blocks made after a text that is
+withheld now are left out as well. A removed block stays out, because the blocks that follow were
+made without it. In the older, manual mode blocks are not bound to their prefix, but a turn that
+goes on after a tool's result has to begin with one: where that block is left out, thinking is
+switched off for this request.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _TURNS: Final = "messages"
 
 
 def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:
-    """The body as it may go upstream; the same object where nothing of it is withheld."""
+    """The body as it may go upstream; the same object where nothing is withheld."""
     before = asks.fresh_count
     made: dict[str, Json] = {
         key: value
@@ -91,7 +92,7 @@ def _results_in(messages: list[Json]) -> Iterator[tuple[Json, Json]]:
 def _message(
     message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
 ) -> dict[str, Json]:
-    """A message; `waiting` are the calls that proposed what waits for a person."""
+    """A message; `waiting` are the calls that proposed texts which wait for a person."""
     content = message.get("content")
     plain, by_model = asks, message.get("role") == "assistant"
     asks = asks.of_the("text", by_model=by_model)
@@ -104,21 +105,21 @@ def _message(
         heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
     told = asks.of(apart(heard))
     new = [
-        # A result is withheld under its id, whatever it says by now.
+        # A withheld result stays withheld under its id, even if its text changes.
         _block(block, (*where, "content", at), leave, asks, waiting)
         if told or _is_result(block)
         else block
         for at, block in enumerate(blocks)
     ]
     if told is not None:
-        # What only waits for a person may stand in another call.
+        # A text that only waits for a person may stand in other calls.
         asks = plain
         heard = []
         for at, block in enumerate(new):
             heard += _heard(block, leave.typed.get((*where, "content", at, "text"), ()))
         still = asks.of(apart(heard))
         if still is not None:
-            # It runs on from one block into the next: none of them stays.
+            # A withheld stretch runs over several blocks: all of them go.
             new = [_emptied(block, where, at, leave, still) for at, block in enumerate(new)]
     same = all(a is b for a, b in zip(new, blocks, strict=True))
     return message if same else {**message, "content": [*new]}
@@ -179,7 +180,7 @@ def _emptied(
 
 
 def thinks(body: dict[str, Json]) -> bool:
-    """Whether the conversation holds signed thoughts."""
+    """Whether the conversation has signed thinking blocks."""
     return any(
         kind_of(block) in _THINKING
         for message in list_of(body.get(_TURNS))
@@ -190,10 +191,10 @@ def thinks(body: dict[str, Json]) -> bool:
 def _without_thinking(
     turn: dict[str, Json], asks: Asks, *, loosened: bool, binds: bool
 ) -> dict[str, Json]:
-    """The message without signed blocks that say it, or are not bound to what stands before.
+    """The message without thinking blocks that contain withheld words or are no longer valid.
 
-    Behind words of ours in the same message the model thought after something else: the call that
-    they stand for, or the text that was taken out.
+    Behind a text of ours in the same message, the model's thoughts followed something else: the
+    refused call or the removed text. So those blocks go too.
     """
     kept: list[Json] = []
     said: str | None = None
@@ -208,7 +209,7 @@ def _without_thinking(
         thinks = asks.of_the("text", by_model=True)
         thought = joined({key: block.get(key) for key in sorted(SIGNED - {"data"})})
         heard = thinks.of(thought)
-        # What was taken out of it on its way to the agent is missing under the signature.
+        # The signature covers a text from which words were removed on their way to the agent.
         if heard is not None or asks.bears(thought) or (loosened and not asks.unbinds(name)):
             asks.unbind(name)
             said = heard or said
@@ -217,7 +218,7 @@ def _without_thinking(
     if len(kept) == len(blocks):
         return turn
     if not kept:
-        # A message holds something.
+        # A message must not be empty.
         note: dict[str, Json] = {"type": "text", "text": said or "[withheld]"}
         kept.append(note)
     return {**turn, "content": kept}

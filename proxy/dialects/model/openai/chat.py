@@ -35,7 +35,7 @@ _VOICES: Final = {
 }
 _TEXTS: Final = frozenset({"text", "refusal"})
 _SEALED: Final = frozenset({"image_url", "input_audio"})
-# How a request asks for a search that shows nowhere but in the model's words.
+# Request members that ask for a search whose results show only in the model's words.
 _SEARCHES: Final = frozenset(
     {
         *("web_search_options", "search_parameters", "enable_search", "search_options"),
@@ -47,7 +47,10 @@ _OWN_TOOLS: Final = frozenset({"function", "custom", ""})
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """Who said what in a request. What is not understood is unplaced, never refused."""
+    """Who said what in a request.
+
+    Parts that are not understood count as unplaced, and are never refused.
+    """
     tools = enumerate(list_of(body.get("tools")))
     functions = enumerate(list_of(body.get("functions")))
     catalogue = [readings.of(object_of(tool), _tool, "tools", at) for at, tool in tools]
@@ -64,7 +67,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
 
 
 def searches(body: dict[str, Json]) -> bool:
-    """Whether the provider may look something up for this request by itself."""
+    """Whether the provider may run a search of its own for this request."""
     return (
         any(body.get(key) for key in _SEARCHES if key in body)
         or isinstance(body.get("web_search_options"), dict)
@@ -74,7 +77,7 @@ def searches(body: dict[str, Json]) -> bool:
 
 
 def read_turn(message: dict[str, Json]) -> Turn:
-    """One message; places are relative to it."""
+    """One message; the places in it are relative to it."""
     voice = _VOICES.get(text_of(message.get("role")) or "", Voice.UNPLACED)
     call_id = text_of(message.get("tool_call_id")) if voice is Voice.TOOL else None
     content = message.get("content")
@@ -98,11 +101,11 @@ def read_turn(message: dict[str, Json]) -> Turn:
 
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
-    """A reply that did not stream; every choice of it."""
+    """A whole reply (not a stream), with all of its choices."""
     turns: list[Turn] = []
     for choice in map(object_of, list_of(body.get("choices"))):
         message = object_of(choice.get("message"))
-        # The older API completes a text.
+        # The older API completes a text instead of a conversation.
         completed = said_in(choice.get("text"), ("text",), Voice.MODEL)
         turns += [
             read_turn({**message, "role": "assistant"}),
@@ -112,7 +115,7 @@ def read_reply(body: dict[str, Json]) -> ModelReply:
 
 
 def quoted_in(message: dict[str, Json]) -> tuple[Said, ...]:
-    """What a search that the provider ran left in its model's message."""
+    """Texts of the provider's own search that stand in its model's message."""
     return said_in(message.get("annotations"), ("annotations",), Voice.TOOL)
 
 

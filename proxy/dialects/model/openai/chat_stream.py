@@ -1,7 +1,7 @@
 """The stream of OpenAI's Chat Completions API, edited: calls of tools wait, all else passes.
 
-Nothing says that a call is whole until its choice ends. So from the first piece of a call on, the
-chunks of that choice wait, and where nothing is refused they go on as they came.
+A call is known to be complete only when its choice ends. So from the first piece of a call on, the
+chunks of that choice wait; if nothing is refused, they go on unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.dialects.strict_json.tolerant import Json
 
 DONE: Final = "[DONE]"
-_LEGACY: Final = -1  # the one call of `function_call`
+_LEGACY: Final = -1  # the key of the one call in `function_call`
 _OF_ONE_REPLY: Final = ("id", "created", "model")
 
 
@@ -34,7 +34,7 @@ class _Call:
         self.kind = "function"
         self.name = ""
         self.given: list[str] = []
-        self.odd = False  # others may put its pieces together to another call
+        self.odd = False  # other readers might assemble its pieces into another call
 
     def add(self, piece: dict[str, Json]) -> None:
         custom = object_of(piece.get("custom"))
@@ -58,14 +58,14 @@ class _Call:
     def read(self) -> ModelCall:
         given: Json = "".join(self.given)
         if self.kind == "custom":
-            # Free text, not JSON.
+            # The input of a custom tool is free text, not JSON.
             free: dict[str, Json] = {"input": given}
             given = free
         return call_of(self.call_id, self.name, given)
 
 
 class _WaitingChoice(msgspec.Struct):
-    """A choice's part of a chunk that waits; `raw` where it is the whole chunk."""
+    """The part of a waiting chunk that belongs to one choice; `raw` if that is the whole chunk."""
 
     name: str
     body: dict[str, Json]
@@ -84,7 +84,7 @@ class _Choice:
         self.undecided: set[int] = set()
         self.ended = False
         self.odd = False
-        self.latest: dict[int, int] = {}  # the last call that came under an index
+        self.latest: dict[int, int] = {}  # the last call under each index
         self.refused: dict[int, str] = {}
 
     def place(self, at: int, piece: dict[str, Json]) -> int:
@@ -108,11 +108,11 @@ class _Choice:
 
 
 class ChatEditor:
-    """See `Editor`. Only a reply of one choice is asked for again."""
+    """See `Editor`. A second request is made only for a reply of one choice."""
 
     def __init__(self) -> None:
         self._choices: dict[int, _Choice] = {}
-        self._order: list[tuple[int, int]] = []  # what a key of ours stands for
+        self._order: list[tuple[int, int]] = []  # our key -> choice and call
         self._chunk: dict[str, Json] = {}
         self._first: dict[str, Json] = {}
         self._askings = 0
@@ -144,7 +144,7 @@ class ChatEditor:
         )
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
-        """What goes on now; at a choice's end its calls, all at once."""
+        """What goes on now; at the end of a choice, all of its calls at once."""
         body = payload(event)
         if body is None:
             if event.data != DONE:
@@ -170,7 +170,7 @@ class ChatEditor:
         return out, tuple(waiting)
 
     def decide(self, decided: Decided) -> bytes:
-        """Nothing of a choice until its last call is decided; then what goes on, and the end."""
+        """Nothing until a choice's last call is decided; then its chunks and its end."""
         index, at = self._order[decided.key]
         choice = self._choices[index]
         choice.undecided.discard(at)
@@ -233,7 +233,7 @@ class ChatEditor:
         state.annotations += list_of(delta.get("annotations"))
         pieces = _pieces(delta)
         if pieces and state.ended:
-            # Nobody can say whether they belong to what was judged.
+            # Pieces after the end: whether they belong to a judged call is unknown.
             raise Unread
         state.odd = state.odd or not _placed(delta)
         for at, piece in pieces:
@@ -242,7 +242,7 @@ class ChatEditor:
         if not pieces and not (ends and state.calls and not state.ended):
             return choice
         if text or not alone:
-            # Text beside a piece of a call goes on by itself.
+            # Text beside a piece of a call goes on at once.
             rest: dict[str, Json] = {**choice, "delta": _calls_of(delta)}
             state.kept.append(_WaitingChoice(event.name, body, rest, None))
             if not text:
@@ -255,7 +255,7 @@ class ChatEditor:
         return None
 
     def _whole(self, choice: dict[str, Json]) -> list[Waiting]:
-        """What waits for a decision when a choice ends."""
+        """The calls to be judged when a choice ends."""
         index = _index(choice)
         state = self._choices[index]
         if choice.get("finish_reason") is None or state.ended:
@@ -272,7 +272,7 @@ class ChatEditor:
         return len(self._order) - 1
 
     def _let_go(self, choice: _Choice, kept: _WaitingChoice) -> bytes:
-        """A chunk that waited, without the calls that were refused."""
+        """A chunk that waited, without the refused calls."""
         if not choice.refused and kept.raw is not None:
             return self._renamed(kept.name, kept.body, kept.raw)
         part = _without(kept.choice, choice)
@@ -281,7 +281,7 @@ class ChatEditor:
         return self._renamed(kept.name, {**kept.body, "choices": [part]})
 
     def _as_judged(self, index: int, choice: _Choice) -> bytes:
-        """The calls that go on, each whole: whoever reads it makes no other one of it."""
+        """The admitted calls, each rewritten whole, so that no reader can assemble another one."""
         going_on = choice.going_on()
         pieces: list[Json] = [
             {"index": number, **choice.calls[at].whole()}
@@ -294,7 +294,7 @@ class ChatEditor:
         return self._renamed("", {**self._chunk, "choices": [part]}) if delta else b""
 
     def _renamed(self, name: str, body: dict[str, Json], raw: bytes | None = None) -> bytes:
-        """A chunk; in a second asking under the id of the first, which the agent knows."""
+        """A chunk; in a second request with the id of the first, which the agent knows."""
         if not self._askings and raw is not None:
             return raw
         return event_of(name, {**body, **self._first} if self._askings else body)
@@ -314,7 +314,7 @@ class ChatEditor:
 
 
 def _streamed(choice: dict[str, Json]) -> dict[str, Json]:
-    """A choice of a chunk; of one that brings whole calls, as if they were pieces."""
+    """A choice of a chunk; whole calls in it are treated like pieces."""
     message = object_of(choice.get("message"))
     if not _calls_of(message):
         return choice
@@ -332,7 +332,7 @@ def _index(choice: dict[str, Json]) -> int:
 
 
 def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
-    """The pieces of calls in a delta, with the place of each."""
+    """The pieces of calls in a delta, each with its index."""
     found: list[tuple[int, dict[str, Json]]] = []
     for part in list_of(delta.get("tool_calls")):
         piece = object_of(part)
@@ -345,7 +345,7 @@ def _pieces(delta: dict[str, Json]) -> list[tuple[int, dict[str, Json]]]:
 
 
 def _placed(delta: dict[str, Json]) -> bool:
-    """Whether every piece says of which call it is."""
+    """Whether every piece names its call."""
     calls = delta.get("tool_calls")
     places = [object_of(part).get("index") for part in list_of(calls)]
     return isinstance(calls, list | None) and all(type(at) is int and at >= 0 for at in places)
@@ -364,7 +364,7 @@ def _calls_of(delta: dict[str, Json]) -> dict[str, Json]:
 
 
 def _without(part: dict[str, Json], choice: _Choice) -> dict[str, Json] | None:
-    """A choice's part without its refused calls; None where nothing is left of it."""
+    """A choice's part without its refused calls; None where nothing is left."""
     delta = dict(object_of(part.get("delta")))
     places = {at: number for number, at in enumerate(choice.going_on())}
     pieces: list[Json] = [

@@ -1,7 +1,7 @@
-"""The older API that completes a text: `POST /v1/completions`, and what others serve under it.
+"""The older API that completes a text: `POST /v1/completions`, and its imitations.
 
-Nobody can tell who wrote which part of a prompt: all of it is unplaced. Where there is a
-conversation instead of a prompt, it is read as one.
+The authors of a prompt's parts are unknown, so all of it is unplaced. A conversation instead of a
+prompt is read as one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROMPTS: Final = ("prompt", "suffix")
 
 
 def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelRequest:
-    """What a request puts before its model."""
+    """The texts that a request puts before its model."""
     if "messages" in body:
         return chat.read_request(body, readings)
     said = [one for key in _PROMPTS for one in said_in(body.get(key), (key,), Voice.UNPLACED)]
@@ -28,7 +28,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
         said.append(Said(where=("prompt",), text="", voice=Voice.UNPLACED))
     return ModelRequest(
         system=(),
-        # Their places are the body's own.
+        # Their places are relative to the body itself.
         prefix=(),
         turns=(Turn(said=tuple(said)),),
         catalogue=(),
@@ -38,6 +38,6 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
 
 
 def spells_tokens(body: dict[str, Json]) -> bool:
-    """Whether a prompt is written in a model's own numbers, which nobody here reads."""
+    """Whether a prompt consists of token numbers, which cannot be read here."""
     pending = list_of(body.get("prompt"))
     return any(isinstance(part, (int, float, list)) for part in pending)

@@ -33,10 +33,10 @@ _VOICES: Final = {
     "assistant": Voice.MODEL,
 }
 _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
-# What they hold of an earlier context is behind this key, for the provider alone.
+# Items that hold earlier context in encrypted form, for the provider alone.
 _ELSEWHERE: Final = {"item_reference": "id", "compaction": "encrypted_content"}
 _TEXTS: Final = frozenset({"input_text", "output_text", "text", "refusal"})
-# Run by the provider, which keeps what they found, or most of it, to itself.
+# Tools that the provider runs, and whose results it mostly does not show.
 _PROVIDED: Final = frozenset(
     {
         *("web_search_call", "file_search_call", "code_interpreter_call"),
@@ -71,7 +71,7 @@ def read_request(body: dict[str, Json], readings: Readings = AFRESH) -> ModelReq
 
 
 def read_turn(item: dict[str, Json]) -> Turn:
-    """One input or output item; places are relative to it."""
+    """One input or output item; the places in it are relative to it."""
     kind = kind_of(item) or ("message" if "role" in item else "")
     if kind in _CALLS:
         return Turn(said=_outcome(item, kind), calls=(_call(item, kind),))
@@ -103,20 +103,20 @@ def read_turn(item: dict[str, Json]) -> Turn:
 
 
 def read_reply(body: dict[str, Json]) -> ModelReply:
-    """A reply that did not stream, or the object that a stream ends with."""
+    """A whole reply, or the object at the end of a stream."""
     items = map(object_of, list_of(body.get("output")))
     turns = [read_turn({**item, "role": "assistant"}) for item in items if item]
     return reply_of(text_of(body.get("id")), *turns)
 
 
 def _without_result(item: dict[str, Json]) -> dict[str, Json]:
-    """A picture that was made stands there in base64."""
+    """A generated picture in base64."""
     picture = item.get("type") == "image_generation_call"
     return {key: part for key, part in item.items() if not (picture and key == "result")}
 
 
 def _elsewhere(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
-    """What is kept with the provider enters the context, and nobody here can read it."""
+    """An item that is stored at the provider: it enters the context unread."""
     if kind in _PROVIDED:
         call_id = text_of(item.get("id"))
         return (
@@ -141,14 +141,14 @@ def _call(item: dict[str, Json], kind: str) -> ModelCall:
     server = item.get("server_label") if kind == "mcp_call" else item.get("namespace")
     call_id = item.get("call_id") or item.get("id")
     if kind == "custom_tool_call":
-        # Free text, not JSON.
+        # The input of a custom tool is free text, not JSON.
         free: dict[str, Json] = {"input": item.get("input")}
         arguments = free if isinstance(free["input"], str) else None
     return call_of(call_id, item.get("name"), arguments, server)
 
 
 def _outcome(item: dict[str, Json], kind: str) -> tuple[Said, ...]:
-    """What a tool on the provider's side answered comes inside the call."""
+    """The result of a tool that the provider ran, which comes inside the call."""
     if kind != "mcp_call":
         return ()
     call_id = text_of(item.get("id"))
@@ -159,7 +159,7 @@ def _catalogue(body: dict[str, Json], readings: Readings) -> Iterator[tuple[str,
     for at, part in enumerate(list_of(body.get("tools"))):
         tool = object_of(part)
         if tool.get("type") == "namespace":
-            # Codex groups the tools of one MCP server.
+            # Codex groups the tools of one MCP server under a namespace.
             for index, inner in enumerate(list_of(tool.get("tools"))):
                 named = object_of(inner)
                 place = ("tools", at, "tools", index)
@@ -170,6 +170,6 @@ def _catalogue(body: dict[str, Json], readings: Readings) -> Iterator[tuple[str,
 
 
 def _tool(tool: dict[str, Json], at: int) -> tuple[str, tuple[Said, ...]]:
-    # What the provider runs has no name of its own.
+    # A tool that the provider runs has no name of its own.
     names = map(text_of, (tool.get("name"), tool.get("server_label"), tool.get("type")))
     return next((one for one in names if one), ""), tool_in(tool, ("tools", at))

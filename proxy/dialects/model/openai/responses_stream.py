@@ -1,7 +1,7 @@
 """The stream of OpenAI's Responses API, edited: items that are calls wait, all else passes.
 
-The object at the end repeats the whole output, and every event is numbered: both are written anew
-as soon as something was left out.
+The final object repeats the whole output, and every event is numbered. So both are rewritten once
+something was left out.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class ResponsesEditor:
     def __init__(self) -> None:
         self._held: dict[int, list[tuple[Event, dict[str, Json]]]] = {}
         self._items: dict[int, dict[str, Json]] = {}
-        self._output: list[Json] = []  # as the agent sees it, all askings together
-        self._said: list[Json] = []  # as the model said it, this asking
+        self._output: list[Json] = []  # the output as the agent sees it, over all requests
+        self._said: list[Json] = []  # the output as the model gave it, in this request
         self._refusals: list[tuple[str, str, str]] = []
         self._going_on = 0
         self._next = 0  # number of the next event
-        self._shift = 0  # items of the askings before this one
+        self._shift = 0  # number of items of earlier requests
         self._edited = False
-        self._response: dict[str, Json] = {}  # as it began: the agent knows its id
+        self._response: dict[str, Json] = {}  # the response as it began: the agent knows its id
         self._spent: dict[str, int] = {}
         self._over = False
 
@@ -59,7 +59,7 @@ class ResponsesEditor:
         return tuple(self._output)
 
     def said(self) -> ModelReply:
-        """See `Editor`. An item that is not whole is left out."""
+        """See `Editor`. An incomplete item is left out."""
         return read_reply({"id": self._response.get("id"), "output": [*self._said]})
 
     def feed(self, event: Event) -> tuple[bytes, tuple[Waiting, ...]]:
@@ -86,7 +86,7 @@ class ResponsesEditor:
             return self._item(event, body, kind, index)
         called = text_of(object_of(body.get("item")).get("type")) in CALLS
         if called or kind.startswith(_CALL_DELTAS):
-            # Nobody can say which item it is.
+            # The item of this event is unknown.
             return b"", ()
         return self._numbered(event, body), ()
 
@@ -139,11 +139,11 @@ class ResponsesEditor:
         done = kind == "response.output_item.done"
         if kind.startswith(_CALL_DELTAS):
             if index in self._items:
-                # It is over, and was judged.
+                # This item has ended, and was judged.
                 return b"", ()
             self._held.setdefault(index, [])
         if text_of(item.get("type")) in CALLS:
-            # It may not have said so when it began.
+            # An item may not have said at its beginning that it is a call.
             self._held.setdefault(index, [])
         held = self._held.get(index)
         if held is not None:
@@ -158,12 +158,12 @@ class ResponsesEditor:
         return b"", (Waiting(key=index, call=call_item(item)),) if done else ()
 
     def _numbered(self, event: Event, body: dict[str, Json]) -> bytes:
-        """The event as it was, or with its numbers moved on."""
+        """The event unchanged, or with its numbers shifted."""
         given = body.get("sequence_number")
         if not self._edited:
             if isinstance(given, int):
                 self._next = given + 1
-            # Events of another item may have passed while this one waited: numbers never go back.
+            # Events of another item may have passed meanwhile: numbers never go back.
             return event.raw
         moved = dict(body)
         if isinstance(given, int):
@@ -180,7 +180,7 @@ class ResponsesEditor:
     def _end(self, event: Event, body: dict[str, Json]) -> bytes:
         response = object_of(body.get("response"))
         if self.refused_all():
-            # The agent must not hear that the reply ended: it goes on with the second asking.
+            # The end is kept back: the agent gets it after the second request.
             self._spent = added(self._spent, object_of(response.get("usage")))
             return b""
         if not self._edited and not self._brings_more(response):
@@ -197,12 +197,12 @@ class ResponsesEditor:
         return event_of(event.name, ended)
 
     def _brings_more(self, response: dict[str, Json]) -> bool:
-        """Whether the end of a reply names calls that nobody saw, and so nobody judged."""
+        """Whether the final object names calls that were never seen, and so never judged."""
         seen = read_reply({"output": [*self._output]}).calls
         return any(call not in seen for call in read_reply(response).calls)
 
     def _as_judged(self, index: int, item: dict[str, Json]) -> bytes:
-        """A call whole: whoever reads it makes no other one of it."""
+        """A call rewritten whole, so that no reader can assemble another one."""
         place: dict[str, Json] = {"output_index": index + self._shift}
         events = tuple(
             (f"response.output_item.{kind}", {**place, "item": item}) for kind in ("added", "done")
@@ -240,7 +240,7 @@ class ResponsesEditor:
 
 
 def _tell(events: list[tuple[Event, dict[str, Json]]], item: dict[str, Json]) -> bool:
-    """Whether the events of a call tell that call and no other one."""
+    """Whether the events of a call describe exactly the judged call."""
     field = "input" if item.get("type") == "custom_tool_call" else "arguments"
     given = item.get(field)
     pieces: list[str] = []
@@ -271,12 +271,12 @@ def note_item(place: int, text: str) -> dict[str, Json]:
 
 
 def refusal_item(call_id: str, kind: str, text: str) -> dict[str, Json]:
-    """What a refused call gave back, as an input item."""
+    """The result of a refused call, as an input item."""
     return {"type": f"{kind}_output", "call_id": call_id, "output": text}
 
 
 def call_item(item: dict[str, Json]) -> ModelCall:
-    """The call of a whole item; of one that began as a call and ended as something else, too."""
+    """The call in a whole item, also if it began as a call and ended as something else."""
     calls = read_turn(item).calls
     given = item.get("arguments")
     return calls[0] if calls else call_of(item.get("call_id"), item.get("name"), given)

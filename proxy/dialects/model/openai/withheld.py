@@ -1,7 +1,7 @@
 """Requests of OpenAI's two APIs without what is withheld.
 
-Reasoning that is readable and says what is withheld is left out as a whole item. The API ties the
-items that follow to it by their ids, so these lose theirs: then it takes them as new.
+A readable reasoning item that contains withheld words is left out. The API ties later items to it
+by their ids, so these ids are removed, and the API takes the items as new.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     _Part = Callable[[dict[str, Json], Where, Leave, Asks, frozenset[str]], dict[str, Json]]
 
-# What models that think aloud send back beside the content.
+# Where models that think aloud return their thoughts, beside the content.
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
 _CALLS: Final = frozenset({"function_call", "custom_tool_call", "mcp_call"})
 _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "mcp_call"})
@@ -67,7 +67,7 @@ def withhold_responses(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[
             tied = True
             continue
         kind = kind_of(item)
-        # The ids count up to the end of what the model said in that reply.
+        # Up to the end of the model's words in that reply the ids are removed.
         tied = tied and (kind in _CALLS or (kind == "message" and _by_model(item)))
         unnamed = {key: part for key, part in object_of(item).items() if key != "id"}
         kept.append(unnamed if tied else item)
@@ -127,7 +127,7 @@ def _turn(
 def _chat_message(
     message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
 ) -> dict[str, Json]:
-    """A message; `waiting` are the calls that proposed what waits for a person."""
+    """A message; `waiting` are the calls that proposed texts which wait for a person."""
     role = text_of(message.get("role"))
     if role in {"tool", "function"}:
         content = message.get("content")
@@ -221,7 +221,7 @@ def _item(
 
 
 def _heard(content: Json, where: Where, leave: Leave) -> list[str | None]:
-    """What a message says, with None for what stays in any case."""
+    """The texts of a message, with None for those that stay in any case."""
     if isinstance(content, str):
         return _said(content, where, leave)
     heard: list[str | None] = []
@@ -259,7 +259,7 @@ def _content(content: Json, where: Where, leave: Leave, asks: Asks) -> Json:
 
 
 def _emptied(content: Json, where: Where, leave: Leave, said: str) -> Json:
-    """A content in which it runs on from one part into the next: none of them stays."""
+    """A content in which a withheld stretch runs over several parts: all of them are emptied."""
     if isinstance(content, str):
         return content
     made: list[Json] = []
