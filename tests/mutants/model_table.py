@@ -55,7 +55,7 @@ MODEL: Final = (
     Mutant(
         name="a call that tells late what it is passes",
         file="proxy/dialects/model/openai/responses_stream.py",
-        old="            # It may not have said so when it began.\n"
+        old="            # An item may not have said at its beginning that it is a call.\n"
         "            self._held.setdefault(index, [])\n",
         new="            pass\n",
         invariant="no call reaches the agent unjudged",
@@ -143,7 +143,7 @@ MODEL: Final = (
     Mutant(
         name="a block without a number passes",
         file="proxy/dialects/model/anthropic/stream.py",
-        old='            # Nobody can say of which block it is.\n            return b"", ()\n',
+        old='            # Without an index, its block is unknown.\n            return b"", ()\n',
         new="            return event.raw, ()\n",
         invariant="no call reaches the agent unjudged",
         tests=(_UNJUDGED,),
