@@ -296,4 +296,17 @@ OPERATE: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="what a person decided waits on",
+        file="storage/write/judging.py",
+        old="        if not change.draft.delete(HELD, bytes.fromhex(candidate_id)):\n",
+        new="        if not change.draft.has(HELD, bytes.fromhex(candidate_id)):\n",
+        invariant="of many verdicts of persons on one candidate one counts",
+        tests=(
+            at(
+                "tests/integration/test_http_races.py",
+                "test_one_of_many_verdicts_of_persons_counts",
+            ),
+        ),
+    ),
 )
