@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from storage.state_directory import Secrets
     from storage.tables.change import Generation
     from storage.tables.codec import StoreHeader
+    from storage.values import HeldCandidate, Outcome
 
 _GIB: Final = 1024**3
 
@@ -129,6 +130,15 @@ class EmbeddedStore:
     def time_ms(self) -> int:
         """The latest time at which anything was written; it is later now, whatever a clock says."""
         return self._engine.generation.header.time_ms
+
+    @property
+    def expired(self) -> Callable[[HeldCandidate, Outcome], None]:
+        """Who is told of each hold that ended undecided."""
+        return self._engine.expired
+
+    @expired.setter
+    def expired(self, told: Callable[[HeldCandidate, Outcome], None]) -> None:
+        self._engine.expired = told
 
     @property
     def lmdb(self) -> LmdbStore:

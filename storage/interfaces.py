@@ -453,6 +453,8 @@ class Store(Protocol):
     pins: Pins
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with
+    # Called on the writer's thread for each hold that ended undecided, once that is durable.
+    expired: Callable[[HeldCandidate, Outcome], None]
 
     @property
     def writer(self) -> MemoryWriter:

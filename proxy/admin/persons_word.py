@@ -1,4 +1,4 @@
-"""A person's word on what waits: one verdict and one record of it, by whatever way it came."""
+"""A person's word on what waits, or its end without one: one verdict and one record of it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 REVIEW = "review"
 PAGE = "confirm"
+EXPIRY = "expiry"
 
 
 class Deciding(msgspec.Struct, frozen=True, kw_only=True):
-    """Releases and denies held candidates. Event loop only.
+    """Releases and denies held candidates, on the event loop.
 
     Without a record of its own a person's verdict would leave no span, no count and no line, and
     fifty released memories would be found in the store and nowhere else.
@@ -53,6 +54,10 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
     def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
         # Afterwards its trace and what it would change are gone with its key.
         return self.reader.held_candidate(candidate_id), self.surroundings.clock_ns()
+
+    def expired(self, held: HeldCandidate, outcome: Outcome) -> None:
+        """Record the end of a wait that no person ended. Any thread."""
+        self._told(held, outcome, EXPIRY, self.surroundings.clock_ns())
 
     def _told(
         self, held: HeldCandidate | None, outcome: Outcome, way: str, started_ns: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
+from policy.labels.floor import class_once_confirmed
 from proxy.admin.wire.store import (
     AnchorView,
     CheckpointView,
@@ -83,6 +84,9 @@ def history_step(entry: HistoryEntry) -> HistoryStep:
 def held_view(held: HeldCandidate) -> HeldView:
     """One held candidate, with its content where the store gave it."""
     candidate = held.candidate
+    becomes = None
+    if candidate is not None:
+        becomes = class_once_confirmed(candidate, held.memory_class, held.basis)
     return HeldView(
         candidate_id=held.candidate_id,
         principal=held.principal_id,
@@ -101,6 +105,7 @@ def held_view(held: HeldCandidate) -> HeldView:
         metadata_json=candidate.metadata_json if candidate else None,
         claimed_source=candidate.claimed_source if candidate else None,
         origin=held.origin,
+        becomes=becomes,
     )
 
 

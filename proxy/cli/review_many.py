@@ -136,7 +136,9 @@ def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
             f"the gate still answers {outcome.decision}: {outcome.reason} (step {outcome.step})",
             then="a person's word passes a hold, not a refusal",
         )
-    became = "" if outcome.memory_id is None else f", memory {inert(outcome.memory_id)}"
+    became = ""
+    if outcome.memory_id is not None:
+        became = f", stored as {outcome.memory_class.value}, memory {inert(outcome.memory_id)}"
     terminal.say(
         f"{inert(outcome.candidate_id)}: {outcome.decision}{became}, "
         f"version {outcome.version}, audit leaf {outcome.leaf_index}"

@@ -168,6 +168,7 @@ class Services:
         self.deciding = Deciding(
             reader=store.reader, writer=store.writer, surroundings=surroundings
         )
+        store.expired = self.deciding.expired
         self.operate = Operate(
             writer=store.writer,
             reader=store.reader,

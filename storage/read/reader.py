@@ -26,6 +26,7 @@ from storage.tables.codec import (
 from storage.tables.lmdb_store import ANCHORS, HELD, KEYS, TRUST
 from storage.tables.rows import (
     chain,
+    held_candidate_of,
     held_key,
     history_of,
     is_expired,
@@ -34,7 +35,7 @@ from storage.tables.rows import (
     read_row,
     trust_of,
 )
-from storage.values import EntityPage, HeldCandidate, Page, StoreStatus, TenantUsage, Turnover
+from storage.values import EntityPage, Page, StoreStatus, TenantUsage, Turnover
 from storage.write.wellness import notice, writable
 
 if TYPE_CHECKING:
@@ -43,9 +44,8 @@ if TYPE_CHECKING:
     from policy.model import HistoryEntry, PrincipalId, SourceKind, Tenant
     from policy.query import Filter
     from storage.derived.catalogue import Ordinals
-    from storage.tables.codec import HeldRow
     from storage.tables.lmdb_store import View
-    from storage.values import Anchor, CheckReport, KeyRecord, Row
+    from storage.values import Anchor, CheckReport, HeldCandidate, KeyRecord, Row
     from storage.write.engine import Engine
 
 Selected = TypeVar("Selected")
@@ -314,7 +314,10 @@ class EmbeddedReader:
     def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:
         """Held candidates, oldest first, without their content."""
         with self._store.reading() as view:
-            found = [_held_candidate(key, decode_held(payload)) for key, payload in view.scan(HELD)]
+            found = [
+                held_candidate_of(CandidateId(key.hex()), decode_held(payload))
+                for key, payload in view.scan(HELD)
+            ]
         mine = [item for item in found if tenant is None or item.tenant == tenant]
         return tuple(sorted(mine, key=lambda item: (item.held_at_ms, item.candidate_id)))
 
@@ -328,7 +331,7 @@ class EmbeddedReader:
         if payload is None:
             return None
         contents = self._engine.parts.staging.read_held(candidate_id)
-        held = _held_candidate(key, decode_held(payload))
+        held = held_candidate_of(CandidateId(key.hex()), decode_held(payload))
         if contents is None:
             return held
         return msgspec.structs.replace(
@@ -423,19 +426,3 @@ def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:
         return now[len(before) :], before[:0]
     came = np.setdiff1d(now, before, assume_unique=True)
     return came, np.setdiff1d(before, now, assume_unique=True)
-
-
-def _held_candidate(key: bytes, row: HeldRow) -> HeldCandidate:
-    return HeldCandidate(
-        candidate_id=CandidateId(key.hex()),
-        principal_id=row.principal_id,
-        tenant=row.tenant,
-        reason=row.reason,
-        step=row.step,
-        memory_class=row.memory_class,
-        source=row.source,
-        ceiling=ceiling_of(row),
-        basis=row.basis,
-        held_at_ms=row.held_at_ms,
-        origin=row.origin or row.source.value,
-    )

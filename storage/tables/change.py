@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.audit import Leaf
     from storage.tables.codec import HeldRow, StoreHeader
     from storage.tables.lmdb_store import Draft, View
-    from storage.values import Contents, Row
+    from storage.values import Contents, HeldCandidate, Outcome, Row
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +107,8 @@ class Change:
         # Held candidates that come, and those that go: with the commit their keys are destroyed.
         self.held_came: dict[CandidateId, HeldRow] = {}
         self.held_gone: set[CandidateId] = set()
+        # Of those the ones that nobody decided, and what became of them.
+        self.expired: list[tuple[HeldCandidate, Outcome]] = []
         self._tree = generation.tree.copy()
         self._nodes = _DraftNodes(draft)
 

@@ -14,12 +14,13 @@ from storage.errors import StoreCorrupt
 from storage.tables.codec import NO_ORDINAL, decode_id, decode_row, ordinal_key
 from storage.tables.expiry import expiry_ms
 from storage.tables.lmdb_store import IDS, KEYED, ROWS
+from storage.values import HeldCandidate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from policy.model import Candidate, CandidateId, Tenant
-    from storage.tables.codec import IdRecord, TrustRecord
+    from storage.tables.codec import HeldRow, IdRecord, TrustRecord
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import View
     from storage.values import Row
@@ -219,3 +220,20 @@ def history_of(rows: list[Row]) -> tuple[HistoryEntry, ...]:
         )
         old_text = text
     return tuple(entries)
+
+
+def held_candidate_of(candidate_id: CandidateId, row: HeldRow) -> HeldCandidate:
+    """What is said of a candidate that waits, without its content."""
+    return HeldCandidate(
+        candidate_id=candidate_id,
+        principal_id=row.principal_id,
+        tenant=row.tenant,
+        reason=row.reason,
+        step=row.step,
+        memory_class=row.memory_class,
+        source=row.source,
+        ceiling=ceiling_of(row),
+        basis=row.basis,
+        held_at_ms=row.held_at_ms,
+        origin=row.origin or row.source.value,
+    )

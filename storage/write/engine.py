@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from storage.tables.codec import StoreHeader
     from storage.tables.keys import KeyedNames
     from storage.tables.lmdb_store import Draft, LmdbStore, View
-    from storage.values import Outcome, Sealed
+    from storage.values import HeldCandidate, Outcome, Sealed
     from storage.write.case import Arrived
     from storage.write.judging import Judge
 
@@ -66,6 +66,10 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     clock: Callable[[], int]
     failpoint: Failpoint
+
+
+def _unheard(_held: HeldCandidate, _outcome: Outcome) -> None:
+    """Nobody asked to be told."""
 
 
 class Engine:
@@ -103,6 +107,8 @@ class Engine:
         # A counter that moves before a change of anchors is answered: evidence read under another
         # count is stale.
         self.anchor_changes = 0
+        # Told of each hold that nobody decided, once its end is durable.
+        self.expired: Callable[[HeldCandidate, Outcome], None] = _unheard
         # The interceptor's own records, kept apart from staging (MWP 3.2, check 7).
         self.register: dict[CandidateId, InterceptRecord] = {}
         # Purged ordinals whose vectors may still be in the index and in its files.
@@ -402,6 +408,8 @@ class Engine:
             )
         )
         parts.failpoint("index_swapped")
+        for held, outcome in change.expired:
+            self.expired(held, outcome)
 
     def destroy(self, candidate_ids: Iterable[CandidateId]) -> None:
         """Destroy keys of held candidates; a key file that cannot be removed stops all writing."""

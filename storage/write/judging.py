@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from policy.canonical import decode_canonical
 from policy.facts import NonceState, TokenState
 from policy.labels.ceiling import ceiling_of
 from policy.model import ChangeKind
@@ -27,12 +28,13 @@ from storage.tables.codec import (
     HeldRow,
     NonceRecord,
     SealedIntercept,
+    decode_evidence,
     decode_held,
     decode_nonce,
     encode,
 )
 from storage.tables.lmdb_store import HELD, NONCES, TOKENS
-from storage.tables.rows import memory_of
+from storage.tables.rows import held_candidate_of, memory_of
 from storage.values import THE_STORE, Contents, Decision, Outcome
 from storage.write.case import Case, evidence_of, labelled, not_held, outcome_of
 from storage.write.commit import Committer, Judged, Landed
@@ -183,7 +185,19 @@ class Judge:
         if payload is None:
             raise InvariantBroken("a candidate waits that is not held")
         row = decode_held(payload)
-        self.deny(change, candidate_id, row, ruleset, by=THE_STORE, reason=Reason.HOLD_EXPIRED)
+        held = held_candidate_of(candidate_id, row)
+        contents = self._staging.read_held(candidate_id)
+        if contents is not None:
+            # Of what it says, that which its record needs: its change, and the trace of its write.
+            held = msgspec.structs.replace(
+                held,
+                candidate=decode_canonical(contents.canonical),
+                trace_id=decode_evidence(contents.evidence).trace_id,
+            )
+        outcome = self.deny(
+            change, candidate_id, row, ruleset, by=THE_STORE, reason=Reason.HOLD_EXPIRED
+        )
+        change.expired.append((held, outcome))
 
     # ---- applying ------------------------------------------------------------------------------
 

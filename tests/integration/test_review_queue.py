@@ -210,3 +210,30 @@ async def test_a_persons_verdict_has_its_span_in_the_trace_of_the_write_and_its_
     assert [len(one) for one in traces.values()] == [1, 1, 1]
     count = 'mnemogate_verdicts_total{decision="reject",memory_class="L1",reason="denied_by_person"'
     assert any(line.startswith(count) and line.endswith(" 2.0") for line in counted.splitlines())
+
+
+async def test_a_wait_that_nobody_ended_has_its_span_in_the_trace_of_the_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.write.waiting.HELD_PER_PRINCIPAL_MAX", 2)
+    with otlp_receiver() as received:
+        async with running(tmp_path, flags={"otel_endpoint": received.url}) as live:
+            review = Review(live)
+            held = [await review.hold(f"{ORDER} {number}") for number in range(3)]
+            assert {row["candidate_id"] for row in (await review.ask("GET", ""))["held"]} == {
+                *held[1:]
+            }
+            async with live.client.get(f"{live.admin_url}/metrics") as answer:
+                counted = await answer.text()
+    spans = [
+        (span.name, told["mnemogate.dialect"], span.trace_id)
+        for span in received.spans
+        if (told := attributes(span.attributes)).get("mnemogate.candidate.id") == held[0]
+        and "mnemogate.dialect" in told
+    ]
+    waited, ended = spans
+    assert waited[:2] == ("create_memory hold", "native")
+    assert ended[:2] == ("create_memory reject", "expiry")
+    assert waited[2] == ended[2]
+    count = 'mnemogate_verdicts_total{decision="reject",memory_class="L1",reason="hold_expired"'
+    assert any(line.startswith(count) and line.endswith(" 1.0") for line in counted.splitlines())

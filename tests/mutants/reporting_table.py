@@ -15,7 +15,35 @@ _NOTICES: Final = "tests/integration/test_review_webhook.py"
 
 _LIMITS: Final = "tests/unit/storage/write/test_held_limits.py"
 
+_QUEUES: Final = "tests/integration/test_review_queue.py"
+
 REPORTING: Final = (
+    Mutant(
+        name="a wait that nobody ended ends unheard",
+        file="storage/write/judging.py",
+        old="        change.expired.append((held, outcome))\n",
+        new="        del held, outcome\n",
+        invariant="every verdict, that of no one included, has its span, its count and its line",
+        tests=(
+            at(
+                _QUEUES,
+                "test_a_wait_that_nobody_ended_has_its_span_in_the_trace_of_the_write",
+            ),
+        ),
+    ),
+    Mutant(
+        name="what waits of a batch counts as refused",
+        file="proxy/dialects/native/dialect.py",
+        old="            refused=len(results) - admitted - held,\n",
+        new="            refused=len(results) - admitted,\n",
+        invariant="what waits is not refused",
+        tests=(
+            at(
+                "tests/unit/proxy/dialects/native/test_dialect.py",
+                "test_batch_is_answered_item_by_item",
+            ),
+        ),
+    ),
     Mutant(
         name="what was decided is the oldest that waits",
         file="storage/write/waiting.py",

@@ -173,6 +173,8 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     metadata_json: str | None = None
     claimed_source: SourceKind | None = None
+    # The class that it has once a person released it: her own order is no policy. With the content.
+    becomes: MemoryClass | None = None
     # What the conversation that wrote it had read, by name; None: not asked for by id, or unknown.
     had_read: tuple[str, ...] | None = None
     # Where it comes from (a label, a server, a tool), its first characters, and how many wait that

@@ -146,10 +146,12 @@ def _written(operation: Operation, result: Written, answering: Answering) -> Htt
     if batched:
         results = tuple(_item(item, None) for item in result.items)
         admitted = sum(item.decision == "admit" for item in result.items)
+        held = sum(item.decision == "hold" for item in result.items)
         body = BatchOut(
             results=results,
             admitted=admitted,
-            refused=len(results) - admitted,
+            held=held,
+            refused=len(results) - admitted - held,
             trace_id=answering.trace_id,
         )
         return HttpReply(status=200, body=_ENCODER.encode(body), headers=headers)

@@ -183,6 +183,8 @@ class BatchOut(msgspec.Struct, frozen=True, kw_only=True):
 
     results: tuple[ItemOut, ...]
     admitted: int
+    # They wait for a person, and are neither stored nor refused.
+    held: int
     refused: int
     trace_id: str
 

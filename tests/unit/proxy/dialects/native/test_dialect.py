@@ -117,11 +117,13 @@ def test_other_decisions_have_theirs() -> None:
 
 
 def test_batch_is_answered_item_by_item() -> None:
-    reply = answer(item("admit", None), item("reject", Reason.CLASS_FLOOR), note="batch")
+    refused, held = item("reject", Reason.CLASS_FLOOR), item("hold", Reason.CLASS_FLOOR)
+    failed = item("error", Reason.GATE_UNAVAILABLE)
+    reply = answer(item("admit", None), refused, held, held, failed, note="batch")
     body = msgspec.json.decode(reply.body)
     assert reply.status == 200
-    assert [one["status"] for one in body["results"]] == [201, 403]
-    assert (body["admitted"], body["refused"]) == (1, 1)
+    assert [one["status"] for one in body["results"]] == [201, 403, 202, 202, 503]
+    assert (body["admitted"], body["held"], body["refused"]) == (1, 2, 2)
 
 
 def test_replay_changes_a_header_and_not_the_body() -> None:
