@@ -9,7 +9,7 @@ from policy.model import CandidateId, MemoryId
 from policy.verdict import Reason
 from proxy.ledger.sessions import Sessions
 from proxy.model.with_ledger import Coupled
-from proxy.seams.operation import memories_of
+from proxy.seams.operation import memories_of, recalls_of
 from proxy.withhold.state import Told
 from proxy.withhold.withholding import Withholding
 from storage.values import THE_STORE
@@ -65,10 +65,10 @@ class ModelMemory:
     ) -> None:
         """Tell ledger and withholding which memories a memory front is about to serve."""
         del read, dialect, trace
-        memories = memories_of(shown)
-        if memories:
-            self.sessions.recalled(principal.principal_id, memories)
-            self.withholding.shown(principal.principal_id, memories)
+        recalls = recalls_of(shown, principal.tenant)
+        if recalls:
+            self.sessions.recalled(principal.principal_id, recalls)
+            self.withholding.shown(principal.principal_id, memories_of(shown))
 
 
 class StoreVerdicts:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from proxy.ledger.state import Book, CallMade, SessionState
     from proxy.ledger.turn_values import TurnRead
     from proxy.seams.guard import Segment
+    from proxy.seams.operation import EarlierText
 
 PRINCIPALS_MAX: Final = 64
 DISTRUST_MS: Final = 3_600_000
@@ -194,7 +195,7 @@ class Core:
     # ---- memory, and what relays see -------------------------------------------------------------
 
     def recalled(
-        self, principal_id: PrincipalId, memories: tuple[Memory, ...], now_ms: int
+        self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...], now_ms: int
     ) -> None:
         """Memories were served to this principal's agent: their texts count as their ceilings.
 
@@ -205,7 +206,7 @@ class Core:
         for memory in memories:
             label = memory.ceiling
             texts = [one for one in (memory.text, *_beside(memory)) if one]
-            parts = [one for text in texts for one in self.reader.parts(text)]
+            parts = self.reader.served(texts)
             served = (label, memory.memory_id)
             if any(recalls.get(one) != served for one in parts):
                 found = packed(parts)
@@ -337,7 +338,7 @@ def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
     return not {"", folded(segment.server)}.isdisjoint(servers_by(named, segment.tool))
 
 
-def _beside(memory: Memory) -> list[str]:
+def _beside(memory: Memory | EarlierText) -> list[str]:
     """What a recall gives back beside the text: all that has room for a sentence."""
     found = [] if memory.metadata_json is None else [*strings_of(memory.metadata_json)][1:]
     return [*found, *(one for one in (memory.role, memory.actor) if one)]

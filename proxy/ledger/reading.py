@@ -7,30 +7,25 @@ and what stands beside tool results was not typed by her.
 from __future__ import annotations
 
 import re
-import struct
-from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from policy.labels.endorsement import UserTurns, endorsed_by, wanted_by
+from policy.labels.endorsement import UserTurns, endorsed_by
 from policy.model import Origin, SourceKind, meet
-from policy.text.repeating import flowing, repeated
-from policy.text.sentences import fingerprint, tails_of
+from policy.text.repeating import flowing
 from policy.text.skeleton import skeleton
-from policy.text.stems import is_nobodys
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
+from proxy.ledger.printing import TAIL, Printer
 from proxy.ledger.records import Entry, Row, Typed
 from proxy.ledger.sentences import packed
 from proxy.ledger.splices import Inside, Piece, pieces_of, told_between
 from proxy.ledger.texts import (
     across,
-    is_long,
     paragraphs,
-    readings,
     sentences_between,
     spelled_in,
-    standing,
     strings_in,
     strings_of,
 )
@@ -40,90 +35,23 @@ from proxy.seams.observations import is_observation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from policy.labels.endorsement import Asked
     from proxy.ledger.splices import Rules
     from proxy.ledger.state import Book, CallMade
 
-LED_IN_WORDS_MIN: Final = 7
-"""Behind a comma or a dash, fewer words are said by everybody: "it was great to see"."""
 _LIST: Final = re.compile(r"[-*\u2022] ")
 _NAME_LEN_MAX: Final = 128
 _OWN: Final = frozenset({None, SourceKind.AGENT_SELF_EDIT})
-TAIL: Final = 0x7A11
-"""Tells the print of a part of a sentence from that of a sentence."""
-STANDING: Final = 0x57A9D
-"""Tells the print of a sentence without its numbers from that of a sentence."""
 _HOSTS: Final = SourceKind.AGENT_SELF_EDIT
-_CHAIN: Final = struct.Struct(">QQ")
 
 
-class Reader:
+class Reader(Printer):
     """Reads turns for one ledger, with its key and its rules."""
 
     def __init__(self, key: bytes, rules: Rules) -> None:
-        self._key = key
+        super().__init__(key)
         self._rules = rules
         # Fixed texts of servers' answers, by the maps in use.
         self.says: frozenset[str] = frozenset()
-
-    def print(self, text: str) -> int:
-        """The fingerprint of a string."""
-        return fingerprint(text, self._key)
-
-    def named(self, kind: str, name: str) -> int:
-        """The fingerprint of a name of that kind."""
-        return self.print(f"{kind}\0{name}")
-
-    def digest(self, parts: list[str]) -> int:
-        """The fingerprint of strings in a row, each with its length."""
-        lengths = ",".join([str(len(part)) for part in parts])
-        return self.print("\0".join([lengths, *parts]))
-
-    def chained(self, above: int, digest: int) -> int:
-        """The fingerprint of a history that goes on with one more turn."""
-        data = _CHAIN.pack(above, digest)
-        return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
-
-    def parts(self, text: str) -> list[int]:
-        """The fingerprints of the sentences of a text."""
-        return [fingerprint(one, self._key) for one in sentences_between(text)]
-
-    def elsewhere(self, *texts: str, by_model: bool = False) -> Told:
-        """The same of what was said elsewhere, in every way in which it may be repeated.
-
-        All that a model said is told to everybody of the tenant: of the rest, what is long.
-        """
-        # Most sentences are the same in every reading, and each is looked into once.
-        said: dict[str, None] = {}
-        for text in texts:
-            for reading in dict.fromkeys((*readings(text), *repeated(text))):
-                said.update(dict.fromkeys(sentences_between(reading)))
-        found = dict(self.told(said))
-        long = tuple([one for one, is_long in found.items() if is_long or by_model])
-        return Told(tuple(found.keys() - {*long}), long)
-
-    def told(self, sentences: Iterable[str]) -> Iterator[tuple[int, bool]]:
-        """The fingerprints of sentences and of what of them may be said alone; of somebody's.
-
-        With each, whether it is long. A part is known apart from a sentence: two texts that end
-        alike were not said by one.
-        """
-        for sentence in sentences:
-            if is_nobodys(sentence):
-                continue
-            yield self.print(sentence), is_long(sentence)
-            for tail in dict.fromkeys(tails_of(sentence)):
-                if not is_nobodys(tail):
-                    yield self.print(tail) ^ TAIL, is_long(tail)
-
-    def somebodys(self, text: str) -> list[int]:
-        """The fingerprints of the sentences of a text that tell who said it: all but nobody's."""
-        return [self.print(one) for one in sentences_between(text) if not is_nobodys(one)]
-
-    def wanted(self, asked: Asked) -> frozenset[int] | None:
-        """What one turn of a person must endorse to endorse a candidate."""
-        wanted = wanted_by(asked)
-        return None if wanted is None else frozenset(map(self.print, wanted))
 
     def turn(self, turn: Turn, ground: TurnGround) -> Read:
         """One turn of the conversation."""
@@ -201,7 +129,7 @@ class Reader:
         others = (*found.foreign.values(), *found.shared.values(), found.host)
         here = {one for heard in others for one in heard}
         source = ground.book.sentences.source
-        for one in (one for said in (found.typed[0], *whole) for one in self._by_others(said)):
+        for one in (one for said in (found.typed[0], *whole) for one in self.by_others(said)):
             if one in here or source(one) is not None:
                 return []
         # It may have been shown in the middle of a longer sentence.
@@ -211,19 +139,6 @@ class Reader:
         ):
             return []
         return [self.print(one) for one in whole]
-
-    def _by_others(self, text: str) -> Iterator[int]:
-        """What others would have said of it: its sentences, and what stands behind her lead-ins.
-
-        Each as a sentence and as a part of one, and as a question: "Shall I note that I pay?"
-        """
-        for sentence in sentences_between(text):
-            tails = [one for one in tails_of(sentence) if len(one.split()) >= LED_IN_WORDS_MIN]
-            for one in (sentence, *tails):
-                plain = one.removesuffix("?")
-                for said in () if is_nobodys(one) else map(self.print, (plain, f"{plain}?")):
-                    yield said
-                    yield said ^ TAIL
 
     def _shows(self, text: str, origin: Origin, found: TurnSum) -> None:
         """What somebody else says enters: to be known when it comes again, in any spelling."""
@@ -256,7 +171,9 @@ class Reader:
         if below is not None and below.trust < label.trust:
             label, why = below, "below"
         told = self.elsewhere(*strings_of(said.text))
-        label, why = _recalled(told, ground, label) or (label, why)
+        inside = (self.served_in(one, ground.book) for one in sentences_between(said.text))
+        known = chain(told.short, told.long, *inside)
+        label, why = _recalled(known, ground.book, label) or (label, why)
         server = relayed.server if relayed else call.row.server if call else ""
         tool = relayed.tool if relayed else call.row.tool if call else ""
         row = Row("tool", label, len(said.text), why, server, tool, _name(said.call_id))
@@ -291,7 +208,7 @@ class Reader:
             if said:
                 told = self.elsewhere(*said)
                 label = min((one.origin.kind for one in texts), key=lambda one: one.trust)
-                recalled = _recalled(told, ground, label)
+                recalled = _recalled((*told.short, *told.long), ground.book, label)
                 if recalled:
                     label, why = recalled
                     found.row(Row("tool", label, 0, why, call_id=_name(call_id)))
@@ -377,14 +294,6 @@ class Reader:
         # Its program may have written the arguments anew; what they say must have been said.
         return self._spoken(parts, ground)
 
-    def arguments(self, arguments: object) -> int:
-        """The fingerprint of a call's arguments, whatever order they are in."""
-        try:
-            data = msgspec.json.encode(arguments, order="deterministic")
-        except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
-            return 0
-        return self.print(data.decode())
-
     # ---- people, and what is spliced into their turns --------------------------------------------
 
     def _user(self, said: Said, ground: TurnGround, found: TurnSum, *, beside: bool) -> None:
@@ -435,11 +344,9 @@ class Reader:
     ) -> tuple[SourceKind, str]:
         label, why, parts = most, "", self.somebodys(text)
         flows = self.somebodys(flowing(text)) if "\n" in text.strip() else []
-        led_in = self._led_in(text, ground.book)
-        for one in (*parts, *flows, *(one ^ TAIL for one in (*parts, *flows)), *led_in):
-            source = ground.book.sentences.source(one)
-            if source is not None and source.trust < label.trust:
-                label, why = source, "said_before"
+        led_in = self.led_in(text, ground.book)
+        here = *parts, *flows, *(one ^ TAIL for one in (*parts, *flows)), *led_in
+        label, why = _said_before(here, ground.book, label, why)
         own = bool(parts) and all(ground.book.sentences.is_own(one) for one in parts)
         if label.trust > SourceKind.TOOL_RESULT.trust and not own:
             for kept in ground.ring.copied(text):
@@ -499,10 +406,8 @@ class Reader:
         if label is not SourceKind.AGENT_SELF_EDIT:
             why = "rule"
             found.heard(self.elsewhere(said.text), label)
-        for one in (*parts, *self._led_in(said.text, ground.book)):
-            source = ground.book.sentences.source(one)
-            if source is not None and source.trust < label.trust:
-                label, why = source, "said_before"
+        here = *parts, *self.led_in(said.text, ground.book)
+        label, why = _said_before(here, ground.book, label, why)
         if ground.settled and said.voice is Voice.SYSTEM:
             new = self._not_standing(said.text, ground)
             if new:
@@ -518,10 +423,6 @@ class Reader:
         found.row(Row(channel, label, len(said.text), why))
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
-    def whole(self, said: Iterable[Said]) -> int:
-        """The fingerprint of a tool's description as it is, which a log of before has of it."""
-        return self.digest([one.text for one in said])
-
     def described(
         self, said: Iterable[Said], ground: TurnGround, *, settled: bool
     ) -> tuple[SourceKind, list[int]]:
@@ -535,17 +436,11 @@ class Reader:
             sentences = sentences_between(text)
             prints = [*map(self.print, sentences)]
             host += (*prints, *self.standing(sentences, ground.model))
-            for part in (*prints, *self._led_in(text, ground.book)):
-                source = ground.book.sentences.source(part)
-                if source is not None and source.trust < label.trust:
-                    label = source
+            here = *prints, *self.led_in(text, ground.book)
+            label, _ = _said_before(here, ground.book, label)
             if settled and at < len(texts) and any(self._unknown_of(sentences, ground)):
                 label = SourceKind.UNKNOWN
         return label, host if label is _HOSTS else []
-
-    def standing(self, sentences: Iterable[str], model: str) -> list[int]:
-        """The fingerprints of what stands of sentences whose numbers change."""
-        return [self.print(standing(one, model)) ^ STANDING for one in sentences]
 
     def _not_standing(self, text: str, ground: TurnGround) -> list[str]:
         """The sentences of a later text of its program that nothing explains."""
@@ -563,21 +458,6 @@ class Reader:
             if source(self.print(one)) is None and source(stands) is not _HOSTS:
                 yield one
 
-    def _led_in(self, text: str, book: Book) -> Iterator[int]:
-        """What stands in a text behind marks and words that lead in, as a memory in a prompt does.
-
-        As a sentence and as a part of one. A few words end many sentences: these count only where
-        they are all of a sentence of a memory that was served.
-        """
-        for sentence in sentences_between(text):
-            for tail in dict.fromkeys(tails_of(sentence)):
-                found = self.print(tail)
-                if is_long(tail) or len(tail.split()) >= LED_IN_WORDS_MIN:
-                    yield found
-                    yield found ^ TAIL
-                elif book.recalls.get(found) is not None and not is_nobodys(tail):
-                    yield found
-
     def _unplaced(self, said: Said, found: TurnSum) -> None:
         label = SourceKind.UNKNOWN
         self._shows(said.text, Origin(kind=label), found)
@@ -585,10 +465,22 @@ class Reader:
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
 
-def _recalled(told: Told, ground: TurnGround, label: SourceKind) -> tuple[SourceKind, str] | None:
+def _said_before(
+    prints: Iterable[int], book: Book, label: SourceKind, why: str = ""
+) -> tuple[SourceKind, str]:
+    """The label lowered to whoever said any of it first, and why."""
+    for one in prints:
+        source = book.sentences.source(one)
+        if source is not None and source.trust < label.trust:
+            label, why = source, "said_before"
+    return label, why
+
+
+def _recalled(
+    prints: Iterable[int], book: Book, label: SourceKind
+) -> tuple[SourceKind, str] | None:
     """The label of the least trusted memory that is served in these sentences, if it is lower."""
-    known = ground.book.recalls.get
-    found = [there[0] for one in (*told.short, *told.long) if (there := known(one))]
+    found = [there[0] for one in prints if (there := book.recalls.get(one))]
     lowest = min(found, key=lambda one: one.trust, default=label)
     return (lowest, "recalled") if lowest.trust < label.trust else None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SENTENCES_MAX: Final = 120_000
 """Of one principal; about 12 MB."""
-RECALLS_MAX: Final = 20_000
+RECALLS_MAX: Final = 40_000
 USER_FIRST: Final = 9
 """The mark of a sentence that a person of this principal typed before anybody else said it."""
 HOST_FIRST: Final = 8
@@ -173,6 +173,9 @@ class Recalls:
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[SourceKind, MemoryId]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def served(self, found: Iterable[int], label: SourceKind, memory_id: MemoryId) -> None:
         """A memory went to the agent."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from proxy.dialects.model.transcript import ModelReply, ModelRequest
     from proxy.ledger.wire import SessionList, SessionView, ToolList
     from proxy.seams.guard import Join, Segment
+    from proxy.seams.operation import EarlierText
     from proxy.seams.surroundings import Surroundings
     from storage.interfaces import SessionLog
     from storage.values import Outcome
@@ -288,7 +289,9 @@ class Sessions:
             self._core, principal_id, texts, now_ms, join=join, wanted=asked, looked=looked
         )
 
-    def recalled(self, principal_id: PrincipalId, memories: tuple[Memory, ...]) -> None:
+    def recalled(
+        self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...]
+    ) -> None:
         """A memory front served these: their texts keep their labels in a context."""
         self._core.recalled(principal_id, memories, self.surroundings.now_ms())
         self._soon()

@@ -25,6 +25,7 @@ from policy.model import (
     Principal,
     Scope,
     SourceKind,
+    Tenant,
 )
 from policy.query import EVERYTHING, Filter
 from policy.verdict import Reason  # noqa: TC001 - msgspec reads the annotation
@@ -345,6 +346,37 @@ def without_store_numbers(result: Result) -> Result:
 def _unnumbered_item(item: WrittenItem) -> WrittenItem:
     memory = None if item.memory is None else replace(item.memory, version=0)
     return replace(item, version=0, leaf_index=0, memory=memory)
+
+
+class EarlierText(msgspec.Struct, frozen=True, kw_only=True):
+    """What a history shows of a memory at one time, with the label that it had then."""
+
+    memory_id: MemoryId
+    tenant: Tenant
+    text: str | None
+    metadata_json: str | None
+    role: str | None
+    actor: str | None
+    ceiling: SourceKind
+
+
+def recalls_of(result: Result, tenant: Tenant) -> tuple[Memory | EarlierText, ...]:
+    """Everything that an answer brings into a context: live memories, and what they said before."""
+    if not isinstance(result, History):
+        return memories_of(result)
+    # What a step replaced is the text of the step before it.
+    return tuple(
+        EarlierText(
+            memory_id=result.memory_id,
+            tenant=tenant,
+            text=one.new_text,
+            metadata_json=one.metadata_json,
+            role=one.role,
+            actor=one.actor,
+            ceiling=one.ceiling,
+        )
+        for one in result.entries
+    )
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):

@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant, at
 
 _OWN_WORDS: Final = "policy/text/own_words.py"
 _ENDORSEMENT: Final = "policy/labels/endorsement.py"
+_PRINTING: Final = "proxy/ledger/printing.py"
 _READING: Final = "proxy/ledger/reading.py"
 _OWN_WORDS_TESTS: Final = "tests/unit/policy/text/test_own_words.py"
 _ENDORSEMENT_TESTS: Final = "tests/unit/policy/labels/test_endorsement.py"
@@ -139,7 +140,7 @@ ENDORSED: Final = (
     ),
     Mutant(
         name="behind a lead-in of hers what a tool said is hers",
-        file=_READING,
+        file=_PRINTING,
         old="            for one in (sentence, *tails):\n",
         new="            for one in (sentence,):\n",
         invariant="what a tool said first is no person's, whatever stands before it",
@@ -147,7 +148,7 @@ ENDORSED: Final = (
     ),
     Mutant(
         name="what a model asked it did not say",
-        file=_READING,
+        file=_PRINTING,
         old='map(self.print, (plain, f"{plain}?")):',
         new="map(self.print, (one,)):",
         invariant="what a model has a person type is not hers",

@@ -125,7 +125,7 @@ SESSION_LABELS: Final = (
     ),
     Mutant(
         name="a sentence is heard as it is spelled",
-        file="proxy/ledger/reading.py",
+        file="proxy/ledger/printing.py",
         old="dict.fromkeys((*readings(text), *repeated(text))):",
         new="dict.fromkeys((text, *repeated(text))):",
         invariant="what was heard is known again, however it was spelled",
@@ -206,7 +206,7 @@ SESSION_LABELS: Final = (
     ),
     Mutant(
         name="a line number makes a page's words somebody else's",
-        file="proxy/ledger/reading.py",
+        file="proxy/ledger/printing.py",
         old="            for reading in dict.fromkeys((*readings(text), *repeated(text))):\n",
         new="            for reading in dict.fromkeys(readings(text)):\n",
         invariant="what a tool said first is not a person's, whatever the tool put around it",
@@ -330,10 +330,44 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a memory in a line of a prompt is the program's own words",
         file="proxy/ledger/reading.py",
-        old="        for one in (*parts, *self._led_in(said.text, ground.book)):\n",
-        new="        for one in parts:\n",
+        old="        here = *parts, *self.led_in(said.text, ground.book)\n",
+        new="        here = parts\n",
         invariant="a recall lowers a session in whatever line of a prompt it stands",
         tests=(at(_LED_IN_TESTS, "test_a_recall_within_a_line_lowers_a_session"),),
+    ),
+    Mutant(
+        name="a memory in a line of prose is looked for behind marks alone",
+        file="proxy/ledger/printing.py",
+        old="            yield from self.served_in(sentence, book)\n",
+        new="",
+        invariant="a recall lowers a session in whatever line of a prompt it stands",
+        tests=(at(_LED_IN_TESTS, "test_a_recall_within_a_line_lowers_a_session"),),
+    ),
+    Mutant(
+        name="a memory in a line of a result is the tool's",
+        file="proxy/ledger/reading.py",
+        old="known = chain(told.short, told.long, *inside)",
+        new="known = chain(told.short, told.long)",
+        invariant="a recall lowers a session in whatever line of a result it stands",
+        tests=(
+            at(
+                _LED_IN_TESTS,
+                "test_a_recall_within_a_line_of_a_result_lowers_to_its_ceiling",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a history is no recall",
+        file="proxy/seams/operation.py",
+        old="        for one in result.entries\n",
+        new="        for one in result.entries[:0]\n",
+        invariant="what a memory said before carries the label that it had",
+        tests=(
+            at(
+                _LED_IN_TESTS,
+                "test_what_a_history_shows_is_a_recall_with_the_label_of_each_step",
+            ),
+        ),
     ),
     Mutant(
         name="what is served beside a text was never heard",

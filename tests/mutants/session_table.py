@@ -170,9 +170,7 @@ SESSIONS: Final = (
     Mutant(
         name="role user is the user",
         file="proxy/ledger/reading.py",
-        old="            if source is not None and source.trust < label.trust:\n"
-        '                label, why = source, "said_before"\n'
-        "        own =",
+        old="        label, why = _said_before(here, ground.book, label, why)\n        own =",
         new="        own =",
         invariant="what was said before by others is not typed by a person",
         tests=(at(_SESSIONS, "test_what_was_said_before_by_a_tool_is_not_typed_by_a_person"),),
@@ -385,8 +383,8 @@ SESSIONS: Final = (
     Mutant(
         name="a page is heard everywhere but in the description of a tool",
         file="proxy/ledger/reading.py",
-        old="            for part in (*prints, *self._led_in(text, ground.book)):",
-        new="            for part in ():",
+        old="            here = *prints, *self.led_in(text, ground.book)",
+        new="            here = ()",
         invariant="what a tool said first is a tool's, wherever it stands",
         tests=(at(_PROMPTS, "test_a_page_in_the_description_of_a_tool_lowers_to_the_page"),),
     ),

@@ -28,7 +28,7 @@ from policy.model import Candidate, ChangeKind, SourceKind
 from policy.text.readings import readings_of
 from policy.text.skeleton import skeleton
 from policy.text.stems import is_nobodys
-from proxy.ledger.reading import LED_IN_WORDS_MIN
+from proxy.ledger.printing import LED_IN_WORDS_MIN
 from proxy.seams.guard import Join
 from tests.conftest import HEAVY
 from tests.unit.proxy.ledger.doors import (

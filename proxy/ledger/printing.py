@@ -1,0 +1,170 @@
+"""Fingerprints of what is said, by which a text is known again in other words around it. Pure."""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.labels.endorsement import wanted_by
+from policy.text.repeating import repeated
+from policy.text.sentences import fingerprint, tails_of
+from policy.text.stems import is_nobodys
+from proxy.ledger.texts import is_long, readings, sentences_between, standing
+from proxy.ledger.turn_values import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from policy.labels.endorsement import Asked
+    from proxy.dialects.model.transcript import Said
+    from proxy.ledger.state import Book
+
+LED_IN_WORDS_MIN: Final = 7
+"""Behind a comma or a dash, fewer words are said by everybody: "it was great to see"."""
+BEGIN_WORDS: Final = 3
+SERVED_WORDS_MAX: Final = 100
+"""Of a longer sentence of a memory only the whole is known again."""
+_MARKS: Final = ".,;:!?\"'`()[]{}*_<>"
+BEGINS: Final = 0xBE615
+"""Tells the print of how a sentence begins from that of a sentence."""
+TAIL: Final = 0x7A11
+"""Tells the print of a part of a sentence from that of a sentence."""
+STANDING: Final = 0x57A9D
+"""Tells the print of a sentence without its numbers from that of a sentence."""
+_CHAIN: Final = struct.Struct(">QQ")
+
+
+class Printer:
+    """Makes the fingerprints of one ledger, with its key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def print(self, text: str) -> int:
+        """The fingerprint of a string."""
+        return fingerprint(text, self._key)
+
+    def named(self, kind: str, name: str) -> int:
+        """The fingerprint of a name of that kind."""
+        return self.print(f"{kind}\0{name}")
+
+    def digest(self, parts: list[str]) -> int:
+        """The fingerprint of strings in a row, each with its length."""
+        lengths = ",".join([str(len(part)) for part in parts])
+        return self.print("\0".join([lengths, *parts]))
+
+    def chained(self, above: int, digest: int) -> int:
+        """The fingerprint of a history that goes on with one more turn."""
+        data = _CHAIN.pack(above, digest)
+        return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
+
+    def parts(self, text: str) -> list[int]:
+        """The fingerprints of the sentences of a text."""
+        return [fingerprint(one, self._key) for one in sentences_between(text)]
+
+    def elsewhere(self, *texts: str, by_model: bool = False) -> Told:
+        """The same of what was said elsewhere, in every way in which it may be repeated.
+
+        All that a model said is told to everybody of the tenant: of the rest, what is long.
+        """
+        # Most sentences are the same in every reading, and each is looked into once.
+        said: dict[str, None] = {}
+        for text in texts:
+            for reading in dict.fromkeys((*readings(text), *repeated(text))):
+                said.update(dict.fromkeys(sentences_between(reading)))
+        found = dict(self.told(said))
+        long = tuple([one for one, is_long in found.items() if is_long or by_model])
+        return Told(tuple(found.keys() - {*long}), long)
+
+    def told(self, sentences: Iterable[str]) -> Iterator[tuple[int, bool]]:
+        """The fingerprints of sentences and of what of them may be said alone; of somebody's.
+
+        With each, whether it is long. A part is known apart from a sentence: two texts that end
+        alike were not said by one.
+        """
+        for sentence in sentences:
+            if is_nobodys(sentence):
+                continue
+            yield self.print(sentence), is_long(sentence)
+            for tail in dict.fromkeys(tails_of(sentence)):
+                if not is_nobodys(tail):
+                    yield self.print(tail) ^ TAIL, is_long(tail)
+
+    def somebodys(self, text: str) -> list[int]:
+        """The fingerprints of the sentences of a text that tell who said it: all but nobody's."""
+        return [self.print(one) for one in sentences_between(text) if not is_nobodys(one)]
+
+    def wanted(self, asked: Asked) -> frozenset[int] | None:
+        """What one turn of a person must endorse to endorse a candidate."""
+        wanted = wanted_by(asked)
+        return None if wanted is None else frozenset(map(self.print, wanted))
+
+    def by_others(self, text: str) -> Iterator[int]:
+        """What others would have said of it: its sentences, and what stands behind her lead-ins.
+
+        Each as a sentence and as a part of one, and as a question: "Shall I note that I pay?"
+        """
+        for sentence in sentences_between(text):
+            tails = [one for one in tails_of(sentence) if len(one.split()) >= LED_IN_WORDS_MIN]
+            for one in (sentence, *tails):
+                plain = one.removesuffix("?")
+                for said in () if is_nobodys(one) else map(self.print, (plain, f"{plain}?")):
+                    yield said
+                    yield said ^ TAIL
+
+    def arguments(self, arguments: object) -> int:
+        """The fingerprint of a call's arguments, whatever order they are in."""
+        try:
+            data = msgspec.json.encode(arguments, order="deterministic")
+        except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
+            return 0
+        return self.print(data.decode())
+
+    def whole(self, said: Iterable[Said]) -> int:
+        """The fingerprint of a tool's description as it is, which a log of before has of it."""
+        return self.digest([one.text for one in said])
+
+    def standing(self, sentences: Iterable[str], model: str) -> list[int]:
+        """The fingerprints of what stands of sentences whose numbers change."""
+        return [self.print(standing(one, model)) ^ STANDING for one in sentences]
+
+    def led_in(self, text: str, book: Book) -> Iterator[int]:
+        """What stands in a text behind marks and words that lead in, as a memory in a prompt does.
+
+        As a sentence and as a part of one. A few words end many sentences: these count only where
+        they are all of a sentence of a memory that was served.
+        """
+        for sentence in sentences_between(text):
+            for tail in dict.fromkeys(tails_of(sentence)):
+                found = self.print(tail)
+                if is_long(tail) or len(tail.split()) >= LED_IN_WORDS_MIN:
+                    yield found
+                    yield found ^ TAIL
+                elif book.recalls.get(found) is not None and not is_nobodys(tail):
+                    yield found
+            yield from self.served_in(sentence, book)
+
+    def served_in(self, sentence: str, book: Book) -> Iterator[int]:
+        """The sentences of memories that were served, wherever they stand in a line of prose."""
+        words, known = sentence.split(" "), book.recalls.get
+        for at in range(len(words) - BEGIN_WORDS + 1 if book.recalls else 0):
+            if known(self.begins(words[at : at + BEGIN_WORDS])) is not None:
+                for end in range(at + BEGIN_WORDS, min(len(words), at + SERVED_WORDS_MAX) + 1):
+                    said = " ".join(words[at:end])
+                    for one in {self.print(said), self.print(said.strip(_MARKS))}:
+                        if known(one) is not None:
+                            yield one
+
+    def begins(self, words: list[str]) -> int:
+        """The fingerprint of how a sentence begins."""
+        return self.print(" ".join([one.strip(_MARKS) for one in words[:BEGIN_WORDS]])) ^ BEGINS
+
+    def served(self, texts: Iterable[str]) -> list[int]:
+        """The fingerprints by which a memory is known again: its sentences, and how they begin."""
+        said = [one for text in texts for one in sentences_between(text)]
+        words = [one.split(" ") for one in said if not is_nobodys(one)]
+        begun = (self.begins(one) for one in words if len(one) >= BEGIN_WORDS)
+        return [*map(self.print, said), *begun]
