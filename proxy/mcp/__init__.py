@@ -1,1 +1,1 @@
-"""The relay between an MCP client and an MCP server, whatever carries their messages."""
+"""The relay between an MCP client and an MCP server, over any transport."""

@@ -1,4 +1,4 @@
-"""A server's answers: what may not be read is taken out of them."""
+"""A server's answers: withheld texts are taken out of them."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ NOT_SHOWN: Final = (
 
 
 class Answers:
-    """What a client gets to see of what a server says. Event loop only."""
+    """Filters what a client sees of a server's messages. Event loop only."""
 
     def __init__(self, connection: Connection, catalogue: Catalogue) -> None:
         self._connection = connection
         self._catalogue = catalogue
 
     def needs_all_pages(self, pending: Pending, message: Message) -> bool:
-        """Whether this answer is a page of tools that can be shown when all pages are known."""
+        """Whether this answer is a page of tools, which is shown only once all pages are known."""
         listed = pending.method == LIST and message.kind is Kind.RESULT
         return listed and self._catalogue.is_part(pending.params, message)
 
     async def shown(self, pending: Pending, message: Message) -> Message:
-        """The answer as its client may see it; the very message where nothing was taken out."""
+        """The answer as its client may see it; the same object where nothing was removed."""
         if message.kind is Kind.RESULT:
             self._connection.server.heed(message.result)
         if pending.method == LIST and message.kind is Kind.RESULT:
@@ -84,10 +84,11 @@ class Answers:
         return _with_part(message, part, kept)
 
     async def shown_unasked(self, message: Message) -> Message | None:
-        """What the server says unasked; None where nobody can tell what of it may be shown.
+        """A message that the server sends unasked.
 
-        A request, a notification, or an error that names no request. Text of the first and the last
-        may reach the model as well: a segment like any other.
+        None where it cannot be told what of it may be shown. It is a request, a notification, or an
+        error that names no request. Text of the first and the last may reach the model as well, so
+        it is noted as a segment.
         """
         part = "error" if message.kind is Kind.ERROR else "params"
         kept = self._with_handles(message.method, message.body.get(part))
@@ -103,7 +104,7 @@ class Answers:
         return _with_part(message, part, kept)
 
     async def _names_what_is_withheld(self, message: Message) -> bool:
-        """Whether what a message is called by, its id or its method, may not reach the agent."""
+        """Whether the id or the method of a message contains something withheld."""
         said = [message.request_id, None if message.method in METHODS else message.method]
         texts = tuple(one for one in said if isinstance(one, str))
         connection = self._connection
@@ -175,7 +176,8 @@ class Answers:
                 )
                 await connection.guard.saw(connection.principal, segment)
         except UNDECIDED:
-            # It lowers no label that is not lowest: without a model front all of them are.
+            # A memory's own label does not matter here: without a model front every label is the
+            # lowest already.
             return
 
 

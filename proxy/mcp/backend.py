@@ -1,4 +1,4 @@
-"""An MCP server as settling sees it: what is sent to it in our own name, and what it answers."""
+"""An MCP server from settling's side: our own requests to it, and its answers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def outcome_of(message: Message) -> Forwarded:
-    """What an answer to a forwarded call says of the items in it."""
+    """The outcome of the items in a forwarded call, as an answer tells it."""
     result = message.result
     if message.kind is not Kind.RESULT or result.get("isError") is True:
         return Forwarded.FAILED
-    # It asks for more first: the client calls again, and that call is judged again.
+    # It asks for more input first: the client calls again, and that call is judged again.
     if result.get("resultType", "complete") != "complete":
         return Forwarded.FAILED
     return Forwarded.DONE
@@ -36,24 +36,24 @@ class McpBackend:
         self._meta: Object = {}
 
     def speak_as(self, meta: Object) -> None:
-        """Our own requests say this of themselves from now on."""
+        """Send our own requests with this `_meta` from now on."""
         self._meta = meta
 
     async def is_ready(self) -> bool:
-        """Whether the server keeps memories, is there, and its tools are as approved."""
+        """Whether the server keeps memories, is connected, and its tools are as approved."""
         connection = self._connection
         if connection.server.is_context or connection.gone.is_set():
             return False
         if connection.server.tools(connection.principal.tenant) is None:
-            return False  # its client has not asked for them yet, and needs not be hurried
+            return False  # its client has not asked for the tools yet; the server can wait
         refusal = await self._catalogue.refusal(self._meta)
         return refusal is None and connection.tool_map is not None
 
     async def send(self, item: Unsettled) -> Message | None:
-        """The answer to the call that the item is, sent once; None where none came.
+        """The answer to an item's call, sent once; None where no answer came.
 
         Raises:
-            MalformedRequest: Its arguments cannot be put together again; nothing was sent.
+            MalformedRequest: Its arguments cannot be rebuilt; nothing was sent.
         """
         return await self._called(item.tool, arguments_of(item.arguments, item.pieces))
 
@@ -62,7 +62,10 @@ class McpBackend:
         return outcome_of(reply)
 
     async def look_up(self, item: Unsettled) -> Forwarded | None:
-        """What the read that the tool map names tells of an item; None where it tells nothing."""
+        """The outcome of an item, as the tool map's `reconcile` read shows it.
+
+        None where it shows nothing.
+        """
         tool_map = self._connection.tool_map
         question = None if tool_map is None else question_of(tool_map, item)
         if question is None:

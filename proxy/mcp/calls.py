@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from proxy.mcp.people import People
 
 _TRACEPARENT_LEN = 64
-# Of a server whose map nobody named: every tool is a write, and no write can be read.
+# The map for a server that no map fits: every tool is a write, and no write can be parsed.
 _NOTHING_KNOWN = ToolMap(format=FORMAT, name="none", read_from="nothing")
 
 
 class Calls:
-    """Decides of each tool call whether, and as what, it goes on. Event loop only."""
+    """Decides whether each tool call goes on, and with which items. Event loop only."""
 
     def __init__(self, connection: Connection, catalogue: Catalogue, people: People) -> None:
         self._connection = connection
@@ -36,9 +36,9 @@ class Calls:
         self._people = people
 
     async def outgoing(self, message: Message, pending: Pending) -> Message | None:
-        """What the server is to get; None where the call was answered here, or waits.
+        """The message for the server; None where the call was answered here, or waits.
 
-        What it holds was admitted, and `pending.admitted` has to be settled by its answer.
+        All of its items are admitted; `pending.admitted` has to be settled by the answer.
         """
         if await self._came_back(message, pending):
             return None
@@ -56,7 +56,7 @@ class Calls:
         return message
 
     async def _read(self, message: Message, pending: Pending) -> Call | None:
-        """The call as the map understands it; None where it was refused for its form."""
+        """The call as the map reads it; None where it was refused for its form."""
         tool_map = self._connection.tool_map or _NOTHING_KNOWN
         try:
             call = read_call(tool_map, message.params)
@@ -68,7 +68,7 @@ class Calls:
         return call
 
     def _closed(self, call: Call) -> Reason | None:
-        """Why this tool is not called, whatever its arguments."""
+        """Why this tool is refused with any arguments; None where it is not."""
         if call.kind is None:
             return Reason.UNKNOWN_TOOL
         if call.kind is ToolKind.ADMIN and self._connection.is_agent:
@@ -77,7 +77,7 @@ class Calls:
 
     async def _write(self, message: Message, pending: Pending, call: Call) -> Message | None:
         if "task" in message.params:
-            # Its answer would only say that it began; what became of it could not be told.
+            # A task's first answer only says that it began; its outcome could not be told.
             text = f"{observation_of_call(Reason.CALL_MALFORMED)} (params.task: not for a write)"
             await self._refused(pending, text)
             return None
@@ -87,7 +87,7 @@ class Calls:
             return None
         admitted = admitted_of(judged)
         if pending.cancelled.is_set() or self._connection.gone.is_set():
-            # Nobody waits for it any more, or nobody is there to get it: it is not sent.
+            # The client cancelled it or has gone, so it is not sent.
             await self._connection.forwarding.settle(admitted, Forwarded.FAILED)
             return None
         if not admitted:
@@ -120,7 +120,7 @@ class Calls:
             return None
 
     async def _came_back(self, message: Message, pending: Pending) -> bool:
-        """Whether this is a call that was asked to come back with a person's answer."""
+        """Whether the client repeats this call with a person's answer."""
         try:
             found = retried(message.params)
         except MalformedRequest as error:
@@ -145,7 +145,7 @@ class Calls:
 
 
 def _reduced(message: Message, call: Call, judged: tuple[Judged, ...]) -> Message | None:
-    """The call as it came, or without the items that were not admitted."""
+    """The call unchanged, or without the items that were not admitted."""
     refused = frozenset(index for index, one in enumerate(judged) if one.decision != "admit")
     if not refused:
         return message

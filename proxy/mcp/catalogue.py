@@ -1,4 +1,4 @@
-"""Whether a server's tools are those that were approved, before any of them is shown or called."""
+"""Whether a server's tools are the approved ones, before any of them is shown or called."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Catalogue:
         self._connection = connection
 
     def changed(self) -> None:
-        """The server says that its tools are others now."""
+        """The server announced a change of its tools."""
         self._connection.server.listed(self._connection.principal.tenant, None)
 
     def is_part(self, asked: Object, answer: Message) -> bool:
-        """Whether this page cannot be shown before all of them were asked for."""
+        """Whether this page must wait until all pages were fetched."""
         connection = self._connection
         if "cursor" not in asked and next_cursor(answer.result) is None:
             return False
@@ -38,7 +38,10 @@ class Catalogue:
         return not connection.server.has_approved(connection.principal.tenant, tools)
 
     async def refusal_of_page(self, asked: Object, answer: Message) -> Reason | None:
-        """Why a client may not see this page of the list: what it sees is what is pinned."""
+        """Why a client may not see this page.
+
+        Every tool that it sees must be pinned and approved.
+        """
         connection = self._connection
         try:
             tools = pinned_tools([answer.result])
@@ -52,7 +55,7 @@ class Catalogue:
         return Reason.TOOLS_CHANGED
 
     async def refusal(self, meta: Object) -> Reason | None:
-        """Why no tool of this server may be called now; None where they are as approved."""
+        """Why no tool of this server may be called now; None if they are as approved."""
         connection = self._connection
         tools = connection.server.tools(connection.principal.tenant)
         if tools is None:
@@ -63,7 +66,7 @@ class Catalogue:
         return await self._pin(tools)
 
     async def _list(self, meta: Object) -> tuple[PinnedTool, ...]:
-        """Ask for the tools ourselves: a client that never did may still call them."""
+        """Ask for the tools ourselves, because a client may call tools that it never listed."""
         pages: list[Object] = []
         params: Object = {"_meta": meta} if meta else {}
         for _ in range(PAGES_MAX):

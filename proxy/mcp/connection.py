@@ -45,8 +45,8 @@ class Deliver(Protocol):
     """Sends one message to a side, whole; returns when the transport has room for the next.
 
     `raw` is one line without its end. `via` is the stream that the message belongs to, as the
-    transport named it when the request came; None where it belongs to none in particular. A peer
-    that is gone is no error: the message is dropped.
+    transport named it with the request; None for no particular stream. To a peer that has gone the
+    message is dropped, without an error.
     """
 
     async def __call__(self, side: Side, raw: bytes, message: Message, via: object, /) -> None:
@@ -55,36 +55,36 @@ class Deliver(Protocol):
 
 
 class ServerGone(Exception):  # noqa: N818 - a state of the world
-    """The server ended, or gave no answer in time, to a request of our own."""
+    """The server ended, or did not answer a request of our own in time."""
 
 
 class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one connection may take."""
 
     message_bytes_max: int = LINE_BYTES_MAX
-    # After so long without an answer, a sent write counts as unknown; its call stays open.
+    # Seconds without an answer after which a sent write counts as unknown; its call stays open.
     answer_seconds: float = 60.0
-    # How long a call waits for a person before it says that the item waits in review.
+    # Seconds that a call waits for a person before its answer says that the item waits in review.
     person_seconds: float = 120.0
-    # How often the gate is asked what a person decided, and what is left to send or to look up.
+    # Seconds between two questions to the gate for decisions and for items to send or to look up.
     ask_seconds: float = 0.5
     tend_seconds: float = 5.0
 
 
 def limits_of(settings: Settings) -> RelayLimits:
-    """What the operator set, for every relay of this process."""
+    """The limits that the operator set, for every relay of this process."""
     return RelayLimits(
         answer_seconds=settings.mcp_answer_seconds, person_seconds=settings.mcp_person_seconds
     )
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """What did not go on, for whoever reports it. Never any content."""
+    """Counts of what was dropped, for reports. Never any content."""
 
     refused: int = 0  # not a message, a batch, a duplicated id
-    orphans: int = 0  # answers that nobody waits for: unknown id, or the second for one
-    dropped: int = 0  # members that nobody knows, left out of what went on
-    late: int = 0  # answers to what its client had taken back
+    orphans: int = 0  # answers without a request: an unknown id, or the second answer to one
+    dropped: int = 0  # unknown members that were left out
+    late: int = 0  # answers to requests that the client had cancelled
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,15 +97,15 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: Surroundings
     counts: Counts
     send: Callable[[Side, Message, object], Awaitable[None]]
-    # Sends a request of our own; its answer reaches nobody else. Raises `ServerGone`.
+    # Sends a request of our own; only we get its answer. Raises `ServerGone`.
     ask: Callable[[Side, str, Object, object], Awaitable[Message]]
-    # Ends a request of the client; whether it was still waiting for an answer.
+    # Ends a request of the client; returns whether it still waited for an answer.
     finish: Callable[[Pending], bool]
     spawn: Callable[[Coroutine[None, None, None]], None]
-    # Set once the server may be asked something that its client did not ask.
+    # Set once the server may get requests that its client did not make.
     ready: asyncio.Event
     gone: asyncio.Event
-    # What is sent on this connection, and settled.
+    # Settles what is sent on this connection.
     forwarding: Forwarding
 
     @property
@@ -125,5 +125,5 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
             await self.send(Side.CLIENT, message, pending.via)
 
     async def refuse(self, pending: Pending, observations: Sequence[str]) -> None:
-        """Answer a tool call of which nothing was done."""
+        """Answer a tool call without having done anything."""
         await self.answer(pending, refused(observations, stateless=pending.era is Era.STATELESS))

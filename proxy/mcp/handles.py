@@ -1,4 +1,4 @@
-"""Handles in the place of what a server gives a client to bring back."""
+"""Handles that a client gets in place of a server's strings that it only has to bring back."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ID_BYTES: Final = 16
 
 
 class Handles:
-    """Of one server: each principal's, the least recently given forgotten first. Event loop only.
+    """The handles of one server, by principal; the least recently used are dropped.
 
-    One string has one handle as long as it is known, so that equal pages look equal.
+    Event loop only. While a string is known it keeps its handle, so that equal pages look equal.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Handles:
         return one.give(text, random_hex)
 
     def find(self, principal_id: PrincipalId, handle: str) -> str | None:
-        """What the handle stands for, if this principal was given it and it is still known."""
+        """The string behind a handle, if this principal got it and it is still known."""
         one = self._of.get(principal_id)
         return None if one is None else one.texts.get(handle)
 

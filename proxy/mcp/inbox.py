@@ -1,4 +1,4 @@
-"""What one side has sent and the relay has not dealt with yet: in order, and bounded."""
+"""The queue of one side's messages that the relay has not handled yet: in order, and bounded."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Inbox:
-    """First in, first out. One reader; any number of writers, each of which may have to wait.
+    """First in, first out. One reader; any number of writers, which may have to wait.
 
-    A message is let in as soon as fewer than `len_max` wait and their bytes are fewer than
-    `bytes_max`, so that one long message always gets in.
+    A message is accepted while fewer than `len_max` wait, with fewer than `bytes_max` bytes, so one
+    long message always gets in.
     """
 
     def __init__(self, len_max: int = LEN_MAX, bytes_max: int = BYTES_MAX) -> None:
@@ -26,7 +26,7 @@ class Inbox:
         self._waiting: deque[Arrival] = deque()
         self._bytes = 0
         self._arrived = asyncio.Event()
-        # Writers that wait, in the order they came: an arrival may not overtake another.
+        # Waiting writers in order: a new arrival may not overtake them.
         self._entering = asyncio.Lock()
         self._room = asyncio.Event()
         self._room.set()
@@ -36,7 +36,7 @@ class Inbox:
         self._progress = asyncio.Condition()
 
     async def put(self, arrival: Arrival) -> None:
-        """Wait for room, then queue. Nothing is taken in any more once the inbox is closed."""
+        """Wait for room, then queue. A closed inbox accepts nothing."""
         async with self._entering:
             await self._room.wait()
             if self._closed:
@@ -60,19 +60,19 @@ class Inbox:
         return arrival
 
     async def dealt_with(self) -> None:
-        """The reader is done with what it took last."""
+        """The reader has handled the last message that it took."""
         async with self._progress:
             self._dealt_with += 1
             self._progress.notify_all()
 
     async def flushed(self) -> None:
-        """Wait until the reader is done with all that is in here now."""
+        """Wait until everything that is queued now was handled."""
         entered = self._entered
         async with self._progress:
             await self._progress.wait_for(lambda: self._dealt_with >= entered)
 
     def close(self) -> None:
-        """Take nothing more. What was let in can still be taken."""
+        """Accept nothing more. Queued messages can still be taken."""
         self._closed = True
         self._arrived.set()
         self._room.set()

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 class TooLong(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that nobody holds any more, and the id that it had, where that could be told."""
+    """An overlong line that was dropped, with its id if that could be told."""
 
     request_id: RequestId | None
 
 
 class Lines:
-    """Splits at line feeds, and nowhere else. Keeps at most one line, and of a longer one nothing.
+    """Splits at line feeds only.
 
-    A carriage return before the line feed is part of the line: to JSON it is white space.
+    Keeps at most one unfinished line, and nothing of an overlong one.
     """
 
     def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
@@ -30,7 +30,7 @@ class Lines:
         self._finder: TopLevelId | None = None
 
     def feed(self, piece: bytes) -> Iterator[bytes | TooLong]:
-        """The lines that end in this piece. Blank ones are left out."""
+        """The lines that end in this piece, without blank ones."""
         at = 0
         while (end := piece.find(b"\n", at)) >= 0:
             self._hold(piece[at:end])
@@ -41,7 +41,7 @@ class Lines:
         self._hold(piece[at:])
 
     def end(self) -> Iterator[bytes | TooLong]:
-        """What stood behind the last line feed: a last line without one counts as well."""
+        """The rest behind the last line feed: it counts as a line."""
         line = self._line()
         if line is not None:
             yield line

@@ -1,7 +1,7 @@
-"""What a segment's origin is called.
+"""Names for the origin of a segment.
 
-The name of a culprit stands in the log for good, beside the refusal of what was found in it. So it
-is one that neither a model nor a page could choose: a refused text would be read there otherwise.
+The name of a culprit stays in the log for good. So it must be one that no model or page could
+choose: otherwise a refused text could be written there as a name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proxy.mcp.server import Server
 
 OTHER: Final = "other"
-# Every method by which text of a server may reach a model, either way, in both eras.
+# Every method by which a server's text may reach a model, in either direction and era.
 _METHODS: Final = frozenset(
     {"completion/complete", "elicitation/create", "initialize", "ping", "prompts/get"}
     | {"prompts/list", "resources/list", "resources/read", "resources/subscribe"}
@@ -23,12 +23,12 @@ _METHODS: Final = frozenset(
     | {"sampling/createMessage", "server/discover", "subscriptions/listen", "tasks/cancel"}
     | {"tasks/get", "tasks/list", "tasks/result", "tasks/update", "tools/list"}
 )
-# Clients count their requests. A text, or a number that long, could be anything.
+# Clients number their requests. A text, or a longer number, could contain anything.
 _ID_MAX: Final = 2**31
 
 
 def tool_of(pending: Pending, server: Server, tenant: Tenant) -> str:
-    """The tool that was called, where the map or the server's own list names it; else a method."""
+    """The name of the called tool, if the map or the server's own list has it; else the method."""
     if not pending.tool:
         return method_of(pending.method)
     listed = server.tools(tenant) or ()
@@ -37,7 +37,7 @@ def tool_of(pending: Pending, server: Server, tenant: Tenant) -> str:
 
 
 def method_of(method: str | None) -> str:
-    """A method of the protocol by its name."""
+    """The method's name, if the protocol has it."""
     return method if method is not None and method in _METHODS else OTHER
 
 

@@ -1,4 +1,4 @@
-"""Requests of our own: what they carry, so that a server of either era answers them."""
+"""Our own requests to a server, and the `_meta` with which either era answers them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _COPIED: Final = (META_VERSION, META_CLIENT_INFO)
 
 
 def meta_of(message: Message) -> Object:
-    """What a request of ours says of itself where this one of the client's era is answered.
+    """The `_meta` for a request of ours, modelled on this request of the client's.
 
-    Our requests come in the client's name, without its capabilities: it will not see what a server
-    might ask back.
+    Our requests come in the client's name, but without its capabilities: it would not see what a
+    server asks back.
     """
     if message.era is not Era.STATELESS:
         return {}
@@ -44,7 +44,7 @@ def meta_of(message: Message) -> Object:
 
 
 class OwnRequests:
-    """Asks one side something in our own name. Event loop only."""
+    """Sends requests of our own to one side. Event loop only."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class OwnRequests:
         self._limits = limits
         self._surroundings = surroundings
         self._closed = False
-        # A server must not tell our requests from its client's by their ids.
+        # Random ids: a server must not tell our requests from its client's.
         self._counted = True
 
     def like(self, request_id: RequestId) -> None:
-        """The client's ids are of this kind."""
+        """The client's ids are of this kind, so ours are too."""
         self._counted = isinstance(request_id, int)
 
     def _id_for(self, side: Side) -> RequestId:
@@ -70,19 +70,19 @@ class OwnRequests:
         if side is Side.CLIENT:
             return OWN_PREFIX + random_hex(_ID_BYTES)
         if self._counted:
-            # A number that no client counts up to while we wait for the answer.
+            # A number that the client's counter will not reach while we wait.
             return _COUNTED_MIN + int(random_hex(_COUNTED_BYTES), 16)
         return str(uuid.UUID(hex=random_hex(_ID_BYTES), version=4))
 
     def close(self) -> None:
-        """The server is gone: nothing is asked any more."""
+        """The server has gone: pending and later questions fail."""
         self._closed = True
 
     async def ask(self, side: Side, method: str, params: Object, via: object = None) -> Message:
-        """The answer, which reaches nobody else.
+        """The answer to a request of our own, which is not passed on.
 
         Raises:
-            ServerGone: None came in time.
+            ServerGone: No answer came in time.
         """
         request_id = self._id_for(side)
         era = Era.STATELESS if "_meta" in params else Era.HANDSHAKE

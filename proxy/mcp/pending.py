@@ -1,4 +1,4 @@
-"""Requests under way on one connection: who asked, and what an answer would mean."""
+"""Requests under way on one connection: who asked, and what their answers mean."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NAME_LEN: Final = 256
 
 
 class Stage(enum.Enum):
-    """How far a request got."""
+    """How far a request has got."""
 
-    QUEUED = "queued"  # behind others, or waiting for its verdict or for a person
-    SENT = "sent"  # the other side has it
+    QUEUED = "queued"  # queued, or waiting for its verdict or for a person
+    SENT = "sent"  # sent to the other side
 
 
 class Pending:
@@ -40,54 +40,54 @@ class Pending:
         self.era: Era = message.era
         self.via = via
         self.params: Object = message.params if message.method == LIST else {}
-        # Of a list of tools: what a request of our own says of itself to be answered like this one.
+        # For a tool list: the `_meta` with which we would ask for it ourselves.
         self.meta: Object = {}
-        # It speaks a version of the protocol that nobody here knows.
+        # It uses an unknown protocol version.
         self.strict = message.is_of_unknown_version
         self.stage = Stage.QUEUED
-        # Its client took it back: whatever comes for it is for us alone.
+        # Its client cancelled it: its answer is for us alone.
         self.cancelled = asyncio.Event()
-        # A request of the relay's own: its answer never reaches the other side.
+        # A request of our own: its answer never reaches the other side.
         self.own: asyncio.Future[Message] | None = None
-        # The admitted items that went with it, to be settled by the answer.
+        # The admitted items in it, to be settled by the answer.
         self.admitted: tuple[CandidateId, ...] = ()
-        # What the answer has to say besides what the server says: refused items of a batch.
+        # What our answer has to add to the server's: refused items of a batch.
         self.note: tuple[str, ...] = ()
         self.item_count = 0
-        # Of a tool call: its name, what the map says of it, and by what else it may be known.
+        # For a tool call: its name, what the map says of it, and other ids of the same call.
         self.tool = ""
         self.rule: Tool | None = None
         self.join = Join()
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A message with its place in the order, and the request that it makes, if it makes one."""
+    """A message with its place in the order, and its request, if it is one."""
 
     message: Message
     via: object
-    # It may have gone on before: its client asked for it again.
+    # It may be a repetition: a client resumed a stream.
     again: bool = False
     pending: Pending | None = None
 
 
 class Answered:
-    """Answered requests of clients that may lose an answer on its way and ask for it again.
+    """Answered requests of clients that may resume a lost stream.
 
-    Without what was asked nobody could filter the answer.
+    A repeated answer is filtered again, which needs its request.
     """
 
     def __init__(self) -> None:
         self._pending: dict[RequestId | None, Pending] = {}
 
     def remember(self, pending: Pending) -> None:
-        """Keep it for a while, where its transport can resume."""
+        """Keep the request for a while, if its transport can resume."""
         if pending.via is not None and pending.era is Era.HANDSHAKE:
             self._pending[pending.request_id] = pending
             if len(self._pending) > ANSWERED_MAX:
                 del self._pending[next(iter(self._pending))]
 
     def find(self, request_id: RequestId | None, *, again: bool) -> Pending | None:
-        """What this answer answered before, if its client asked for it again."""
+        """The request of a repeated answer, if its client resumed a stream."""
         return self._pending.get(request_id) if again else None
 
 
@@ -105,7 +105,7 @@ class Table:
         return None if request_id is None else self._pending.get(request_id)
 
     def add(self, pending: Pending) -> bool:
-        """Whether it could be added: its id is free, and there is room."""
+        """Add a request; False if its id is taken, or there is no room."""
         if len(self._pending) >= PENDING_MAX:
             self._forget_cancelled()
         if pending.request_id in self._pending or len(self._pending) >= PENDING_MAX:
@@ -114,13 +114,16 @@ class Table:
         return True
 
     def take(self, request_id: RequestId | None) -> Pending | None:
-        """The request that an answer with this id ends; its id is free again."""
+        """The request that an answer with this id ends; the id is free afterwards."""
         if request_id is None:
             return None
         return self._pending.pop(request_id, None)
 
     def _forget_cancelled(self) -> None:
-        """What was taken back is mostly never answered: it may not fill the table."""
+        """Drop cancelled requests, which are mostly never answered.
+
+        They must not fill the table.
+        """
         for pending in self.all():
             if pending.cancelled.is_set() and pending.own is None and not pending.admitted:
                 del self._pending[pending.request_id]
@@ -131,7 +134,7 @@ class Table:
 
 
 def join_of(meta: Object) -> Join:
-    """The ids by which a model front will know the same call: Claude Code's and Codex's."""
+    """The ids by which a model front recognises the same call: Claude Code's and Codex's."""
     turn = meta.get("x-codex-turn-metadata")
     codex: Object = turn if isinstance(turn, dict) else {}
     return Join(
@@ -144,5 +147,5 @@ def join_of(meta: Object) -> Join:
 
 
 def short(value: JsonValue, length_max: int = _NAME_LEN) -> str | None:
-    """A claim of a client that is no longer than an id may be; None of anything else."""
+    """A client's id if it is short enough; None for any other value."""
     return value if isinstance(value, str) and 0 < len(value) <= length_max else None

@@ -1,4 +1,4 @@
-"""A held item while its call waits for a person; nothing else on the connection waits with it."""
+"""Held items whose calls wait for a person; other requests of the connection go on meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_TAKEN: Final = "A person confirmed it, and the memory server did not take it
 
 
 class People:
-    """Sends people to where they decide, and waits. Event loop only."""
+    """Sends people to the page where they decide, and waits. Event loop only."""
 
     def __init__(
         self, connection: Connection, answers: Answers, leftovers: Leftovers[Message]
@@ -33,7 +33,7 @@ class People:
         self._connection = connection
         self._answers = answers
         self._leftovers = leftovers
-        # What the client of the handshake era said it can do.
+        # Capabilities of the client (handshake era).
         self._takes_urls = False
 
     def introduced(self, params: Object) -> None:
@@ -43,9 +43,9 @@ class People:
     async def take_over(
         self, message: Message, pending: Pending, judged: tuple[Judged, ...]
     ) -> bool:
-        """Whether this call will be answered after a person was asked. Nothing of it was sent.
+        """Whether this call waits for a person and is answered later. Nothing of it was sent.
 
-        One item at a time: where more are held, they wait in `mnemogate review`.
+        This is done for one item only: several held ones wait in `mnemogate review`.
         """
         held = [one for one in judged if one.decision == "hold"]
         if len(held) != 1 or held[0].candidate_id is None or held[0].confirm_url is None:
@@ -83,7 +83,7 @@ class People:
         observation: str,
         given_up: asyncio.Event | None = None,
     ) -> None:
-        """Answer this call when the person has decided, gave up, or the time for that is over."""
+        """Answer the call when the person has decided or declined, or the time is over."""
         over = given_up or asyncio.Event()
         self._connection.spawn(self._decided(pending, candidate_id, observation, over))
 
@@ -96,7 +96,7 @@ class People:
         try:
             answer = await self._connection.ask(Side.CLIENT, elicit.METHOD, params, pending.via)
         except ServerGone:
-            return  # the time to decide is bounded elsewhere
+            return  # the person's time to decide is limited elsewhere
         if elicit.answer_of(answer.body) is not elicit.Reaction.ACCEPT:
             given_up.set()
 
@@ -132,7 +132,7 @@ class People:
         await self._connection.refuse(pending, [observation])
 
     async def _released(self, pending: Pending, candidate_id: CandidateId) -> None:
-        """The person said yes: what was released is sent, and its answer is this call's."""
+        """After a person's yes, send the released item; the server's answer answers this call."""
         answer = await self._leftovers.send_released(candidate_id)
         if answer is None:
             await self._connection.refuse(pending, [CONFIRMED])

@@ -1,4 +1,4 @@
-"""Whether a server did what it was once sent: the read that its map names, and what it proves."""
+"""Whether a server carried out a write: the map's `reconcile` read, and what its answer proves."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _ARGUMENT: Final = "$arg:"
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A read to make, and what to look for in its answer."""
+    """A read to make, and the texts to look for in its answer."""
 
     tool: str
     arguments: Object
-    # Texts that only this item has; where there are none, the names that it is made of.
+    # Texts that only this item has; without any, the names that it consists of.
     texts: tuple[str, ...]
     removes: bool
     proves_absence: bool
-    # How the answer is built: names that only together say something are looked for together.
+    # The form of the answer: names that carry meaning only together are compared together.
     shown: Shown
 
 
 def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
-    """The read that would tell; None where the map names none, or the item does not fit it."""
+    """The read that would tell; None where the map has none, or the item does not fit it."""
     try:
         arguments = arguments_of(one.arguments, one.pieces)
         call = read_call(tool_map, {"name": one.tool, "arguments": arguments})
@@ -64,15 +64,15 @@ def question_of(tool_map: ToolMap, one: Unsettled) -> Question | None:
 
 
 def told(question: Question, result: JsonValue) -> Forwarded | None:
-    """What the answer proves of the item; None where it proves nothing.
+    """The outcome of the item that the answer proves; None where it proves nothing.
 
     Raises:
-        MalformedRequest: The answer is too large to look through.
+        MalformedRequest: The answer is too large to be searched.
     """
     shown = texts_of(result, question.shown)
     found = [any(text in seen for seen in shown) for text in question.texts]
     if question.removes:
-        # A part that is still there may be another memory's; all of them are this one's.
+        # One remaining piece may belong to another memory; all pieces together belong to this one.
         if all(found):
             return Forwarded.FAILED
         return Forwarded.DONE if question.proves_absence and not any(found) else None

@@ -1,7 +1,7 @@
-"""One connection between an MCP client and an MCP server: order, pairing, what is not passed on.
+"""One connection between an MCP client and an MCP server: order, pairing, filtering.
 
-What goes on is what was read and judged. Messages of one side keep their order. Each request has
-one answer, and an answer that nobody waits for ends here.
+Messages that go on are encoded anew from what was judged. Messages of one side keep their order.
+Each request gets one answer, and an answer without a request is dropped.
 """
 
 from __future__ import annotations
@@ -66,16 +66,15 @@ _INITIALIZED = "notifications/initialized"
 _LIST_CHANGED = "notifications/tools/list_changed"
 _DROPPED_MAX = 1_024
 _NAMED_MAX = 64
-# What is not settled by then is found unsettled later, and looked up.
+# Seconds for settling at the end. Items left over are unsettled, and are looked up later.
 _LAST_SETTLING_S = 5.0
 
 
 class Relay:
     """Relays one connection while its context is open. Event loop only.
 
-    `from_client` and `from_server` return when the message has its place in the order, and wait
-    where too much is in front of it: a transport reads the next message after that. They never
-    raise for what a peer sent.
+    `from_client` and `from_server` return when the message is queued, and wait while the queue is
+    full, so that a transport reads no further. They never raise for what a peer sent.
     """
 
     def __init__(
@@ -96,12 +95,12 @@ class Relay:
         self._jobs: set[asyncio.Task[None]] = set()
         self._pumps: list[asyncio.Task[None]] = []
         self._inbox = {side: Inbox() for side in Side}
-        # The requests of each side. Both count from 1, so they are two tables.
+        # Requests of each side, in two tables: both sides count from 1.
         self._asked = {side: Table() for side in Side}
-        # Calls that the server never got, and whose cancellation it must not get either.
+        # Calls that never reached the server, so their cancellation must not either.
         self._dropped: dict[RequestId, None] = {}
         self._answered = Answered()
-        # Its handshake agreed on a version of the protocol that nobody here knows.
+        # True if its handshake agreed on an unknown protocol version.
         self._unknown_version = False
         self._named_dropped: set[str] = set()
         self._own = OwnRequests(self._asked, self._send, limits, surroundings)
@@ -137,7 +136,7 @@ class Relay:
         self._calls = Calls(self._connection, self._catalogue, self._people)
 
     async def __aenter__(self) -> Self:
-        """Start to relay."""
+        """Start relaying."""
         await self._tasks.__aenter__()
         self._pumps = [self._tasks.create_task(self._pump(side)) for side in Side]
         self._spawn(self._tend())
@@ -171,32 +170,36 @@ class Relay:
     async def from_server(self, raw: bytes, via: object = None, *, again: bool = False) -> None:
         """Take one message of the server.
 
-        `again`: its client lost a stream and asked for what it may have missed of it, so an answer
-        that went on before is filtered as it would be now, and goes on again.
+        `again`: its client resumed a lost stream, so an answer that went on before is filtered by
+        today's state, and goes on again.
         """
         await self._take_in(Side.SERVER, raw, via, again=again)
 
     async def refused(
         self, side: Side, request_id: RequestId | None, detail: str, via: object = None
     ) -> None:
-        """A transport could not hold a message (its length, mostly); say so to whom it concerns."""
+        """A transport dropped a message (mostly for its length).
+
+        Report that to its sender or receiver.
+        """
         await self._refuse(side, NotRelayed(INVALID_REQUEST, detail, request_id), via)
 
     async def flushed(self, side: Side) -> None:
-        """Wait until all that this side has sent so far has gone on, or ended here.
+        """Wait until everything that this side has sent so far was passed on or dropped.
 
         Not from within `deliver`: it would wait for itself.
         """
         await self._inbox[side].flushed()
 
     async def lost(self, request_id: RequestId | None = None) -> None:
-        """The server is gone, or with `request_id` only its answer to that request.
+        """The server has gone, or with `request_id` only its answer to that request.
 
-        Every request that waits for it gets an honest answer.
+        Every request that waits for it is answered with an error.
         """
         if request_id is not None:
             pending = self._asked[Side.CLIENT].find(request_id)
-            # What waits for its verdict was not sent: it would be sent after its answer.
+            # Requests that wait for a verdict are cancelled, or they would be sent after their
+            # answer.
             if pending is not None and pending.stage is Stage.SENT:
                 await self._unanswered.lost(pending)
             return
@@ -206,11 +209,11 @@ class Relay:
             await self._unanswered.lost(pending)
 
     async def close(self) -> None:
-        """The client is gone, or we are: take nothing more, finish what was taken."""
+        """The client has gone, or we close: accept nothing more, finish what was accepted."""
         for inbox in self._inbox.values():
             inbox.close()
 
-    # What comes in
+    # ---- incoming ----
 
     async def _take_in(self, side: Side, raw: bytes, via: object, *, again: bool = False) -> None:
         try:
@@ -220,14 +223,17 @@ class Relay:
         except NotRelayed as refusal:
             await self._refuse(side, refusal, via)
             return
-        # Cancellation overtakes: what it takes back may be waiting for its verdict right now.
+        # A cancellation overtakes the queue: its request may be waiting for a verdict right now.
         taken_back = self._asked[side].find(message.cancels)
         if taken_back is not None:
             taken_back.cancelled.set()
         await self._inbox[side].put(Arrival(message=message, via=via, pending=pending, again=again))
 
     def _read(self, side: Side, message: Message, *, again: bool) -> Message:
-        """The message as it goes on: a result by its request, handles as what they stand for."""
+        """The message as it goes on.
+
+        A result filtered by its request, handles replaced by their strings.
+        """
         asked = self._asked[other(side)].find(message.request_id)
         if asked is None and side is Side.SERVER:
             asked = self._answered.find(message.request_id, again=again)
@@ -243,7 +249,7 @@ class Relay:
 
     def _note_dropped(self, side: Side, message: Message) -> None:
         self.counts.dropped += len(message.dropped)
-        # What an agent calls a member may be what it may not remember: that is not named.
+        # An unknown member's name is not logged: it could spell a refused text.
         names = message.dropped if side is Side.SERVER else ("client",)
         for name in names:
             if name not in self._named_dropped and len(self._named_dropped) < _NAMED_MAX:
@@ -270,13 +276,13 @@ class Relay:
         return message if left is params else made({**message.body, "params": left}, message.era)
 
     def _registered(self, side: Side, message: Message, via: object) -> Pending | None:
-        """The request that the message makes; its id is taken from here on."""
+        """The request that the message makes; its id is in use from here on."""
         if message.kind is not Kind.REQUEST:
             return None
         pending = Pending(message, via)
         if not self._asked[side].add(pending):
-            # Two requests under one id have one answer: the second could be paired with the
-            # verdict of the first.
+            # Two requests with one id would have one answer: the second could get the verdict of
+            # the first.
             raise NotRelayed(INVALID_REQUEST, "this id is in use, or too many requests wait")
         return pending
 
@@ -286,15 +292,15 @@ class Relay:
         request_id = refusal.request_id
         if side is Side.CLIENT:
             if self._asked[side].find(request_id) is not None:
-                request_id = None  # the answer would be taken for that of the other request
+                request_id = None  # an answer would be taken for that of the other request
             await self._send(side, error_answer(request_id, refusal.code, refusal.detail), via)
             return
-        # The server's answer cannot be read: its client must not wait for ever.
+        # The server's answer cannot be parsed: its client must not wait for ever.
         pending = self._asked[Side.CLIENT].find(request_id)
         if pending is not None:
             await self._unanswered.unreadable(pending, refusal)
 
-    # What goes out, in order
+    # ---- outgoing, in order ----
 
     async def _pump(self, side: Side) -> None:
         inbox = self._inbox[side]
@@ -311,7 +317,7 @@ class Relay:
             await inbox.dealt_with()
 
     async def _ask(self, arrival: Arrival, pending: Pending) -> None:
-        """A request of the client."""
+        """Handle a request of the client."""
         message: Message | None = arrival.message
         self._own.like(pending.request_id)
         if self._connection.gone.is_set():
@@ -338,10 +344,10 @@ class Relay:
             self._connection.ready.set()
 
     async def _tell(self, arrival: Arrival) -> None:
-        """A notification of the client."""
+        """Handle a notification of the client."""
         message = arrival.message
         if message.method == CALL:
-            # Without an id there is no answer, and with some servers a call nevertheless.
+            # A call without an id gets no answer, but some servers carry it out.
             self.counts.refused += 1
             return
         taken_back = message.cancels
@@ -357,7 +363,7 @@ class Relay:
             self._connection.ready.set()
 
     async def _unasked(self, arrival: Arrival) -> None:
-        """A request or a notification of the server."""
+        """Handle a request or notification of the server."""
         message, pending = arrival.message, arrival.pending
         if message.method == _LIST_CHANGED:
             self._catalogue.changed()
@@ -373,7 +379,8 @@ class Relay:
     async def _answer(self, side: Side, arrival: Arrival) -> None:
         message = arrival.message
         if message.kind is Kind.ERROR and message.request_id is None:
-            # It may say anything, and names nobody by whose request it could be filtered.
+            # An error without a request may contain anything, and there is no request to filter it
+            # by.
             shown = await self._answers.shown_unasked(message) if side is Side.SERVER else message
             if shown is not None:
                 await self._send(other(side), shown, arrival.via)
@@ -389,17 +396,17 @@ class Relay:
                 pending.own.set_result(message)
             return
         if side is Side.SERVER:
-            # Also where its client took it back.
+            # Also for a request that its client cancelled.
             await self._forwarding.settle(pending.admitted, outcome_of(message))
         if pending.cancelled.is_set():
             self.counts.late += 1
             return
-        # Over HTTP an answer may come on another stream than the one that was asked on.
+        # Over HTTP an answer may come on another stream than its request.
         via = pending.via if arrival.via is None else arrival.via
         if side is Side.SERVER:
             self._answered.remember(pending)
             if self._answers.needs_all_pages(pending, message):
-                # The answers to that come through here as well.
+                # Answers to our own requests come through here as well.
                 self._spawn(self._answer_when_listed(pending, message, via))
                 return
             message = await self._answers.shown(pending, message)
@@ -418,14 +425,14 @@ class Relay:
         message = await self._answers.shown(pending, arrival.message)
         await self._send(Side.CLIENT, message, arrival.via)
 
-    # What was lost, taken back, or asked by ourselves
+    # ---- lost, cancelled, and our own requests ----
 
     async def _tend(self) -> None:
         await self._connection.ready.wait()
         await self._leftovers.run(self._limits.tend_seconds)
 
     def _drop(self, pending: Pending) -> None:
-        """It was taken back before it was sent: nobody hears of it."""
+        """Drop a request that was cancelled before it was sent."""
         self._finish(pending)
         self._dropped[pending.request_id] = None
         if len(self._dropped) > _DROPPED_MAX:

@@ -1,4 +1,4 @@
-"""One server behind, as all its connections know it: tools, map, and what waits for a person."""
+"""The state of one server behind that its connections share: tools, map, and waiting items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITING_MAX: Final = 1_024
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A held item whose client will come back with an answer (stateless era)."""
+    """A held item whose client will repeat the call with an answer (stateless era)."""
 
     candidate_id: CandidateId
     principal_id: PrincipalId
@@ -33,8 +33,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 class Server:
     """The server behind, shared by every relay to it. Event loop only.
 
-    Without a `tool_map` the first name that the server gives itself chooses one of those that are
-    shipped; until then, and where none fits, every tool counts as a write.
+    Without a `tool_map`, the first name that the server gives itself chooses a shipped map. Until
+    then, and where none fits, every tool counts as a write.
     """
 
     def __init__(
@@ -44,20 +44,20 @@ class Server:
         self.tool_map = shipped_map(CONTEXT_MAP) if context else tool_map
         self._introduced = False
         self._tools: dict[Tenant, tuple[PinnedTool, ...]] = {}
-        # Approval does not end by itself: it is asked for again when the tools are others.
+        # An approval holds until the tools change; then the gate is asked again.
         self._approved: dict[Tenant, tuple[PinnedTool, ...]] = {}
         self.handles = Handles()
         self._waiting: OrderedDict[str, Waiting] = OrderedDict()
-        # One relay at a time sends what was released and looks up what was lost.
+        # Only one relay at a time sends released items and looks up lost ones.
         self.tending = asyncio.Lock()
 
     @property
     def is_context(self) -> bool:
-        """Nothing is remembered behind it: every tool passes, and results are tool results."""
+        """Whether the server keeps no memory: every tool passes, and results are tool results."""
         return self.tool_map is not None and self.tool_map.posture is Posture.CONTEXT
 
     def heed(self, result: Object) -> None:
-        """Take the server's name from a result that says it. The first one counts."""
+        """Take the server's name from a result that has it. The first one counts."""
         if self._introduced:
             return
         info = result.get("serverInfo")
@@ -71,36 +71,36 @@ class Server:
                 self.tool_map = map_for_server(name)
 
     def tools(self, tenant: Tenant) -> tuple[PinnedTool, ...] | None:
-        """The tools as they were listed last; None where that is to be asked again."""
+        """The tools as last listed; None if they have to be listed again."""
         return self._tools.get(tenant)
 
     def listed(self, tenant: Tenant, tools: tuple[PinnedTool, ...] | None) -> None:
-        """Its tools are these; None: they may have changed."""
+        """Set the tools; None: they may have changed."""
         if tools is None:
             self._tools.clear()
         else:
             self._tools[tenant] = tools
 
     def approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> None:
-        """The gate said that these are the tools that were approved."""
+        """The gate confirmed that these tools are the approved ones."""
         self._approved[tenant] = tools
 
     def is_approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> bool:
-        """Whether the gate has said so of these very tools."""
+        """Whether the gate confirmed exactly these tools."""
         return self._approved.get(tenant) == tools
 
     def has_approved(self, tenant: Tenant, tools: tuple[PinnedTool, ...]) -> bool:
-        """Whether each of these is among those of which the gate has said so."""
+        """Whether the gate confirmed each of these tools."""
         return set(tools) <= set(self._approved.get(tenant, ()))
 
     def wait_for(self, state: str, waiting: Waiting) -> None:
-        """A client was asked to come back with this state. The oldest are forgotten."""
+        """Keep a state with which a client was asked to repeat its call. The oldest are dropped."""
         self._waiting[state] = waiting
         if len(self._waiting) > WAITING_MAX:
             self._waiting.popitem(last=False)
 
     def come_back(self, state: str, principal_id: PrincipalId) -> Waiting | None:
-        """What a state stood for, once, and only for the principal that was asked."""
+        """The item of a state, once, and only for the principal that was asked."""
         found = self._waiting.get(state)
         if found is None or found.principal_id != principal_id:
             return None

@@ -1,7 +1,7 @@
-"""Store mode: we are the memory server ourselves, on the gate's own store.
+"""Store mode: our own memory server, on the gate's store.
 
-One connection. Tool calls are carried out one after the other, in the order in which they came;
-what asks for nothing of the store is answered at once.
+One connection. Tool calls run one after the other, in the order of their arrival; requests that
+need no store are answered at once.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class StoreServer:
         await self._tasks.__aexit__(kind, error, trace)
 
     async def from_client(self, raw: bytes, via: object = None) -> None:
-        """Take one message of the client; returns when it is answered, or has its place."""
+        """Take one message of the client; returns when it is answered or queued."""
         try:
             message = parse(raw, bytes_max=self._limits.message_bytes_max)
         except NotRelayed as refusal:
@@ -117,16 +117,16 @@ class StoreServer:
     async def refused(
         self, side: Side, request_id: RequestId | None, detail: str, via: object = None
     ) -> None:
-        """A transport could not hold a message; say so."""
+        """A transport dropped a message; report it."""
         if side is Side.CLIENT:
             await self._fail(request_id, INVALID_REQUEST, detail, via)
 
     async def flushed(self, side: Side) -> None:
-        """Wait until all that was taken so far is answered."""
+        """Wait until everything accepted so far is answered."""
         if side is Side.CLIENT:
             await self._waiting.join()
 
-    # What is answered
+    # ---- answers ----
 
     async def _serve(self, message: Message, via: object) -> None:
         try:
@@ -143,14 +143,14 @@ class StoreServer:
             case dict():
                 await self._result(message, answer, via)
             case _:
-                # The plan is made anew when its turn comes: nothing of it has begun.
+                # The plan is made again when its turn comes: nothing of it has begun.
                 answer.close()
                 if message.request_id is not None:
                     self._open.add(message.request_id)
                 await self._waiting.put((message, via))
 
     async def _work(self) -> None:
-        """One call after the other: what a call reads, the one before it has written."""
+        """Run one call after the other, so that a call reads what the one before has written."""
         while (taken := await self._waiting.get()) is not None:
             message, via = taken
             try:
@@ -200,8 +200,8 @@ class StoreServer:
 
     async def _malformed(self, message: Message, malformed: MalformedRequest, via: object) -> None:
         if message.method == CALL:
-            # As the model's own mistake, so that it can mend it: hosts take an error for a fault
-            # of the server.
+            # Reported as the model's mistake, so that it can correct it: hosts take a protocol
+            # error for a server fault.
             await self._result(message, refused([malformed.detail], stateless=False), via)
         else:
             await self._fail(message.request_id, INVALID_PARAMS, malformed.detail, via)

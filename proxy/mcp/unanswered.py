@@ -1,4 +1,4 @@
-"""What becomes of a request whose answer does not come, or cannot be passed on."""
+"""Ends requests whose answer does not come, or cannot be passed on."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _NO_ANSWER: Final = "the MCP server behind Mnemogate gave no answer"
 
 
 class Unanswered:
-    """Ends requests without their server's word. Event loop only.
+    """Answers requests in the server's place. Event loop only.
 
-    A write that was sent is unknown then, whatever the reason: only a read can tell.
+    A write that was sent counts as unknown then: only a read can tell its outcome.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def lost(self, pending: Pending) -> None:
-        """Its answer will not come."""
+        """The request's answer will not come."""
         text = _NO_ANSWER
         await self._end(pending, error_answer(pending.request_id, SERVER_GONE, text))
 
     async def unreadable(self, pending: Pending, refusal: NotRelayed) -> None:
-        """Its answer came, and nobody may pass it on: it could be read in two ways.
+        """The request's answer was ambiguous and cannot be passed on.
 
-        Where the request was not sent yet, this was no answer to it.
+        If the request was not sent yet, this was no answer to it.
         """
         if pending.stage is Stage.SENT:
             text = f"the server's answer cannot be relayed: {refusal.detail}"
             await self._end(pending, error_answer(pending.request_id, refusal.code, text))
 
     async def _end(self, pending: Pending, answer: Message) -> None:
-        """`answer` is what its client is told, unless it wrote: then it hears what to do."""
+        """Answer with `answer`; but a request that wrote is answered with what to do next."""
         if not self._connection.finish(pending):
             return
         if pending.own is not None:
@@ -69,5 +69,5 @@ class Unanswered:
 
 
 def _not_known(pending: Pending) -> Object:
-    """The answer to a write that was sent, and of which nobody knows what became."""
+    """The answer to a sent write with an unknown outcome."""
     return refused([_LOST], stateless=pending.era is Era.STATELESS)

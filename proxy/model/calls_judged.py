@@ -1,9 +1,8 @@
 """Judges the memory writes that a model asks its agent for, before the agent hears of them.
 
 The write itself may never cross a front: a file in the agent's own folder, a block in its database.
-What is refused never reaches the agent; what is admitted is an intent on disk before it goes on.
-A relay that gets the call settles it; else the result does, which the agent reports with its next
-request.
+A refused call never reaches the agent; an admitted one is an intent on disk before it goes on. A
+relay that gets the call settles it; otherwise the result in the agent's next request does.
 """
 
 from __future__ import annotations
@@ -45,7 +44,10 @@ _V = TypeVar("_V")
 
 
 class _ReplyOf(NamedTuple):
-    """Whose reply it is, the tools it may call, and the span that verdicts are children of."""
+    """What judging needs of a reply.
+
+    Its principal, its tools, and the parent span of its verdicts.
+    """
 
     principal: Principal
     catalogue: OfferedTools
@@ -57,9 +59,9 @@ class Veto:
 
     def __init__(self, guard: GuardAhead) -> None:
         self._guard = guard
-        # What waits for a person, by its content: asked again, it is the same candidate.
+        # Held items by content: proposed again, an item is the same candidate.
         self._held: OrderedDict[bytes, CandidateId] = OrderedDict()
-        # Released by a person and ours to send: the call that asks for it again goes on.
+        # Released items that we may send: the next call with such an item goes on.
         self._released: OrderedDict[CandidateId, None] = OrderedDict()
 
     async def judge(
@@ -69,19 +71,22 @@ class Veto:
         calls: tuple[ModelCall, ...],
         traceparent: str | None = None,
     ) -> tuple[str | None, ...]:
-        """For each call: None where it goes on, else the text that stands in its place.
+        """For each call: None where it goes on, else the text in its place.
 
-        What an admitted call writes is an intent on disk when this returns.
+        The items of admitted calls are intents on disk when this returns.
         """
         asked = _ReplyOf(principal=principal, catalogue=catalogue, traceparent=traceparent)
         return tuple([await self._one(asked, call) for call in calls])
 
     async def withdrawn(self, principal: Principal, call: ModelCall) -> None:
-        """An admitted call does not reach the agent after all: what it would write is not done."""
+        """An admitted call does not reach the agent after all: settle it as not sent."""
         await self._ended(principal, call.call_id, Forwarded.FAILED)
 
     async def results(self, principal: Principal, body: dict[str, Json]) -> None:
-        """Settle admitted calls whose results a request brings. Without one they stay unsettled."""
+        """Settle admitted calls by the results in a request.
+
+        Calls without a result stay unsettled.
+        """
         waiting = self._guard.handed_over(principal)
         if not waiting:
             return
@@ -89,7 +94,7 @@ class Veto:
             await self._ended(principal, call_id, Forwarded.FAILED if failed else Forwarded.DONE)
 
     async def _ended(self, principal: Principal, call_id: str, state: Forwarded) -> None:
-        # What could not be recorded is told again with the next request.
+        # An outcome that could not be recorded is reported again with the next request.
         with contextlib.suppress(*UNDECIDED):
             await self._guard.ended(principal, call_id, state)
 
@@ -103,11 +108,11 @@ class Veto:
         try:
             read = _read(found.tool_map, found.tool, call)
         except MalformedRequest as error:
-            # The detail names the map's own paths, never what was sent.
+            # The detail names the map's own paths, never a sent value.
             return f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
         if read.kind in _CHANGES:
-            # Under the name that a relay would judge it by: what is stored of it, held and
-            # withheld is the same whoever sent it.
+            # The server's name is the one that a relay would use, so that stored, held and withheld
+            # items are the same either way.
             relayed = self._guard.server_of(principal, found.server)
             server = relayed or SERVER_PREFIX + found.tool_map.name
             return await self._write(asked, server, call, read)
@@ -133,12 +138,13 @@ class Veto:
                 _keep(self._held, content, one.candidate_id, HELD_MAX)
         admitted = admitted_of(judged)
         if any(one.decision != _ADMIT for one in judged):
-            # A call goes on whole or not at all. What a person released waits for another one.
+            # A call goes on whole or not at all. A released item in a refused call waits for
+            # another call.
             undone = tuple(one for one in admitted if one not in self._released)
             await record(self._guard, principal, server, undone, Forwarded.FAILED)
             return _text(judged)
         for content, candidate_id in zip(prints, admitted, strict=True):
-            # A release lets one call through.
+            # One release lets one call through.
             if candidate_id in self._released:
                 del self._released[candidate_id]
                 self._held.pop(content, None)
@@ -148,7 +154,7 @@ class Veto:
     async def _judged(
         self, principal: Principal, call: GuardedCall, prints: list[bytes]
     ) -> tuple[Judged, ...]:
-        """One verdict per item: a person's, where the same item waits for one already."""
+        """One verdict per item; an item that waits for a person already gets that candidate's."""
         known = [await self._known(principal, call.server, one) for one in prints]
         fresh = [item for item, one in zip(call.items, known, strict=True) if one is None]
         judged: tuple[Judged, ...] = ()
@@ -166,10 +172,10 @@ class Veto:
             judged = await self._guard.decided(principal, candidate_id)
             if judged.reason is Reason.HOLD_EXPIRED:
                 del self._held[held]
-                return None  # nobody said no to it
+                return None  # no person refused it
             if judged.decision != _ADMIT or candidate_id in self._released:
                 return judged
-            # A relay of that server may have sent it by now.
+            # A relay of that server may have sent it meanwhile.
             if not await self._guard.claim(principal, server, candidate_id):
                 return None
         except UNDECIDED:
@@ -185,7 +191,7 @@ def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> Call:
 
 
 def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
-    """Why a tool that changes nothing is not called all the same."""
+    """Why a tool that changes nothing is refused all the same; None where it is not."""
     if kind is None:
         return Reason.UNKNOWN_TOOL
     agent = principal.channel is Channel.AGENT
@@ -193,7 +199,7 @@ def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
 
 
 def _print_of(principal: Principal, server: str, tool: str, item: Item) -> bytes:
-    """What makes two items the same: who, where, and all that is written."""
+    """A digest that makes two items the same: principal, place, and everything that is written."""
     parts = (principal.tenant, principal.principal_id, server, tool, item.change.value)
     said = msgspec.json.encode((*parts, item.arguments, item.pieces))
     return hashlib.sha256(said).digest()
@@ -212,7 +218,7 @@ def _short(name: str) -> str | None:
 
 
 def _keep(table: OrderedDict[_K, _V], key: _K, value: _V, most: int) -> None:
-    """Keep one more; the oldest is forgotten."""
+    """Keep one more entry; the oldest is dropped."""
     table[key] = value
     table.move_to_end(key)
     if len(table) > most:

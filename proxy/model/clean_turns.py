@@ -1,4 +1,4 @@
-"""Turns that need no second look for what was refused: they held nothing of it last time."""
+"""A cache of turns that need no second search: nothing of them was withheld last time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class CleanTurns:
-    """Turns that are the same objects again, with the same labels, under the same refusals.
+    """Turns that are the same objects with the same labels, while nothing new is withheld.
 
-    `stamp` moves with all that may make a text be withheld which was not. Event loop only.
+    `stamp` moves with every change that may withhold another text. Event loop only.
     """
 
     def __init__(self) -> None:
         self._kept: ByIdentity[Turn, tuple[tuple[int, ...], TurnRead]] = ByIdentity()
 
     def of(self, stamp: tuple[int, ...], request: ModelRequest, entered: Entered) -> frozenset[int]:
-        """The indexes of those turns of a request that hold nothing refused."""
+        """The indexes of a request's turns that are known to be clean."""
         found: list[int] = []
         for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
             kept = self._kept.get(turn)
@@ -41,7 +41,7 @@ class CleanTurns:
         body: dict[str, Json],
         edited: dict[str, Json],
     ) -> None:
-        """What of `body` stayed in `edited` is clean."""
+        """Turns of `body` that are unchanged in `edited` are clean."""
         if len(request.prefix) != 1:
             return
         (key,) = request.prefix

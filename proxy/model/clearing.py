@@ -1,6 +1,6 @@
-"""What of one request may go on beside a conversation: heads, and bodies that nobody reads.
+"""Withholding in heads, and in bodies that are no conversation.
 
-Where nothing is withheld from a principal, all of it goes on as the bytes that came.
+If nothing is withheld from a principal, everything goes on byte for byte.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _ANSWER: Final = "the answer to this request"
 
 
 class Clearing:
-    """For one principal, as of each call. Event loop only."""
+    """For one principal; each call uses the present state. Event loop only."""
 
     def __init__(self, coupling: Coupling, principal: Principal) -> None:
         self._coupling = coupling
         self._principal = principal
 
     async def settled(self) -> None:
-        """Wait until it is known what is withheld."""
+        """Wait until the principal's candidates are decided."""
         await self._coupling.settled(self._principal)
 
     @property
@@ -61,28 +61,28 @@ class Clearing:
         return self._coupling.sieved(self._principal, value)
 
     def check_target(self, head: HttpRequest, path: str) -> None:
-        """Refuse a path or query that carries it: there is no other one to ask for.
+        """Refuse a path or query that contains something withheld: it cannot be edited.
 
         Raises:
-            MalformedRequest: It does.
+            MalformedRequest: It contains something withheld.
         """
         if self.active and target_carries(path, head.query, self):
             raise MalformedRequest(_CARRIES.format(_TARGET), status=403)
 
     def headers(self, headers: dict[str, str]) -> dict[str, str]:
-        """The headers of a request or an answer that go on."""
+        """The headers of a request or an answer without those that contain something withheld."""
         return kept_headers(headers, self) if self.active else headers
 
     def request(self, raw: bytes, content_type: str) -> bytes:
-        """The body of a request that asks no model.
+        """The body of a request that asks no model, as it may go on.
 
         Raises:
-            MalformedRequest: It carries what is withheld, or nobody can tell.
+            MalformedRequest: It contains something withheld, or cannot be searched.
         """
         return self._body(raw, content_type, _REQUEST)
 
     def answer(self, raw: bytes, content_type: str) -> bytes:
-        """The body of an answer that nobody reads.
+        """The body of an answer that is no conversation, as it may go on.
 
         Raises:
             MalformedRequest: The same.
@@ -90,10 +90,10 @@ class Clearing:
         return self._body(raw, content_type, _ANSWER)
 
     def no_tokens(self) -> None:
-        """Refuse a prompt that is spelled in a model's own numbers.
+        """Refuse a prompt that consists of token numbers.
 
         Raises:
-            MalformedRequest: Something is withheld, and might be spelled so.
+            MalformedRequest: Something is withheld, and the numbers may spell it.
         """
         if self.active:
             raise MalformedRequest(_UNSEARCHED.format(_REQUEST), status=403)

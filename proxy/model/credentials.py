@@ -1,4 +1,4 @@
-"""Whose model request it is, and which credential goes upstream: never one of ours."""
+"""The principal of a model request, and the credential that goes upstream: never one of ours."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 OWN: Final = "mnemogate-key"
 # Headers in which the APIs take a credential.
 CREDENTIALS: Final = ("x-api-key", "authorization", "api-key", "x-goog-api-key")
-# What only this hop can say, and what a page's browser says about the page.
+# Headers that only the last hop may set, and headers of a browser about its page.
 _ENDS_HERE: Final = frozenset(
     {
         *("origin", "referer", "forwarded", "via"),
-        # A server that heeds these serves another request than the one that was looked at.
+        # A server that honours these headers would serve another request than the one that was
+        # judged.
         *("x-http-method", "x-http-method-override", "x-method-override"),
         *("x-original-url", "x-original-uri", "x-rewrite-url", "x-forwarded-uri"),
         *("x-forwarded-path", "x-forwarded-prefix"),
@@ -40,13 +41,13 @@ def admit(
     authenticator: Authenticator,
     configured: tuple[tuple[str, str], ...],
 ) -> Admitted:
-    """Who asks, by `Mnemogate-Key`, by a key of ours in the API's own header, or by its socket.
+    """The principal, by `Mnemogate-Key`, by our key in the API's own header, or by its socket.
 
-    With a key of ours in the API's own header the configured credential goes upstream. Who is known
-    otherwise may bring a credential of the provider's, and keeps it.
+    If our key stands in the API's own header, the configured credential goes upstream. A principal
+    that is known otherwise may send a provider's credential of its own, which is kept.
 
     Raises:
-        Unauthenticated: Nobody we know.
+        Unauthenticated: No known principal.
         MalformedRequest: A key of ours stands where it would be sent upstream or logged.
     """
     headers = {
@@ -58,7 +59,7 @@ def admit(
     given = head.headers.get(OWN)
     if given is not None:
         principal = authenticator.require(given, visit)
-    # A key of ours is taken out wherever it stands, one that was revoked as well.
+    # Our keys are removed from every header, revoked ones too.
     for name in (*CREDENTIALS, *headers):
         value = headers.get(name, "")
         ours = next((one for one in _words(value) if authenticator.is_ours(one)), None)
@@ -68,7 +69,7 @@ def admit(
         if name in CREDENTIALS and given is None:
             found = authenticator.require(ours, visit)
             if principal is not None and found != principal:
-                # Two that disagree name nobody.
+                # Two different keys give no principal.
                 authenticator.require("", visit)
             principal = found
             for other in CREDENTIALS:
@@ -83,7 +84,10 @@ def admit(
 
 
 def _completed(headers: dict[str, str], configured: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """With the configured headers; a credential of them only where the agent brings none."""
+    """The headers with the configured ones added.
+
+    A configured credential only if the agent sent none.
+    """
     brings = any(name in headers for name in CREDENTIALS)
     given = {name.lower(): value for name, value in configured}
     added = {name: value for name, value in given.items() if not (brings and name in CREDENTIALS)}
@@ -91,6 +95,6 @@ def _completed(headers: dict[str, str], configured: tuple[tuple[str, str], ...])
 
 
 def _words(value: str) -> tuple[str, ...]:
-    """The value, and what follows a scheme in it."""
+    """The header's value, and the part behind its scheme."""
     scheme, _, rest = value.partition(" ")
     return (value, rest.strip()) if scheme and rest else (value,)

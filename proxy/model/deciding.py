@@ -1,4 +1,4 @@
-"""What a reply's calls come to: noted, judged, and held against what was refused."""
+"""What becomes of a reply's calls: noted in the ledger, judged, and searched for refused texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNDECIDED: Final = (
 
 
 class Deciding:
-    """The calls of one reply, over all its askings. Event loop only."""
+    """The calls of one reply, over all of its requests. Event loop only."""
 
     def __init__(self, coupling: Coupling, halt: Callable[[], None]) -> None:
         self._coupling = coupling
@@ -34,7 +34,7 @@ class Deciding:
         self.refused = 0
 
     async def tell(self, prepared: Prepared, said: ModelReply) -> bool:
-        """Note what is new of what the model said; whether that is noted now."""
+        """Note the model's new words in the ledger; whether that worked."""
         calls = tuple(call for call in said.calls if call.call_id not in self._told_calls)
         texts = tuple(text for text in said.said if text not in self._told_texts)
         heard = tuple(one for one in said.heard if one not in self._told_heard)
@@ -52,14 +52,14 @@ class Deciding:
     async def decide(
         self, prepared: Prepared, waiting: tuple[Waiting, ...], said: ModelReply
     ) -> list[Decided]:
-        """What becomes of each, in order. What cannot be decided is refused."""
+        """The decision on each call, in order. A call that cannot be decided is refused."""
         told = await self.tell(prepared, said)
         calls = tuple(one.call for one in waiting)
         verdicts = await self._verdicts(prepared, calls) if told else (UNDECIDED,) * len(calls)
         self.calls += len(calls)
         notes = tuple(text for text in verdicts if text is not None)
         self.refused += len(notes)
-        # The agent will send our words back as its model's.
+        # The agent will send our notice back as its model's words, so the ledger must know it.
         await self.tell(prepared, ModelReply(reply_id=said.reply_id, said=notes, calls=()))
         return [
             Decided(key=one.key, refusal=text) for one, text in zip(waiting, verdicts, strict=True)

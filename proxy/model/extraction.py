@@ -1,8 +1,9 @@
 """Gates what a memory backend's own model extracts, before the backend sees it.
 
 With `infer=true` the text that is stored does not exist when the write crosses a memory front: the
-backend's model makes it. Its answer is the write. Each fact in it is a candidate; what is refused
-is taken out, and the backend's parser finds an answer of its own format with less in it.
+backend's model makes it. So the model's answer is the write. Each fact in it is a candidate;
+refused facts are removed, and the backend's parser gets an answer in its own format with less in
+it.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
 
 
 class Replied(msgspec.Struct, frozen=True, kw_only=True):
-    """One whole reply to a backend. `call_id` is by what the ledger knows its session."""
+    """One whole reply to a backend. `call_id` is the id by which the ledger finds its session."""
 
     principal: Principal
     api: str
     call_id: str
     tool_map: ToolMap
-    # Whether the ledger knows what the model said; else nothing of it goes on.
+    # Whether the ledger noted the model's words; if not, nothing of the reply goes on.
     told: bool = True
-    # The span that verdicts are children of.
+    # The parent span of the verdicts.
     traceparent: str | None = None
 
 
@@ -57,7 +58,7 @@ class Extraction:
         self._guard = guard
 
     async def edited(self, replied: Replied, body: dict[str, Json]) -> dict[str, Json]:
-        """The reply as its backend may see it. What no rule understands is withheld whole."""
+        """The reply as its backend may see it. An answer of unknown form is withheld whole."""
         changed: dict[int, Changed] = {}
         for output in outputs_of(replied.api, body):
             if replied.told:
@@ -80,7 +81,7 @@ class Extraction:
         return Changed(text=replied.tool_map.model.empty if kept is None else spelled(kept))
 
     async def _passes(self, replied: Replied, text: str) -> bool:
-        """Whether an answer that is no JSON goes on."""
+        """Whether an answer that is no JSON may go on."""
         name = replied.tool_map.model.text
         if name is None:
             return False
@@ -120,8 +121,8 @@ class Extraction:
             traceparent=replied.traceparent,
         )
         judged = await judge(self._guard.judge_ahead, replied.principal, call)
-        # Nothing comes back that says what the backend made of it: it was handed over. Where that
-        # cannot be recorded its intent stands, and is only not known to be done.
+        # The backend never reports what it stored: handing it over counts as done. Where that
+        # cannot be recorded, the intent stays and is unknown.
         admitted = admitted_of(judged)
         await record(self._guard, replied.principal, server, admitted, Forwarded.DONE)
         return judged
@@ -137,7 +138,7 @@ def _read_call(tool_map: ToolMap, output: Output) -> Call | None:
 
 
 def _read_text(tool_map: ToolMap, text: str) -> Call | None:
-    """The first form of the map that a JSON answer is of."""
+    """The map's first form that a JSON answer fits."""
     try:
         value = object_in(text)
     except MalformedRequest:
@@ -154,5 +155,5 @@ def _read_text(tool_map: ToolMap, text: str) -> Call | None:
 
 def _changes(read: Call, at: int) -> bool:
     item = read.items[at]
-    # An empty list of facts is one item with nothing in it.
+    # An empty list of facts is one item without content.
     return at not in read.idle and (bool(item.pieces) or item.change is not ChangeKind.CREATE)

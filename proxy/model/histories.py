@@ -1,7 +1,7 @@
-"""What was said per response, for clients that go on from one without repeating it.
+"""The history of each response, for clients that continue one without repeating it.
 
-A provider would know what came before, and we would not: what entered the context could be neither
-labelled nor withheld. So a request that names an earlier response is sent with its whole history.
+The provider would know the earlier context and the sidecar would not: it could neither be labelled
+nor withheld. So a request that names an earlier response is sent with its whole history.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Histories:
         self._sizes: dict[PrincipalId, int] = {}
 
     def whole(self, principal_id: PrincipalId, body: dict[str, Json]) -> dict[str, Json] | None:
-        """The request with all that came before in it; None where that is not known."""
+        """The request with its whole history; None where that is not known."""
         previous = text_of(body.get(PREVIOUS))
         if previous is None:
             return body
@@ -57,7 +57,7 @@ class Histories:
         output: tuple[Json, ...],
         size: int,
     ) -> None:
-        """Note a response: `body` as the agent sent it, `output` as the agent was answered."""
+        """Keep a response: `body` as the agent sent it, `output` as the agent got it."""
         kept = self._kept.setdefault(principal_id, OrderedDict())
         self._drop(principal_id, response_id)
         before = text_of(body.get(PREVIOUS))

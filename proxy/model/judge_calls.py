@@ -1,4 +1,4 @@
-"""The veto as a part of loop coupling: around whatever else a model request goes through."""
+"""The judging of calls as a layer of loop coupling, around another one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Vetoing:
         self._unmapped = unmapped
 
     async def prepare(self, asked: Asked) -> Prepared:
-        """The results that the request brings settle what was admitted; see `Coupling`."""
+        """First settle admitted calls by the request's results; see `Coupling`."""
         await self._veto.results(asked.principal, asked.body)
         return await self._inner.prepare(asked)
 
@@ -38,7 +38,8 @@ class Vetoing:
     ) -> tuple[str | None, ...]:
         """For each whole call: None, or the text that the agent gets instead of it.
 
-        First what writes memory: what one call is refused for, no other one of the reply carries.
+        Memory writes are judged first: a text for which one is refused is then withheld from the
+        other calls.
         """
         principal = prepared.asked.principal
         catalogue = OfferedTools(tools_of(prepared.asked.body), prepared.asked.maps)

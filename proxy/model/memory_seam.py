@@ -1,7 +1,7 @@
-"""What the model front asks of memory about one model request: the seam of loop coupling.
+"""The interface for loop coupling: what the model front asks of memory about a request.
 
-The front carries bytes and edits them; what entered a context, what is withheld from it and which
-call may write is decided behind this seam.
+The front only transports and edits. Behind this interface it is decided what entered a context,
+what is withheld from it and which call may write.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """One model request of a principal, as it came."""
+    """One model request of a principal, as it arrived."""
 
     principal: Principal
     api: ModelApi
@@ -35,37 +35,37 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     # The tools that write memory. `extracts`: a backend asks, and the answer itself is the write.
     maps: Maps
     extracts: bool = False
-    # Who stands behind its user turns, where the operator says so.
+    # Who writes its user turns, where the operator said so.
     user_turns: UserTurns | None = None
     system_text: SystemText = SystemText.KNOWN
-    # Where parts of the body that came before have been read already.
+    # The cache of parts of earlier bodies.
     readings: Readings = AFRESH
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """The same request as it may go upstream."""
+    """The request in the form that may go upstream."""
 
     asked: Asked
     request: ModelRequest
     body: dict[str, Json]
     session: str
-    # Where what is withheld in one conversation alone is, and what a person typed in it.
+    # The conversation: for texts withheld in one conversation alone, and what a person typed in it.
     conversation: Conversation = NOWHERE
 
 
 class Undecided(Exception):  # noqa: N818 - a state of the principal, not a fault
-    """A candidate of this principal is still undecided: nothing may go upstream yet."""
+    """A candidate of this principal is still undecided, so nothing may go upstream."""
 
 
 class Filter(Protocol):
-    """One asking's events on their way to the agent: texts without what is withheld."""
+    """Filters the events of one request's reply: texts without what is withheld."""
 
     def feed(self, event: Event) -> list[Event]:
         """The events that go on now."""
         ...
 
     def end(self) -> list[Event]:
-        """What is left where a stream ends."""
+        """The remaining events at the end of a stream."""
         ...
 
 
@@ -81,7 +81,7 @@ class Coupling(Protocol):
     """Event loop only; any number of requests at once."""
 
     async def prepare(self, asked: Asked) -> Prepared:
-        """Wait for candidates in flight, note what enters, and take out what is withheld.
+        """Wait for undecided candidates, note what enters the context, take out what is withheld.
 
         Raises:
             Undecided: A candidate was not decided in time.
@@ -96,7 +96,7 @@ class Coupling(Protocol):
         ...
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
-        """Note what the model said and called: before the agent can act on it."""
+        """Note what the model said and called, before the agent can act on it."""
         ...
 
     def filter(self, prepared: Prepared) -> Filter:
@@ -104,7 +104,7 @@ class Coupling(Protocol):
         ...
 
     async def settled(self, principal: Principal) -> None:
-        """Wait for candidates in flight: what is sent after that knows what became of them."""
+        """Wait for undecided candidates; what is sent afterwards respects their verdicts."""
         ...
 
     def withholds(self, principal: Principal) -> bool:
@@ -112,19 +112,19 @@ class Coupling(Protocol):
         ...
 
     def carries(self, principal: Principal, text: str) -> bool:
-        """Whether a text holds what was refused."""
+        """Whether a text contains something refused."""
         ...
 
     def sieved(self, principal: Principal, value: Json) -> Json:
-        """JSON without what was refused, on routes that ask no model."""
+        """JSON without refused texts, on routes that ask no model."""
         ...
 
     def said(self, prepared: Prepared, body: dict[str, Json]) -> dict[str, Json]:
-        """A whole reply without what is withheld; its calls were decided about."""
+        """A whole reply without what is withheld; its calls were judged before."""
         ...
 
     def passing(self, principal: Principal) -> Filter:
-        """For the events of a stream that no API here explains."""
+        """A filter for the events of a stream in an unknown API."""
         ...
 
 
@@ -144,7 +144,7 @@ class UnsafeUncoupled:
         return (None,) * len(calls)
 
     async def replied(self, prepared: Prepared, reply: ModelReply) -> None:
-        """Nobody listens."""
+        """Nothing is noted."""
         del prepared, reply
 
     def filter(self, prepared: Prepared) -> Filter:

@@ -1,4 +1,4 @@
-"""Routes that ask no model: sent on as they came, without what was refused."""
+"""Routes that ask no model: passed on, without refused texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Passing:
     """Sends one request on, and its answer back."""
 
     def __init__(self, clearing: Clearing, clean: Filter, fetched: Fetched) -> None:
-        """`clean` is for the answer, should it be a stream of events; else `fetched` is."""
+        """`clean` filters an answer that is a stream of events; `fetched` any other."""
         self._clearing = clearing
         self._clean = clean
         self._fetched = fetched
@@ -40,8 +40,8 @@ class Passing:
         """The upstream's own answer.
 
         Raises:
-            UpstreamError: There is none that can be passed on.
-            MalformedRequest: Request or answer carries what is withheld, or nobody can tell.
+            UpstreamError: There is no answer that can be passed on.
+            MalformedRequest: Request or answer contains something withheld, or cannot be searched.
         """
         clearing = self._clearing
         sent = clearing.request(body, wire.headers.get("content-type", ""))
@@ -59,14 +59,14 @@ class Passing:
                 pieces = _cleaned(behind.pieces(reply, due_s), self._clean)
                 return head, _Passed(pieces, stack.pop_all())
             received = await self._fetched.edited(await behind.whole(reply))
-            # What is refused just now is withheld from the same answer.
+            # Texts that are refused while this runs are withheld from the answer.
             received = clearing.answer(received, reply.headers.get("content-type", ""))
             return msgspec.structs.replace(head, body=received), None
         raise UpstreamError("the server behind broke off its answer")
 
 
 async def _cleaned(pieces: AsyncIterator[bytes], clean: Filter) -> AsyncGenerator[bytes]:
-    """Events without what is withheld by then."""
+    """Events without what is withheld at that moment."""
     try:
         async for events in events_of(pieces):
             out = b"".join(made.raw for event in events for made in clean.feed(event))

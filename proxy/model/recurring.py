@@ -1,8 +1,8 @@
-"""What comes again with every request of a conversation is decoded and read once.
+"""A cache of a conversation's parts, which come again with every request.
 
-An agent sends its whole history each time. Elements of a request's lists whose bytes came before
-are the same objects again, and so is what was read out of them: the work of a request is that of
-its new turns. Nobody changes a decoded body in place; edits are new objects.
+An agent sends its whole history each time. List elements with the same bytes as before become the
+same objects again, with everything parsed out of them, so a request costs only its new turns.
+Decoded bodies are never modified in place.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Recurring:
         self._bytes_max = bytes_max // 2
         self._count_max = count_max // 2
         self._size = self._count = 0
-        # By their bytes, for each principal its own. What was not asked for again while the young
-        # ones grew to half of what there is room for goes with the old ones.
+        # By principal, then by bytes. When the young generation reaches half of the room, elements
+        # of the old one that were not used again are dropped.
         self._young: dict[PrincipalId, _Elements] = {}
         self._old: dict[PrincipalId, _Elements] = {}
         self._of: dict[int, _Element] = {}
@@ -63,7 +63,7 @@ class Recurring:
         return len(self._of)
 
     def body(self, principal_id: PrincipalId, raw: bytes) -> dict[str, Json]:
-        """The object of a request, as `read_body` reads it.
+        """The object of a request, decoded as by `read_body`.
 
         Raises:
             MalformedRequest: Not a JSON object in UTF-8, or nested deeper than any client nests.

@@ -1,4 +1,4 @@
-"""How much memory the bodies of model requests may take at once."""
+"""A limit on the memory for the bodies of model requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BYTES_MAX: Final = 512 * 1024 * 1024
 
 
 class NoRoom(Exception):  # noqa: N818 - a state of the sidecar, not a fault
-    """Too many large bodies are being served; a later request finds room."""
+    """Too many large bodies are in memory; a later request may find room."""
 
 
 class Room:
@@ -23,7 +23,7 @@ class Room:
         self._left = bytes_max
 
     def take(self, size: int) -> Callable[[], None]:
-        """Hold room for a body; what to call when it is over, once.
+        """Reserve room for a body; returns the function that releases it, to be called once.
 
         Raises:
             NoRoom: There is none now.
@@ -39,7 +39,7 @@ class Room:
 
 
 class Holding:
-    """Pieces that hold room until they are closed. See `Pieces`."""
+    """A stream of pieces that holds room until it is closed. See `Pieces`."""
 
     def __init__(self, pieces: Pieces, release: Callable[[], None]) -> None:
         self._pieces = pieces
@@ -50,7 +50,7 @@ class Holding:
         return aiter(self._pieces)
 
     async def aclose(self) -> None:
-        """Let go of what stands behind it, and of the room."""
+        """Close the inner stream, and release the room."""
         try:
             await self._pieces.aclose()
         finally:

@@ -1,4 +1,4 @@
-"""What a path below a model API's prefix asks for. Pure."""
+"""What a path below a model API's prefix does. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from proxy.seams.operation import HttpRequest
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-# Collections that keep text on the provider's side and bring it back into a context later, and
-# what gives an agent a way to the model past this one: sessions and keys of its own.
+# Collections that store text at the provider and return it into later contexts, and routes that
+# give an agent sessions or keys of its own.
 _HOSTED: Final = frozenset(
     {
         *("assistants", "conversations", "memory_stores", "skills", "threads", "vector_stores"),
@@ -29,14 +29,14 @@ _TURNS: Final = {
     ("completions",): COMPLETIONS,
     ("responses",): RESPONSES,
 }
-# Asking a model to shorten a conversation is asking a model.
+# A request to shorten a conversation asks a model, too.
 _COMPACT: Final = ("responses", "compact")
-# What no server reads in two ways: nothing to decode again, no parameters of a segment, nothing
-# that one trims from its end.
+# The form of a path that every server reads alike: nothing to decode again, no segment parameters,
+# nothing to trim.
 _PATH: Final = re.compile(r"(?:/(?:[A-Za-z0-9_.:@,=$~-]*[A-Za-z0-9_:@,=$~-])?)*")
 
 
-# Other routes whose answers hold no words of a model, or are read where they bring its replies
+# Other known routes: their answers have no model's words, or are parsed if they bring replies
 # (`stored_replies`). A star stands for one segment. The table is in docs/operations.md.
 KNOWN: Final = (
     *("embeddings", "moderations", "rerank", "tokenize", "detokenize"),
@@ -49,12 +49,12 @@ KNOWN: Final = (
     *("responses/*", "responses/*/cancel", "chat/completions/*"),
     *("api/event_logging/batch", "api/event_logging/v2/batch"),
 )
-# What may stand before them: versions, and places that providers give an API of this kind.
+# Prefixes of such paths: versions, and base paths of compatible providers.
 _BASES: Final = ("", "v1", "openai", "openai/v1", "openai/deployments/*", "api/v1")
 
 
 def _matcher(routes: tuple[str, ...]) -> re.Pattern[str]:
-    """What the path of one of these is, in lower case and without slashes at its ends."""
+    """A pattern for one of these paths, in lower case, without slashes at the ends."""
     spelled = "|".join(re.escape(one).replace(r"\*", "[^/]+") for one in routes)
     return re.compile(spelled)
 
@@ -63,9 +63,9 @@ _KNOWN: Final = _matcher(tuple(f"{base}/{one}".lstrip("/") for base in _BASES fo
 
 
 def is_known(method: str, purpose: Purpose, rest: str, passing: tuple[str, ...]) -> bool:
-    """Whether somebody knows what a route brings: this file, or the operator who listed it.
+    """Whether a route is known: to this file, or to the operator who listed it.
 
-    APIs of other providers bring calls of memory tools in shapes that nobody here reads.
+    APIs of other providers have memory calls in shapes that cannot be parsed here.
     """
     if purpose is not Purpose.OTHER or method in _SAFE:
         return True
@@ -80,23 +80,23 @@ class Purpose(enum.Enum):
     """What the front does with a request."""
 
     TURN = "turn"  # asks a model
-    RESULT = "result"  # brings the reply of an earlier asking
-    HOSTED = "hosted"  # would write memory on the provider's side, or talk past the sidecar
+    RESULT = "result"  # returns the reply of an earlier request
+    HOSTED = "hosted"  # would write memory at the provider, or bypass the sidecar
     OTHER = "other"
 
 
 def check_path(rest: str) -> None:
-    """Refuse a path that a server behind may take for another one.
+    """Refuse a path that a server may read as another one.
 
     Raises:
-        MalformedRequest: It is one.
+        MalformedRequest: The path is ambiguous.
     """
     if _PATH.fullmatch(rest) is None:
         raise MalformedRequest("path: may be read in two ways", status=400)
 
 
 def purpose_of(method: str, rest: str) -> tuple[Purpose, ModelApi | None]:
-    """The purpose of a request to a path below the prefix, and the API that it is read with."""
+    """The purpose of a request to a path below the prefix, and the API to parse it with."""
     parts = tuple(part for part in rest.lower().split("/") if part)
     if method not in _SAFE and any(part in _HOSTED for part in parts):
         return Purpose.HOSTED, None
@@ -113,7 +113,7 @@ def purpose_of(method: str, rest: str) -> tuple[Purpose, ModelApi | None]:
     return Purpose.OTHER, None
 
 
-# Routes on which a model says nothing that could be kept.
+# Routes whose answers have no words of a model.
 _NO_WORDS: Final = frozenset(
     {
         *("embeddings", "moderations", "rerank"),
@@ -123,7 +123,7 @@ _NO_WORDS: Final = frozenset(
 
 
 def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
-    """Whether an answer needs no reading, or is read: for what a memory backend asks."""
+    """Whether an answer is parsed or needs none: for routes that a memory backend uses."""
     if purpose is not Purpose.OTHER:
         return True
     parts = [part for part in rest.lower().split("/") if part]
@@ -133,5 +133,5 @@ def answers_nothing(method: str, purpose: Purpose, rest: str) -> bool:
 
 
 def target_of(head: HttpRequest, rest: str) -> str:
-    """Path below the upstream's URL, as it was checked, with the query, encoded again."""
+    """The checked path below the upstream's URL, with the query, encoded again."""
     return f"{rest}?{urlencode(head.query)}" if head.query else rest

@@ -1,4 +1,4 @@
-"""One model API behind: requests to it under its deadlines, and its answers within its sizes."""
+"""One model API upstream: requests within its deadlines, and answers within its size limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy.settings.model import ModelUpstream
     from proxy.transport.upstream import Reply
 
-# What this hop says for itself.
+# Headers that this hop sets itself.
 _OURS: Final = frozenset(
     {
         *("cache-control", "content-type", "date", "server", "traceparent"),
@@ -36,7 +36,7 @@ class Behind:
 
     @classmethod
     async def opened(cls, settings: ModelUpstream, stack: AsyncExitStack) -> Self:
-        """With its pool of connections; nothing is sent."""
+        """The upstream with an open connection pool; nothing is sent."""
         limits = UpstreamLimits(
             head_seconds=settings.answer_seconds,
             body_seconds=settings.total_seconds,
@@ -57,7 +57,7 @@ class Behind:
         return await self._upstream.whole(reply)
 
     async def pieces(self, reply: Reply, due_s: float) -> AsyncGenerator[bytes]:
-        """The pieces of a stream, until `due_s` of the loop's clock at the latest.
+        """The pieces of a stream, until `due_s` on the loop's clock at the latest.
 
         Raises:
             UpstreamError: It is silent for too long, too long, or too large.
@@ -81,7 +81,7 @@ class Behind:
 
 
 def shown_headers(reply: Reply) -> tuple[tuple[str, str], ...]:
-    """The headers of an answer that the agent gets: ids, limits, how long to wait."""
+    """The headers of an answer that the agent gets: ids, limits, retry times."""
     return tuple(
         (name, value) for name, value in reply.headers.items() if name not in _OURS and _fit(value)
     )
@@ -92,7 +92,7 @@ def _fit(value: str) -> bool:
 
 
 async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]:
-    """The events of a stream, as they are complete.
+    """The events of a stream, each when it is complete.
 
     Raises:
         UpstreamError: One of them is larger than any API sends.

@@ -1,7 +1,7 @@
-"""Replies of a model that come back on a route that asks none: results of batches, lists.
+"""Replies in answers of routes that ask no model: results of batches, lists.
 
-Their calls are judged like those of any other reply. What was asked for them is not known here, so
-what they write comes from nobody known.
+Their calls are judged like those of any other reply. Their requests are unknown here, so their
+texts count as from unknown origin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from proxy.dialects.strict_json.tolerant import Json
     from proxy.model.memory_seam import Asked, Coupling, Prepared
 
-# No call is spelled without one of these, unless its letters are escaped.
+# Every call's JSON has one of these strings, unless its letters are escaped.
 _MARKS: Final = (b"tool_", b"function_call", b"\\u00")
 _OBJECT: Final = re.compile(r'[\s\[\ufeff]*\{\s*"')
 _LENIENT: Final = json.JSONDecoder(strict=False)
@@ -37,14 +37,14 @@ class Fetched:
     def __init__(
         self, coupling: Coupling, halt: Callable[[], None], asked: Callable[[ModelApi], Asked]
     ) -> None:
-        """`asked` makes the request of an API that holds nothing."""
+        """`asked` makes an empty request of an API."""
         self._coupling = coupling
         self._deciding = Deciding(coupling, halt)
         self._asked = asked
         self._prepared: dict[str, Prepared] = {}
 
     async def edited(self, raw: bytes) -> bytes:
-        """The answer without calls that are refused; the same bytes where none is."""
+        """The answer without refused calls; the same bytes where none is refused."""
         if not any(mark in raw.replace(b"\0", b"") for mark in _MARKS):
             return raw
         try:
@@ -58,10 +58,10 @@ class Fetched:
         return b"".join([await self._line(line) for line in lines])
 
     async def _line(self, line: bytes) -> bytes:
-        """One line of JSON Lines; what others may be able to read as one, and we cannot, is none.
+        """One line of JSON Lines; a line that only other parsers could read is refused.
 
         Raises:
-            UpstreamError: It may hold a call that nobody can judge.
+            UpstreamError: It may contain a call that cannot be judged.
         """
         try:
             value = read_json(line)
@@ -75,7 +75,7 @@ class Fetched:
         return line if made is line else made + b"\n"
 
     async def _whole(self, raw: bytes, value: Json) -> bytes:
-        """One JSON text; the same bytes where every reader finds the same in it."""
+        """One JSON text; the same bytes if every parser reads it alike."""
         plain = straight(value)
         made = await self._walked(plain)
         same = made is value and not repeats(raw.decode("utf-8"), value)
@@ -108,7 +108,7 @@ class Fetched:
 
 
 def _others_read(raw: bytes) -> bool:
-    """Whether it is JSON to readers that take more for it, in any encoding."""
+    """Whether a more lenient parser would read it as JSON, in any encoding."""
     try:
         _LENIENT.decode(raw.decode(json.detect_encoding(raw), "replace").strip("\ufeff \t\r\n"))
     except (ValueError, RecursionError):
@@ -117,7 +117,7 @@ def _others_read(raw: bytes) -> bool:
 
 
 def _api_of(value: dict[str, Json]) -> ModelApi | None:
-    """The API whose reply an object is."""
+    """The API to which a reply object belongs."""
     if value.get("type") == "message" and value.get("role") == "assistant":
         return ANTHROPIC
     if list_of(value.get("choices")):

@@ -1,6 +1,6 @@
-"""One model request from its body to the last byte of its reply.
+"""One model request, from its body to the last byte of its reply.
 
-A reply that streams passes as it comes; its calls wait until they are decided about.
+A streamed reply passes as it comes; its calls wait until they are judged.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ AGAIN_MAX: Final = 3
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request goes upstream; its body is made anew for each asking."""
+    """How a request goes upstream; its body is made anew for each request to the model."""
 
     behind: Behind
     method: str
     target: str
     headers: dict[str, str]
-    # False: nothing is asked, the reply of an earlier asking is fetched.
+    # False: no model is asked, the reply of an earlier request is fetched.
     asks: bool = True
 
 
@@ -72,7 +72,7 @@ class Turn:
         clock_ns: Callable[[], int],
         ended: Callable[[Turn], None],
     ) -> None:
-        """`ended` is called once, when the last byte was sent or nobody reads on."""
+        """`ended` is called once, after the last byte or when the agent leaves."""
         self.api: ModelApi = asked.api
         self.asked = asked
         self.prepared: Prepared | None = None
@@ -81,12 +81,12 @@ class Turn:
         self.status = OK
         self.streamed = False
         self.withheld = False
-        # When the request went upstream and when its reply began to go to the agent; 0: not yet.
+        # Times: the request went upstream, the reply began to go to the agent; 0: not yet.
         self.sent_ns = 0
         self.first_ns = 0
         self.due_s = asyncio.get_running_loop().time() + wire.behind.settings.total_seconds
         self.wire = wire
-        self.output: tuple[Json, ...] = ()  # of a Responses reply, as the agent gets it
+        self.output: tuple[Json, ...] = ()  # the output of a Responses reply, as the agent gets it
         self.reply_id = ""
         self.clearing = Clearing(coupling, asked.principal)
         self._coupling = coupling
@@ -135,7 +135,7 @@ class Turn:
         raise UpstreamError("the server behind broke off its answer")
 
     async def ask(self, stack: AsyncExitStack) -> Reply:
-        """Send the request as it may go upstream; the reply stays open as long as the stack."""
+        """Send the request upstream; the reply stays open as long as the stack."""
         whole = continued(self.api, self.asked.body, self._more) if self._more else self.asked.body
         asked = msgspec.structs.replace(self.asked, body=whole)
         self.prepared = await self._coupling.prepare(asked)
@@ -151,7 +151,7 @@ class Turn:
         )
 
     async def ask_again(self, more: list[Json], stack: AsyncExitStack) -> Reply | None:
-        """The reply to the second asking; None where there is none, and the first one ends."""
+        """The reply to the second request; None where there is none, and the first reply ends."""
         late = asyncio.get_running_loop().time() > self.due_s
         if not self.wire.asks or self.askings > AGAIN_MAX or late:
             return None
@@ -166,7 +166,7 @@ class Turn:
         """A reply to a memory backend, without what was refused."""
         body = _read(raw)
         said, trace = self.api.read_reply(body), self.asked.trace
-        # By this call the ledger joins what the reply holds with what was asked.
+        # By this call id the ledger joins the reply with its request.
         call_id = f"extraction:{trace.trace_id}:{trace.span_id}"
         call = ModelCall(call_id=call_id, name="extraction", arguments={})
         reply = msgspec.structs.replace(said, calls=(*said.calls, call))
@@ -194,7 +194,7 @@ class Turn:
             if not reply.refused_all():
                 break
             async with AsyncExitStack() as stack:
-                # What it appends is taken now; where nobody is asked, the reply ends as it is.
+                # The text to append is taken now; without a second request the reply ends as it is.
                 again = await self.ask_again(reply.again(), stack)
                 if again is None:
                     break
@@ -204,13 +204,13 @@ class Turn:
         self.reply_id = text_of(edited.get("id")) or ""
         found = edited.get("output")
         self.output = tuple(found) if isinstance(found, list) else ()
-        # A key that was sent twice would bring the other value.
+        # A repeated key would bring its other value.
         same = edited is given and edited == body
         same = same and body is came and not repeats(raw.decode("utf-8"), came)
         return raw if same else write_body(edited)
 
     def filter(self) -> Filter:
-        """For the events of one asking."""
+        """A filter for the events of one request to the model."""
         return self._coupling.filter(self.current)
 
     def begins(self) -> None:
@@ -218,27 +218,27 @@ class Turn:
         self.first_ns = self.first_ns or self._clock_ns()
 
     def ended(self) -> None:
-        """The reply is over, or nobody reads on."""
+        """The reply is over, or the agent has left."""
         self._ended(self)
 
     @property
     def session(self) -> str:
-        """The session that the request belongs to, once that is known."""
+        """The session of the request, once it is known."""
         return "" if self.prepared is None else self.prepared.session
 
     @property
     def current(self) -> Prepared:
-        """The request as it went upstream last."""
+        """The request in the form that last went upstream."""
         if self.prepared is None:
             raise UpstreamError("nothing was sent to the server behind", sent=False)
         return self.prepared
 
 
 class StreamedReply:
-    """The pieces of one reply, all its askings in one. See `Pieces`."""
+    """The pieces of one reply, with those of a second request joined to it. See `Pieces`."""
 
     def __init__(self, turn: Turn, stack: AsyncExitStack, reply: Reply) -> None:
-        """`stack` holds the upstream's answer open; it is closed with this."""
+        """`stack` keeps the upstream's answer open; it is closed with this."""
         self._turn = turn
         self._stack = stack
         self._reply = reply
@@ -250,7 +250,7 @@ class StreamedReply:
         return self._running
 
     async def aclose(self) -> None:
-        """Let go of the upstream, and note what the model had said by then."""
+        """Release the upstream, and note what the model had said so far."""
         await self._running.aclose()
         await self._stack.aclose()
         turn = self._turn
@@ -276,16 +276,17 @@ class StreamedReply:
             if reply is None:
                 yield editor.close()
         if editor.holds:
-            # A part of a call must not pass for all of it.
+            # A part of a call must not look like a complete call.
             raise UpstreamError("the server behind broke off its answer")
         if isinstance(editor, ResponsesEditor):
             turn.output = editor.output
         turn.reply_id = editor.said().reply_id or ""
 
     async def _edited(self, events: Sequence[Event | None], clean: Filter) -> AsyncGenerator[bytes]:
-        """What goes on of these events; nothing after a call until it is decided about.
+        """The events that go on; nothing behind a call until it is judged.
 
-        None is the end of the stream. What a verdict refuses is withheld from the next event on.
+        None is the end of the stream. Texts that a verdict refuses are withheld from the next event
+        on.
         """
         turn, editor = self._turn, self._editor
         out = b""
@@ -293,7 +294,7 @@ class StreamedReply:
             was_over = editor.over
             passed, waiting = editor.feed(event)
             if waiting or (editor.over and not was_over):
-                # What is certain goes first, so that nobody waits for a verdict on something else.
+                # Events that need no verdict go first, so that they do not wait for one.
                 before, out = out + (passed if waiting else b""), b""
                 if before:
                     turn.begins()
@@ -311,7 +312,7 @@ def _cleaned(event: Event | None, clean: Filter) -> list[Event]:
 
 
 def _said(reply: Reply) -> bool:
-    """Whether it brings what a model said."""
+    """Whether an event has words of a model."""
     return reply.status in _SAID
 
 

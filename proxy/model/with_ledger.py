@@ -1,7 +1,7 @@
-"""The model front coupled to memory: the ledger and withholding around whatever judges calls.
+"""The model front coupled to memory: the ledger and the withholding, around the judging of calls.
 
-A request waits for the candidates in flight, is noted, then goes upstream without what was refused.
-What it makes the model say is noted before the agent can act on it.
+A request waits for undecided candidates, is noted, then goes upstream without refused texts. The
+model's words are noted before the agent can act on them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 QUIET_S: Final = 20.0
 """How long a request waits for candidates in flight; then they are refused."""
-# A model's own words are as far down as its program's; only the channel tells them apart.
+# A model's own words rank with its program's; only the channel tells them apart.
 _LEFT: Final = frozenset({SourceKind.OPERATOR, SourceKind.USER_INPUT, SourceKind.AGENT_SELF_EDIT})
 
 
@@ -47,7 +47,7 @@ class Coupled:
         principal, principal_id = asked.principal, asked.principal.principal_id
         prepared = await self._inner.prepare(asked)
         request = prepared.request
-        # A candidate that does not end is withheld until somebody knows what became of it.
+        # A candidate that is not decided in time is withheld until its verdict is known.
         await self._withholding.quiet(principal_id, QUIET_S)
         entered = await self._sessions.entered(
             principal,
@@ -56,7 +56,7 @@ class Coupled:
             asked.user_turns,
             asked.system_text,
         )
-        # What was begun while the disk was waited for.
+        # Candidates that arrived while this waited for the disk.
         await self._withholding.quiet(principal_id, QUIET_S)
         conversation = self._conversation(principal_id, request, entered)
         body = await self._withheld(prepared, entered, conversation)
@@ -67,7 +67,7 @@ class Coupled:
     def _conversation(
         self, principal_id: PrincipalId, request: ModelRequest, entered: Entered
     ) -> Conversation:
-        """Where the request belongs, and what a person typed there."""
+        """The conversation of the request, and what a person typed in it."""
         others = self._withholding.sessions(principal_id)
         kin = frozenset(one for one in others if self._sessions.are_kin(one, entered.session))
         return Conversation(kin | {entered.session}, lambda: _typed(request, entered))
@@ -96,7 +96,10 @@ class Coupled:
         return went
 
     def _smuggling(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
-        """New tools that say what was refused: a server may add one at any time."""
+        """New tools whose descriptions contain refused texts.
+
+        A server may add a tool at any time.
+        """
         unseen = self._sessions.unseen_tools(principal, request)
         return frozenset(
             name
@@ -110,7 +113,7 @@ class Coupled:
     async def judge(
         self, prepared: Prepared, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """See `Coupling`. What steers in one of the calls, no other one carries."""
+        """See `Coupling`. A steering text in one of the calls is withheld from the others."""
         principal_id = prepared.asked.principal.principal_id
         verdicts = await self._inner.judge(prepared, calls)
         return tuple(
@@ -162,13 +165,13 @@ class Coupled:
 def left_alone(
     request: ModelRequest, entered: Entered, clean: frozenset[int] = frozenset()
 ) -> Leave:
-    """What withholding leaves as it is: what persons typed, and what the agent's own program says.
+    """What withholding leaves unchanged: what persons typed, and the agent's own program's text.
 
-    Her turns stay whatever they are labelled: she may paste, and their beginning may be unseen.
-    Turns that hold nothing refused (`clean`) are left alone as they are.
+    A person's turns stay under any label: she may paste, and their beginning may be unseen. Turns
+    known to be clean (`clean`) stay too.
 
-    A system prompt, a reminder in a user's turn and a tool that is the one that was approved cannot
-    be blanked: else a steered model would only have to propose to remember them.
+    A system prompt, a reminder in a user's turn and an approved tool cannot be blanked: otherwise a
+    steered model would only have to propose to remember them.
     """
     typed: dict[Where, tuple[tuple[int, int], ...]] = {}
     trusted: list[tuple[Where, str]] = []
@@ -196,7 +199,7 @@ def left_alone(
 
 
 def _typed(request: ModelRequest, entered: Entered) -> Iterator[str]:
-    """What a person typed, and nobody said before her."""
+    """What a person typed and nobody said before her."""
     for _, said, spans in _turns(request, entered, frozenset()):
         if said.voice is Voice.USER:
             for span in spans:
@@ -207,7 +210,7 @@ def _typed(request: ModelRequest, entered: Entered) -> Iterator[str]:
 def _labelled(
     request: ModelRequest, entered: Entered, clean: frozenset[int]
 ) -> Iterator[tuple[Where, Said, tuple[LabelledSpan, ...]]]:
-    """Every string of the prompt and the conversation, its place in the body, its spans."""
+    """Every string of prompt and conversation, with its place and its labelled spans."""
     for said, spans in zip(request.system, entered.system.spans, strict=False):
         yield said.where, said, spans
     yield from _turns(request, entered, clean)

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 CONFIG_ENV = "MNEMOGATE_CONFIG"
 OTEL_ENV = "OTEL_EXPORTER_OTLP_ENDPOINT"
-# Read by `evaluate` alone, and no setting of a sidecar that happens to see them.
+# Read by `evaluate` alone; a sidecar ignores them.
 EVALUATION_ENV = frozenset({"MNEMOGATE_CORPORA", "MNEMOGATE_CACHE"})
 _CONFIG_BYTES_MAX = 1024 * 1024
 RULESET_BYTES_MAX = 1024 * 1024
 _TLS_BYTES_MAX = 16 * 1024 * 1024
-# A file that a store leaves in its state directory with its first commit.
+# A file that a store creates in its state directory with its first commit.
 MARKER = "marker"
 _LISTED = ("principals", "mcp", "model")
 _REVIEW = "review"
@@ -49,7 +49,7 @@ class SettingsError(Exception):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one listener lets a peer take of it."""
+    """Limits on what one listener gives a peer."""
 
     body_bytes_max: int
     header_seconds: float
@@ -161,7 +161,7 @@ def load_settings(
 
 
 def child_environment() -> dict[str, str]:
-    """The environment of a program that we start for somebody: his own, without our secrets."""
+    """The environment for a program that we start for a user: his own, without our secrets."""
     secret = {setting.env for setting in SETTINGS if setting.secret}
     return {name: value for name, value in os.environ.items() if name not in secret}
 
@@ -202,7 +202,7 @@ def _config_file(env: Mapping[str, str], config: Path | None) -> Path | None:
 
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     given = env.get(variable, "")
-    # The XDG specification: a relative path in these variables is to be ignored.
+    # XDG specification: a relative path in these variables is ignored.
     return Path(given) if given.startswith("/") else _home(env) / below_home
 
 
@@ -210,12 +210,12 @@ def _home(env: Mapping[str, str]) -> Path:
     try:
         return Path(env.get("HOME") or str(Path.home()))
     except RuntimeError:
-        # A uid without an entry in the user database, as containers have it.
+        # A uid without an entry in the user database, as in containers.
         return Path("/nonexistent")
 
 
 def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object]]]:
-    """Settings of the file, and its tables that may be written more than once."""
+    """The settings of the file, and its tables that may occur more than once."""
     listed: dict[str, list[object]] = {name: [] for name in (*_LISTED, _REVIEW)}
     if file is None:
         return {}, listed
@@ -227,9 +227,10 @@ def _read_file(file: Path | None) -> tuple[dict[str, Raw], dict[str, list[object
     except UnfitFile as error:
         raise SettingsError(f"{file}: must be {error}") from None
     except (ValueError, RecursionError):
-        # Besides syntax and encoding, the reader's own limits: thousands of digits or brackets.
+        # Besides syntax and encoding, errors of the TOML reader's limits: thousands of digits or
+        # brackets.
         raise SettingsError(f"{file}: not a TOML file in UTF-8") from None
-    # The one table of its own; read where the others are.
+    # This table is parsed with the others of its kind.
     listed[_REVIEW] = [table.pop(_REVIEW)] if _REVIEW in table else []
     for name in _LISTED:
         tables = table.pop(name, [])
@@ -267,7 +268,7 @@ def _value(
 
 
 def _behind(listed: dict[str, list[object]], env: Mapping[str, str]) -> dict[str, object]:
-    """The servers behind, by the name of their field."""
+    """The servers behind, by the name of their settings field."""
     try:
         return {
             "mcp": mcp_servers(listed["mcp"], env),
@@ -309,7 +310,7 @@ def _assemble(
     )
     state = values.pop("state") or _base(env, "XDG_STATE_HOME", ".local/state") / "mnemogate"
     state = cast("Path", state).absolute()
-    # Named by its state: two states in one directory have two copies.
+    # Named after its state directory: two states in one parent have two copies.
     kept = state.parent / "mnemogate-checkpoint" / f"{state.name}.txt"
     checkpoint = values.pop("checkpoint") or kept
     for role in ("agent", "operator"):
@@ -352,11 +353,11 @@ def _headers(pairs: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
-    """Refuse a state directory that the agent could reach by working where it stands."""
+    """Refuse a state directory inside the working directory, where the agent may work."""
     state = settings.state.resolve()
     here = Path.cwd().resolve()
     home = _home(env).resolve()
-    # The root and the home directory contain everything; standing there says nothing.
+    # The root and the home directory contain everything, so working there says nothing.
     if here in (state, *state.parents) and here not in (Path(here.anchor), home):
         raise SettingsError(
             "state: lies inside the working directory, where an agent may write; "
@@ -373,7 +374,7 @@ def _check_places(settings: Settings, env: Mapping[str, str]) -> None:
 
 
 def _check_reach(name: str, place: Path) -> None:
-    """Refuse a place that another user could take away, or lead elsewhere."""
+    """Refuse a place that another user could remove or redirect."""
     try:
         refuse_replaceable(place)
     except UnfitFile as error:
@@ -383,7 +384,7 @@ def _check_reach(name: str, place: Path) -> None:
 
 
 def _check_certificates(tls: Tls) -> None:
-    """Look at the files that the TLS library opens by their names."""
+    """Check the files that the TLS library opens by name."""
     for name, file in (
         ("tls_cert", tls.cert),
         ("tls_key", tls.key),

@@ -1,4 +1,4 @@
-"""The `[[mcp]]` tables: servers that are served at `/mcp/<name>`, and what stands behind each."""
+"""The `[[mcp]]` tables: servers that are served at `/mcp/<name>`, and what each is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from proxy.dialects.mcp.maps import ToolMap
 
-# All that a command inherits: no key and no setting of ours is in its environment.
+# The only variables that a command inherits: none of our keys and settings.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -82,7 +82,7 @@ def mcp_servers(tables: list[object], environment: Mapping[str, str]) -> tuple[M
     """The servers of these tables. `environment` is the sidecar's own.
 
     Raises:
-        BadValue: Which table, and what is wrong with it; no secret of it.
+        BadValue: Names the table and the error, and no secret.
     """
     servers: list[McpServer] = []
     for position, table in enumerate(tables, 1):

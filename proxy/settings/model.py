@@ -1,4 +1,4 @@
-"""The `[[model]]` tables: model APIs that are served below `/<name>/`, and what stands behind."""
+"""The `[[model]]` tables: model APIs that are served below `/<name>/`, and their upstreams."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from proxy.settings.servers import NAME_PATTERN, Text, check_url, headers_from
 from proxy.settings.tool_maps import maps_of_models
 from proxy.settings.values import BadValue, table_of
 
-# The first segments of every other front on the data listener; a test holds them against those.
-# A start also refuses the segments that any dialect names itself.
+# First path segments of the data listener's other fronts, as a test checks. A start also refuses
+# segments that a dialect uses.
 RESERVED: Final = frozenset(
     {
         *("api", "api-keys", "auth", "configure", "confirm", "entities", "generate-instructions"),
@@ -26,19 +26,19 @@ RESERVED: Final = frozenset(
 )
 
 
-# Of a route, below the table's name; a star stands for one segment.
+# A route below the table's name; a star stands for one segment.
 Path: TypeAlias = Annotated[str, Meta(pattern=r"^(/([A-Za-z0-9_.:@,=$~-]+|\*))+$", max_length=512)]
 
 
 class Api(enum.Enum):
-    """Whose API it is: how its errors look, and which routes a model answers at."""
+    """The API's kind: the form of its errors, and the routes that ask a model."""
 
     ANTHROPIC = "anthropic"
     OPENAI = "openai"
 
 
 class HostedState(enum.Enum):
-    """What becomes of routes that write memory on the provider's side."""
+    """How routes that write memory at the provider are treated."""
 
     REFUSE = "refuse"
     ALLOW = "allow"
@@ -47,8 +47,8 @@ class HostedState(enum.Enum):
 class ModelPurpose(enum.Enum):
     """Who asks the model."""
 
-    AGENT = "agent"  # its calls of memory tools are judged
-    EXTRACTION = "extraction"  # a memory backend: what it answers is stored
+    AGENT = "agent"  # an agent: its calls of memory tools are judged
+    EXTRACTION = "extraction"  # a memory backend: the answer itself is stored
 
 
 class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,7 +122,7 @@ class ModelUpstream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unset_in(models: tuple[ModelUpstream, ...]) -> tuple[str, ...]:
-    """The names of those of which nobody says who types their user turns."""
+    """The names of the tables whose `user_turns` is not set."""
     return tuple(one.name for one in models if one.user_turns is None)
 
 
@@ -130,7 +130,7 @@ def model_upstreams(tables: list[object]) -> tuple[ModelUpstream, ...]:
     """The model APIs of these tables.
 
     Raises:
-        BadValue: Which table, and what is wrong with it; no secret of it.
+        BadValue: Names the table and the error, and no secret.
     """
     found: list[ModelUpstream] = []
     for position, table in enumerate(tables, 1):

@@ -1,4 +1,7 @@
-"""The `[[principals]]` tables: who needs no key, because the kernel or TLS attests who it is."""
+"""The `[[principals]]` tables.
+
+Principals that need no key, because the kernel or TLS attests them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def bindings_of(tables: list[object]) -> tuple[Binding, ...]:
     """The bindings of `[[principals]]` tables.
 
     Raises:
-        BadValue: Which table, and what is wrong with it.
+        BadValue: Names the table and the error.
     """
     bindings: list[Binding] = []
     seen: set[object] = set()

@@ -56,7 +56,7 @@ class ReviewWebhook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def review_webhook(tables: list[object]) -> ReviewWebhook | None:
-    """What the one `[review]` table says; None where there is none.
+    """The settings of the one `[review]` table; None where there is none.
 
     Raises:
         BadValue: Which key, and what is allowed; no secret.

@@ -1,4 +1,4 @@
-"""Keys from files, as Kubernetes and Compose mount them: one line, closed to strangers."""
+"""Keys from files, as Kubernetes and Compose mount them: one line, not readable by strangers."""
 
 from __future__ import annotations
 

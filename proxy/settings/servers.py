@@ -1,4 +1,4 @@
-"""What `[[mcp]]` and `[[model]]` tables share: a server behind, by its URL and its credential."""
+"""What `[[mcp]]` and `[[model]]` tables share: a server's URL and its credential."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=4_096, pattern=r"^[^\0]*$")]
 
 
 def check_url(url: str, *, has_credential: bool) -> None:
-    """Refuse a URL that does not name one server, or would show a credential on the way there.
+    """Refuse a URL that is not one server's, or that would send a credential unprotected.
 
     Raises:
         BadValue: What is allowed.
@@ -64,7 +64,7 @@ def headers_from(file: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, as far as its name says."""
+    """Whether a host is this machine, by its name or address."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Every setting: its name, default, meaning, and what reads its text.
+"""Every setting: its name, default, meaning, and the parser of its text.
 
 One name per setting: `body_bytes_max` in the TOML file, `MNEMOGATE_BODY_BYTES_MAX` in the
 environment, `--body-bytes-max` where a flag exists.
@@ -44,7 +44,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     default: Raw | None
     meaning: str
     parse: Callable[[Raw], object]
-    # Secrets come from the environment alone: a flag shows in `ps`, a file gets committed.
+    # Secrets come from the environment alone: a flag shows in `ps`, and a file gets committed.
     secret: bool = False
 
     @property

@@ -13,7 +13,7 @@ from proxy.dialects.model.memory_tools import Maps
 from storage.trusted_files import UnfitFile, read_file
 
 CONTEXT_MAP: Final = "context"
-# Whose tools store mode has, and so whose classes.
+# The server whose tools store mode has, and so the map whose classes it uses.
 STORE_MAP: Final = "server-memory"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -29,12 +29,12 @@ def shipped_map(name: str) -> ToolMap | None:
 
 
 def map_for_server(server_name: str) -> ToolMap | None:
-    """The shipped map for a server that says so of itself in `serverInfo.name`."""
+    """The shipped map for a server that gives this name in `serverInfo.name`."""
     return next((found for found in _shipped().values() if server_name in found.server_names), None)
 
 
 def maps_of_models(names: tuple[str, ...] | None) -> Maps:
-    """The maps to find memory tools with among those of a model; named ones, or all that are known.
+    """The maps by which a model's memory tools are recognised: the named ones, or all shipped ones.
 
     Raises:
         MapError: As `load_map`.

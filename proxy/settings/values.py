@@ -1,4 +1,4 @@
-"""How the text of a setting becomes a value, and what is said where it cannot."""
+"""From the text of a setting to its value, or to an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class BadValue(Exception):  # noqa: N818 - always turned into a SettingsError that names the setting
-    """What is allowed; never quotes what was given, it may be a secret."""
+    """What is allowed; it never quotes the given text, which may be a secret."""
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ def text(raw: Raw) -> str:
 def path(raw: Raw) -> Path:
     """A file or directory; `~` is the home directory."""
     name = text(raw)
-    if "\0" in name:  # TOML can spell one, and no file has it
+    if "\0" in name:  # TOML can spell a NUL, and no file name has one
         raise BadValue("a path")
     try:
         return Path(name).expanduser()
@@ -201,7 +201,7 @@ def table_of(table: object, kind: type[T]) -> T:
 
 
 def _words_of(kind: type[msgspec.Struct], key: str) -> list[str]:
-    """The words that a key of a table may have; none where it is no choice of words."""
+    """The allowed words of a key; none where it is no choice of words."""
     for field in msgspec.structs.fields(kind):
         if field.encode_name == key:
             told = msgspec.inspect.type_info(field.type)

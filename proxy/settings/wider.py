@@ -1,4 +1,4 @@
-"""What a configuration lets in beyond what is shipped: it is taken, and said where it shows."""
+"""Settings that let in more than the shipped ones: allowed, and reported."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def shipped_rules() -> Ruleset:
 
 
 def wider_settings(settings: Settings) -> tuple[str, ...]:
-    """Settings by which others than this machine's own programs come near, and how."""
+    """Settings that let others than this machine's own programs in, and how."""
     found: list[str] = []
     if "null" in {origin.lower() for origin in settings.allowed_origins}:
-        # Any page says that of itself from a sandboxed frame or a file.
+        # A sandboxed frame or a file of any page sends `Origin: null`.
         found.append("allowed_origins: null is the origin of any page in a sandboxed frame")
     for name, address in (("listen", settings.listen), ("admin", settings.admin)):
         if settings.tls is None and not is_loopback(address.host):
@@ -33,5 +33,5 @@ def wider_settings(settings: Settings) -> tuple[str, ...]:
 
 
 def wider_rules(rules: Ruleset) -> tuple[str, ...]:
-    """Keys of a ruleset by which more lands than by the shipped one."""
+    """Keys of a ruleset that admit more than the shipped one."""
     return tuple(f"ruleset: {key}" for key in wider_than(rules, shipped_rules()))

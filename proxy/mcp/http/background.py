@@ -1,4 +1,4 @@
-"""What goes on beside the requests that began it: sessions, processes, streams."""
+"""Background work of a front: sessions, processes, streams."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 class Busy(Exception):  # noqa: N818 - a state
-    """No room for another session or process, or nothing is served any more."""
+    """There is no room for another session or process, or the front is closing."""
 
 
 class Beside:
-    """Runs work for as long as its context is open. Event loop only; the work must not raise."""
+    """Runs background work while its context is open. Event loop only; the work must not raise."""
 
     def __init__(self) -> None:
         self._tasks: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
     async def running(self, end: Callable[[], None]) -> AsyncGenerator[None]:
-        """Take work; at the end call `end`, which must make all of it come to an end, and wait."""
+        """Accept work; at the end call `end`, which must stop all of it, and wait."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
@@ -35,7 +35,7 @@ class Beside:
         """Begin some work.
 
         Raises:
-            Busy: Nothing is begun any more.
+            Busy: The front is closing.
         """
         if self._tasks is None:
             work.close()

@@ -1,7 +1,7 @@
-"""Servers behind that the sidecar runs itself, served as if they spoke HTTP.
+"""Servers that the sidecar runs itself, served over HTTP.
 
 In the handshake era each session has a process of its own. In the stateless era all exchanges of a
-principal share one: their ids mean nothing to each other, so each is replaced on the way in, and
+principal share one. Their request ids could collide there, so each is replaced on the way in and
 put back on the way out.
 """
 
@@ -51,7 +51,7 @@ class CommandLine(Line):
         self._unsent: deque[tuple[bytes, Message]] = deque()
 
     async def serve(self) -> None:
-        """Relay what the process says, until it ends; then so does the line."""
+        """Relay the process's messages until it ends; the line ends with it."""
         self.spawn(self._child.silence())
         async for line in self._child.lines():
             if isinstance(line, TooLong):
@@ -74,18 +74,21 @@ class CommandLine(Line):
             self.close()
 
     async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
-        """Take one message of the client; a call is a place for what waited for one."""
+        """Take one message of the client.
+
+        The stream of a call also carries messages that waited for a stream.
+        """
         await super().take(raw, message, exchange)
         self.spawn(self._send_unsent())
 
     def listen(self, exchange: Exchange) -> None:
-        """Send what belongs to no call to this exchange, and what waited for one."""
+        """Use this exchange for messages that belong to no call, including those that waited."""
         super().listen(exchange)
         exchange.stream()
         self.spawn(self._send_unsent())
 
     async def deliver(self, side: Side, raw: bytes, message: Message, via: object) -> None:
-        """Send one message; one that has no stream to go to waits for one."""
+        """Send one message; if no stream is open for it, it waits for one."""
         homeless = side is Side.CLIENT and exchange_of(via) is None and self._somewhere() is None
         if not homeless:
             await super().deliver(side, raw, message, via)
@@ -101,7 +104,7 @@ class CommandLine(Line):
         await self._child.end()
 
     def _stream_of(self, line: bytes) -> Arrived | None:
-        """Where a message goes that says which call it belongs to; answers find their own way."""
+        """The stream of a message that names its call; answers are routed by their id."""
         try:
             message = parse(line)
         except NotRelayed:
@@ -114,7 +117,7 @@ class CommandLine(Line):
 
 
 class _SharedRequest:
-    """One request at the shared process."""
+    """One request under way at the shared process."""
 
     def __init__(self, line: SharedLine, message: Message, exchange: Exchange | None) -> None:
         self.line = line
@@ -134,11 +137,11 @@ class Shared:
 
     @property
     def busy(self) -> bool:
-        """Somebody waits for it."""
+        """Whether a request waits for it."""
         return bool(self._asked)
 
     async def serve(self) -> None:
-        """Hand out what the process says until it ends; who waits then is told."""
+        """Distribute the process's messages until it ends; waiting requests then fail."""
         try:
             async for line in self._child.lines():
                 if isinstance(line, TooLong):
@@ -152,7 +155,7 @@ class Shared:
             await self._child.end()
 
     async def silence(self) -> None:
-        """Read what the process complains about."""
+        """Read the process's standard error, and drop it."""
         await self._child.silence()
 
     def close(self) -> None:
@@ -161,7 +164,7 @@ class Shared:
         self._child.close_input()
 
     async def ask(self, message: Message, line: SharedLine, exchange: Exchange | None) -> None:
-        """One request, under a number of its own."""
+        """Send one request, under an id of its own."""
         number = next(self._numbers)
         asked = self._asked[number] = _SharedRequest(line, message, exchange)
         body: Object = {**message.body, "id": number}
@@ -205,7 +208,7 @@ class Shared:
                 await asked.line.relay.from_server(encode(body), _via(asked.exchange))
 
     async def _told(self, message: Message) -> None:
-        """A notification: it names the call that it belongs to, or nobody gets it."""
+        """A notification goes to the call that it names, or to nobody."""
         token = message.params.get("progressToken")
         subscription = message.meta.get(SUBSCRIPTION)
         number = token if message.method == PROGRESS else _number(subscription)
@@ -227,15 +230,15 @@ class Shared:
 
 
 class SharedLine(Line):
-    """One exchange at a time with a process that others use as well."""
+    """A line for one exchange at a time, on a process that other lines share."""
 
     def __init__(self, parts: LineParts, shared: Callable[[], Awaitable[Shared]]) -> None:
         super().__init__(parts)
         self._shared = shared
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
-        """One request, or the end of one; there is nothing else in this era."""
-        del raw  # it is written anew, under another id
+        """Send a request or cancel one; this era has no other client messages."""
+        del raw  # it is re-encoded under another id
         exchange = exchange_of(via)
         if message.kind is Kind.REQUEST:
             self.spawn(self._ask(message, exchange))
@@ -253,7 +256,7 @@ class SharedLine(Line):
         await shared.ask(message, self, exchange)
 
     async def _hang_up(self) -> None:
-        """The process is not this line's own."""
+        """Nothing: the process is not this line's own."""
 
 
 def _via(exchange: Exchange | None) -> Arrived | None:
@@ -266,7 +269,7 @@ def _with_meta(params: Object, key: str, value: JsonValue) -> Object:
 
 
 def _restored(result: Object, number: int, request_id: RequestId | None) -> Object:
-    """A result that repeats the id of its request, as the end of a subscription does."""
+    """A result that repeats its request's id, as the end of a subscription does."""
     meta = result.get("_meta")
     if isinstance(meta, dict) and request_id is not None:
         subscription = meta.get(SUBSCRIPTION)
@@ -282,5 +285,5 @@ def _number(given: JsonValue) -> int | None:
 
 
 def _like(given: JsonValue, request_id: RequestId) -> RequestId:
-    """The id, spelled as text where a server spells ids so."""
+    """The id, as text where the server spells ids as text."""
     return str(request_id) if isinstance(given, str) else request_id

@@ -1,4 +1,4 @@
-"""A server behind that is reached over Streamable HTTP: its answers, streams and sessions."""
+"""A server that is reached over Streamable HTTP: its answers, streams and sessions."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
     from proxy.transport.upstream import Reply, Upstream
 
-# What needs no answer holds back what comes behind it.
+# Seconds to wait for the acceptance of a message without an answer: later messages wait behind it.
 TELL_SECONDS: Final = 10.0
-# After the answer a stream mostly ends by itself, and its connection can be used again.
+# Seconds for a stream to end by itself after the answer, so that its connection can be reused.
 GRACE_SECONDS: Final = 1.0
-# Behind a client that asks to resume from further back than so many events, nothing is resumed.
+# A client may resume from within so many latest events, and not from further back.
 EVENTS_SEEN_MAX: Final = 16_384
-# All that a client is told of the head: whatever else stands there is read by no filter.
+# The only headers of an answer that a client gets: no filter reads any other.
 _PASSED: Final = {
     VERSION: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "retry-after": re.compile(r"[0-9]{1,9}|[A-Z][a-z]{2}, [0-9A-Za-z: ]{20,22} GMT"),
 }
-# How to get a credential for the server: asked for before anything is shown.
+# Tells how to get a credential for the server.
 _CHALLENGE: Final = "www-authenticate"
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _BODYLESS: Final = frozenset({202, 204})
 
 
 class _EventsSeen:
-    """The ids of the latest events of one line, as prints: a server may choose long ones."""
+    """Hashes of the latest event ids of one line: a server may choose long ids."""
 
     def __init__(self) -> None:
         self._prints: dict[bytes, None] = {}
@@ -78,7 +78,7 @@ class UrlLine(Line):
         upstream: Upstream,
         adopt: Callable[[str, UrlLine], bool],
     ) -> None:
-        """`adopt` takes the session that the server behind named; False where it must not."""
+        """`adopt` takes a session that the server named; False where that is not allowed."""
         super().__init__(parts)
         self._upstream = upstream
         self._adopt = adopt
@@ -87,14 +87,17 @@ class UrlLine(Line):
         self._events_seen = _EventsSeen()
 
     async def to_server(self, raw: bytes, message: Message, via: object) -> None:
-        """Post one message. Answers are read beside; other messages wait to be accepted."""
+        """Post one message. Answers are read in the background.
+
+        Other messages wait for acceptance.
+        """
         exchange = exchange_of(via)
         if message.kind is Kind.REQUEST:
             ours = exchange is None or exchange.request_id != message.request_id
             self.spawn(self._call(raw, message, None if ours else exchange))
             return
         if message.cancels is not None and exchange is not None and exchange.era is Era.STATELESS:
-            # Closing the stream is the one way to take a call back that this era knows.
+            # In this era a call can only be cancelled by closing its stream.
             self._stop(message.cancels)
             return
         try:
@@ -108,14 +111,14 @@ class UrlLine(Line):
             return
 
     def sent_event(self, event_id: str) -> bool:
-        """Whether an event of this id came on this line lately: its client may ask what followed.
+        """Whether an event of this id came on this line lately: its client may resume there.
 
-        A server may replay by an event's id alone, and so the events of another session.
+        A server may look up events by id alone, and so replay those of another session.
         """
         return event_id in self._events_seen
 
     async def open_stream(self, exchange: Exchange) -> None:
-        """Listen to what the server sends of its own accord, or to the rest of a lost stream."""
+        """Listen to the server's own messages, or to the rest of a lost stream."""
         self.listen(exchange)
         self.spawn(self._listen(exchange))
 
@@ -134,7 +137,7 @@ class UrlLine(Line):
         for exchange in tuple(self._listening):
             exchange.finish()
 
-    # Heads
+    # ---- heads ----
 
     def _sent(self, exchange: Exchange | None) -> dict[str, str]:
         headers = dict(self._headers if exchange is None else exchange.headers)
@@ -152,7 +155,7 @@ class UrlLine(Line):
             sent = {**kept, **headers_for(message, sent)}
         return {"accept": f"{JSON}, {EVENT_STREAM}", **sent, "content-type": JSON}
 
-    # Answers
+    # ---- answers ----
 
     def _stop(self, request_id: RequestId) -> None:
         stop = self._stops.get(request_id)
@@ -160,7 +163,7 @@ class UrlLine(Line):
             stop()
 
     async def _call(self, raw: bytes, message: Message, exchange: Exchange | None) -> None:
-        """Post a request and relay what comes for it, to its end."""
+        """Post a request and relay everything that comes for it, to the end."""
         request_id = message.request_id
         if request_id is None:
             return
@@ -180,7 +183,7 @@ class UrlLine(Line):
             self._stops.pop(request_id, None)
         await self.relay.flushed(Side.SERVER)
         if exchange is None or not exchange.resumable:
-            # What is not answered by now never will be.
+            # Requests that are unanswered here will never be answered.
             await self.relay.lost(request_id)
         if exchange is not None:
             exchange.finish()
@@ -210,7 +213,7 @@ class UrlLine(Line):
             raise UpstreamError("the server behind gave no answer to a request")
 
     def _passed(self, reply: Reply) -> dict[str, str]:
-        """What the client is told of the head; a session only where it is this one."""
+        """The headers that the client gets; a session only if it is this one."""
         said = reply.headers
         passed = {
             name: said[name]
@@ -224,7 +227,7 @@ class UrlLine(Line):
         return passed
 
     def _end_if_gone(self, reply: Reply) -> None:
-        """The server behind knows the session no more: neither do we, once that was said."""
+        """The server no longer knows the session: end the line after reporting it."""
         if reply.status == 404 and self.session_id is not None:  # noqa: PLR2004
             self.close()
 
@@ -236,7 +239,7 @@ class UrlLine(Line):
     async def _refused(
         self, request_id: RequestId, exchange: Exchange | None, error: Object
     ) -> None:
-        """Relay a refusal as the error that answers this request, whatever id it had."""
+        """Relay an HTTP refusal as the error that answers this request, whatever id it has."""
         body: Object = {
             "jsonrpc": "2.0",
             "id": request_id,
@@ -256,7 +259,7 @@ class UrlLine(Line):
                 return error
         return {"message": f"the server behind answered HTTP {reply.status}"}
 
-    # Streams
+    # ---- streams ----
 
     async def _listen(self, exchange: Exchange) -> None:
         try:
@@ -295,7 +298,10 @@ class UrlLine(Line):
             await self.relay.from_server(event.data, _via(exchange, event), again=again)
             return
         if exchange is None or (event.event_id is None and event.retry is None):
-            return  # a ping of its own; ours are sent by the exchange
+            # A ping of the server's own; ours are sent by the exchange. An event id must not
+            # overtake the messages before it, or a client that resumes from it would miss them.
+            # Data under another event name than "message" is not passed on.
+            return
         # An id must not overtake the messages before it: who resumes from it would miss them. Data
         # under another name than "message" is no message to anybody, and is not passed on.
         await self.relay.flushed(Side.SERVER)
@@ -308,7 +314,7 @@ def _via(exchange: Exchange | None, event: EventFields | None = None) -> Arrived
 
 
 def _unread(exchange: Exchange, stop: Stop) -> None:
-    """The exchange is over. A call is not taken back by its client's leaving."""
+    """The exchange is over. A client that leaves does not cancel its call."""
     if not exchange.left:
         stop.after(GRACE_SECONDS)
     elif exchange.resumable:

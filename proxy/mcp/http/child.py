@@ -1,4 +1,4 @@
-"""A server that the sidecar runs itself: one process, a line per message."""
+"""A server that the sidecar runs itself: one process, one message per line."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024
 WRITE_SECONDS: Final = 30.0
-# What a server gets to end by itself once its input ended, and again after SIGTERM.
+# Seconds for a server to end after its input was closed, and again after SIGTERM.
 END_SECONDS: Final = 2.0
 
 
 class ChildGone(Exception):  # noqa: N818 - a state, not a fault of ours
-    """The process ended, or reads nothing any more."""
+    """The process ended, or does not read any more."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run, and the whole environment of it."""
+    """The command line of a server, and its whole environment."""
 
     words: tuple[str, ...]
     environment: dict[str, str]
@@ -46,7 +46,7 @@ class Child:
 
     @classmethod
     async def start(cls, command: Command, name: str) -> Self:
-        """Start it, in a session of its own: what it starts ends with it.
+        """Start it in a session of its own, so that its children end with it.
 
         Raises:
             ChildGone: It cannot be started.
@@ -71,7 +71,7 @@ class Child:
         return cls(process, name)
 
     async def lines(self) -> AsyncIterator[bytes | TooLong]:
-        """What it says, to its end."""
+        """The lines of its standard output, to the end."""
         source = self._process.stdout
         if source is None:
             return
@@ -83,7 +83,7 @@ class Child:
             yield line
 
     async def silence(self) -> None:
-        """Read what it complains about, to its end. It may quote memories: none of it is logged."""
+        """Read its standard error to the end, and drop it: it may quote memories."""
         source, count = self._process.stderr, 0
         while source is not None and (piece := await source.read(_PIECE_BYTES)):
             count += len(piece)
@@ -91,7 +91,7 @@ class Child:
             _LOG.info("mcp server wrote to stderr", extra={"server": self._name, "bytes": count})
 
     async def write(self, line: bytes) -> None:
-        """Say one line to it.
+        """Write one line to it.
 
         Raises:
             ChildGone: It does not read.
@@ -107,7 +107,7 @@ class Child:
             raise ChildGone from None
 
     def close_input(self) -> None:
-        """Tell it that nothing more comes; an honest server ends then."""
+        """Close its input; an honest server then ends."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -121,7 +121,7 @@ class Child:
                 break
             self._signal(number)
         code = await self._process.wait()
-        # What it started may live on in its group.
+        # Its children may live on in its process group.
         self._signal(signal.SIGKILL)
         _LOG.info("mcp server ended", extra={"server": self._name, "code": code})
 

@@ -1,4 +1,4 @@
-"""One HTTP request of an MCP client, and what goes out on its answer."""
+"""One HTTP request of an MCP client, and its answer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 EVENT_STREAM: Final = "text/event-stream"
 JSON: Final = "application/json"
 QUEUE_BYTES_MAX: Final = 1024 * 1024
-# Shorter than what proxies and clients wait for silence to end; it finds dead peers, too.
+# Seconds between pings: shorter than the idle limits of proxies and clients; pings also find dead
+# peers.
 PING_SECONDS: Final = 15.0
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """How an answer begins. Without a body, events follow."""
+    """The head of an answer. Without a body, events follow."""
 
     status: int
     headers: dict[str, str] = {}
@@ -35,22 +36,22 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 class Exchange:
     """One request and its answer: a body, or events in the order they are put. Event loop only.
 
-    `request_id` is that of the request it was opened with; None for a stream that a client opened
-    to listen, and for what needs no answer.
+    `request_id` is that of its request; None for a stream that a client opened to listen, and for a
+    message without an answer.
     """
 
     def __init__(
         self, request_id: RequestId | None, headers: dict[str, str], era: Era = Era.HANDSHAKE
     ) -> None:
-        """`headers` are those of the client that may go on to the server behind."""
+        """`headers` are the client's headers that may go on to the server behind."""
         self.request_id = request_id
         self.era = era
         self.headers = headers
         self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
-        # What the head of the server behind said, as far as it concerns the client.
+        # Headers of the server behind that concern the client.
         self.status = 200
         self.passed: dict[str, str] = {}
-        # It had ids of events: a client that lost it may ask for the rest elsewhere.
+        # Its events had ids, so a client that lost it may ask for the rest on another stream.
         self.resumable = False
         self._queue: deque[bytes] = deque()
         self._bytes = 0
@@ -63,12 +64,12 @@ class Exchange:
 
     @property
     def over(self) -> bool:
-        """Nothing more can be put on it."""
+        """Whether it is closed for further events."""
         return self._over or self._left
 
     @property
     def left(self) -> bool:
-        """Its client went before it was over."""
+        """Whether its client left before the end."""
         return self._left
 
     def answer(self, body: bytes, *, status: int | None = None, content_type: str = JSON) -> None:
@@ -89,11 +90,11 @@ class Exchange:
 
     @property
     def streams(self) -> bool:
-        """Whether it was answered with events."""
+        """Whether it is answered with events."""
         return self.head.done() and not self.head.cancelled() and self.head.result().body is None
 
     async def put(self, event: EventFields) -> None:
-        """Send an event once there is room; what nobody reads any more is dropped."""
+        """Send an event once there is room; after the client left, events are dropped."""
         self.stream()
         await self._room.wait()
         if self.over:
@@ -106,7 +107,7 @@ class Exchange:
         self._arrived.set()
 
     def finish(self) -> None:
-        """Nothing more comes; what was put is still sent."""
+        """End the answer; queued events are still sent."""
         if not self.head.done():
             self.stream()
         if not self._over:
@@ -114,7 +115,7 @@ class Exchange:
             self._tell()
 
     def leave(self) -> None:
-        """Its client is gone."""
+        """The client has left."""
         if not self.over:
             self._left = True
             self._queue.clear()
@@ -123,14 +124,17 @@ class Exchange:
         self._room.set()
 
     def when_over(self, told: Callable[[], object]) -> None:
-        """Call `told` once it is over or its client left, at once if so; it must not raise."""
+        """Call `told` at the end or when the client leaves, at once if that has happened.
+
+        It must not raise.
+        """
         if self.over:
             told()
         else:
             self._told.append(told)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Its events as bytes, with a ping where none comes for long."""
+        """Its events as bytes, with a ping after a long silence."""
         while True:
             while self._queue:
                 piece = self._queue.popleft()
@@ -148,7 +152,7 @@ class Exchange:
                 yield PING
 
     async def aclose(self) -> None:
-        """Nobody reads it any more."""
+        """The client does not read any more."""
         self.leave()
         self._queue.clear()
 
@@ -165,7 +169,7 @@ class Exchange:
 
 
 class Arrived(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message of the server came in, and under which event."""
+    """Where a server's message arrived, and under which event id."""
 
     exchange: Exchange
     event: EventFields | None = None

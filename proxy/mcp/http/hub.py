@@ -1,4 +1,4 @@
-"""The lines to one configured server: sessions by their id, and lanes for what has no session."""
+"""The lines to one configured server: sessions by id, and lanes for sessionless exchanges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 LANES_IDLE_MAX: Final = 8
-# Streams that stay open hold a request each: they may not be all there are.
+# Most streams that stay open: each holds a request, and others need requests too.
 STREAMS_PER_PRINCIPAL_MAX: Final = 16
 SESSIONS_PER_PRINCIPAL_MAX: Final = 64
 
@@ -53,8 +53,8 @@ class RelayFor(Protocol):
 class Hub:
     """All lines to one server. Event loop only.
 
-    A session belongs to the principal that opened it, by the credential that it came with; to
-    anybody else it does not exist. With the credential its lines end, and the processes behind.
+    A session belongs to the principal and the credential that opened it; for anybody else it does
+    not exist. When the credential ends, its lines and their processes end.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Hub:
         return line
 
     def give_back(self, principal: Principal, line: Line) -> None:
-        """The exchange is over and left nothing behind: another one may use the line."""
+        """The exchange ended cleanly: its line may serve another one."""
         idle = self._idle.setdefault(_owner(principal), [])
         if line.closed or line.busy or len(idle) >= LANES_IDLE_MAX:
             line.close()
@@ -148,7 +148,7 @@ class Hub:
         """Count a stream that stays open until its client leaves.
 
         Raises:
-            Busy: This principal has as many as it may, or all together have.
+            Busy: The principal's limit, or that of all principals, is reached.
         """
         mine = self._streams.setdefault(_quota(principal), set())
         count = sum(len(streams) for streams in self._streams.values())
@@ -159,11 +159,11 @@ class Hub:
 
     @property
     def serves_sessions_only(self) -> bool:
-        """Whether an older client needs a session: it does where we run the server."""
+        """Whether an older client needs a session: yes, where we run the server."""
         return isinstance(self._behind, Command)
 
     def sweep(self) -> None:
-        """End what nobody used for long."""
+        """End sessions and lines that were idle for long."""
         oldest_s = self._now_s() - self._limits.idle_seconds
         for line in tuple(self._lines):
             if line.used_s < oldest_s and not line.busy:
@@ -177,14 +177,14 @@ class Hub:
                 shared.close()
 
     def close(self) -> None:
-        """End everything."""
+        """End all sessions and lines."""
         self._closed = True
         for line in tuple(self._lines):
             line.close()
         for shared in self._shared.values():
             shared.close()
 
-    # Lines
+    # ---- lines ----
 
     def _line_parts(self, principal: Principal) -> LineParts:
         return LineParts(
@@ -214,7 +214,7 @@ class Hub:
         self._spawn_beside(_attempted(work, self._halt))
 
     def _adopt(self, owner: Owner, session_id: str, line: Line) -> bool:
-        """Whether the session can be this line's: nobody else has one under that id."""
+        """Whether the session id can be this line's: no other line has it."""
         if session_id in self._sessions:
             _LOG.error("mcp server named a session twice", extra={"server": self.name})
             return False
@@ -222,7 +222,7 @@ class Hub:
         return True
 
     def _make_room(self, owner: Owner) -> None:
-        # By the principal: a second key is no second share.
+        # Counted by principal: a second key gives no second share.
         mine = [line for found, line in self._sessions.values() if found[:2] == owner[:2]]
         if len(self._lines) < self._limits.sessions_max and len(mine) < SESSIONS_PER_PRINCIPAL_MAX:
             return
@@ -231,7 +231,7 @@ class Hub:
             raise Busy
         min(idle, key=lambda line: line.used_s).close()
 
-    # Servers of our own
+    # ---- servers of our own ----
 
     async def _open_command(self, command: Command, principal: Principal) -> Line:
         child = await self._started(command)
@@ -243,7 +243,7 @@ class Hub:
         return line
 
     async def _share(self, command: Command, owner: Owner) -> Shared:
-        # One at a time: two first calls would start two, and one of them would be nobody's.
+        # One at a time: two first calls would start two processes, and one would be orphaned.
         async with self._sharing:
             shared = self._shared.get(owner)
             if shared is None or shared.over:

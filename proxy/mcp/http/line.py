@@ -1,4 +1,4 @@
-"""One relay and the two ends it delivers to: exchanges of HTTP, and a server behind."""
+"""One relay between its two ends: HTTP exchanges, and a server behind."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from proxy.mcp.relay import Deliver
 
 PASS_ON_SECONDS: Final = 10.0
-# A call, its stream included; a server that never answers holds nothing for longer.
+# Seconds for a call with its stream, so that a silent server does not hold it for ever.
 CALL_SECONDS: Final = 900.0
-# The one call that is meant to stay open: notifications come on it.
+# The one method whose call stays open: notifications come on it.
 LISTEN: Final = "subscriptions/listen"
 
 
@@ -36,7 +36,7 @@ class OpenRelay(Protocol):
 
 
 class LineParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What every line needs besides its server."""
+    """What every line needs apart from its server."""
 
     open_relay: OpenRelay
     halt: Callable[[], None]
@@ -63,7 +63,7 @@ class Line:
         self._listening: list[Exchange] = []
 
     async def run(self) -> None:
-        """Serve until `close`; every request that still waits then gets an honest answer."""
+        """Serve until `close`; each request that still waits is then answered with an error."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -80,26 +80,26 @@ class Line:
                 exchange.finish()
 
     async def started(self) -> None:
-        """Wait until it relays."""
+        """Wait until it is ready to relay."""
         await self._started.wait()
 
     def close(self) -> None:
-        """Let `run` end."""
+        """Make `run` end."""
         self._closing.set()
 
     @property
     def closed(self) -> bool:
-        """It takes nothing more."""
+        """Whether it accepts no more messages."""
         return self._closing.is_set()
 
     @property
     def busy(self) -> bool:
-        """Somebody waits for an answer, or listens."""
+        """Whether a client waits for an answer, or listens."""
         return any(not one.over for one in (*self._asked.values(), *self._listening))
 
     @property
     def listeners(self) -> int:
-        """How many listen to what belongs to no call."""
+        """The number of listening streams."""
         return len(self._listening)
 
     async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
@@ -112,17 +112,17 @@ class Line:
         if message.kind is not Kind.REQUEST:
             await self._passed_on()
         if taken_back is not None:
-            # Nobody answers what was taken back.
+            # A cancelled request gets no answer.
             taken_back.finish()
 
     async def _passed_on(self) -> None:
-        """Wait until what needs no answer has gone on: "accepted" then says so."""
+        """Wait until a message without an answer has gone on, so that "accepted" is true."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PASS_ON_SECONDS):
                 await self.relay.flushed(Side.CLIENT)
 
     async def take_back(self, request_id: RequestId, exchange: Exchange) -> None:
-        """The client of a stateless exchange closed it: that is how a call is cancelled there."""
+        """Cancel the call of an exchange that its client closed: so the stateless era cancels."""
         body: Object = {
             "jsonrpc": "2.0",
             "method": CANCELLED,
@@ -132,12 +132,12 @@ class Line:
         await self._passed_on()
 
     def listen(self, exchange: Exchange) -> None:
-        """Send what belongs to no call to this exchange."""
+        """Use this exchange for messages that belong to no call."""
         self._listening.append(exchange)
         exchange.when_over(lambda: self._listening.remove(exchange))
 
     async def deliver(self, side: Side, raw: bytes, message: Message, via: object) -> None:
-        """Send one message to a side, as the relay asks."""
+        """Send one message to a side, for the relay."""
         if side is Side.SERVER:
             await self.to_server(raw, message, via)
             return
@@ -162,11 +162,11 @@ class Line:
         raise NotImplementedError
 
     async def _hang_up(self) -> None:
-        """Part from the server behind; nothing more is read from it."""
+        """Disconnect from the server behind; nothing more is read from it."""
         raise NotImplementedError
 
     def spawn(self, work: Coroutine[None, None, object]) -> None:
-        """Do something beside, as long as the line is open; what it raises ends nothing else."""
+        """Run a task while the line is open; its exception ends nothing else."""
         if self._tasks is None:
             work.close()
             return
@@ -195,7 +195,10 @@ class Line:
         exchange.when_over(late.cancel)
 
     def _somewhere(self) -> Exchange | None:
-        """Where a message goes that belongs to no call: who listens, else the oldest call."""
+        """The stream for a message that belongs to no call.
+
+        A listener's, else that of the oldest call.
+        """
         for exchange in (*self._listening, *self._asked.values()):
             if not exchange.over:
                 return exchange
@@ -203,14 +206,17 @@ class Line:
 
 
 def _is_last(message: Message, exchange: Exchange) -> bool:
-    """Whether this answers the exchange. An error without an id cannot be of another request."""
+    """Whether this message ends the exchange.
+
+    An error without an id can only belong to its request.
+    """
     if exchange.request_id is None or message.kind not in (Kind.RESULT, Kind.ERROR):
         return False
     return message.request_id in (exchange.request_id, None)
 
 
 def _answer(exchange: Exchange, raw: bytes, message: Message) -> None:
-    """Answer with one message. Without a server's own word, the stateless era has its statuses."""
+    """Answer with one message. Where the server gave no status, the stateless era defines one."""
     status = exchange.status
     error = message.body.get("error")
     if status == 200 and isinstance(error, dict) and exchange.era is Era.STATELESS:  # noqa: PLR2004
