@@ -135,13 +135,19 @@ class Certified:
         self.ca = ca
 
     async def ask(
-        self, certificate: trustme.LeafCert | None, *, key: str | None = None, method: str = "GET"
+        self,
+        certificate: trustme.LeafCert | trustme.Blob | None,
+        *,
+        key: str | None = None,
+        method: str = "GET",
     ) -> Answer | None:
         """The answer, or None where the handshake fails."""
         context = ssl.create_default_context()
         context.load_verify_locations(cadata=self.ca.cert_pem.bytes().decode())
+        if isinstance(certificate, trustme.LeafCert):
+            certificate = certificate.private_key_and_cert_chain_pem
         if certificate is not None:
-            with certificate.private_key_and_cert_chain_pem.tempfile() as path:
+            with certificate.tempfile() as path:
                 context.load_cert_chain(path)
         try:
             reader, writer = await asyncio.open_connection(

@@ -489,4 +489,17 @@ WALLS: Final = (
         invariant="what a tenant is told says nothing of how much its neighbours wrote",
         tests=(at(_NEIGHBOURS, _TOLD_THE_SAME),),
     ),
+    Mutant(
+        name="a name of a certificate is believed of any kind",
+        file="proxy/transport/peers.py",
+        old='            names.append(f"{kind}:{value}")\n',
+        new='            names.extend((f"{kind}:{value}", value))\n',
+        invariant="a certificate is who it names, by that kind of name",
+        tests=(
+            at(
+                "tests/integration/test_http_certificates.py",
+                "test_a_certificate_that_comes_near_a_bound_name_is_nobody",
+            ),
+        ),
+    ),
 )
