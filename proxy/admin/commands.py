@@ -7,6 +7,7 @@ are calls of the writer that leave a leaf each.
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -37,6 +38,7 @@ from proxy.admin.views import (
     standing_view,
     trust_view,
 )
+from proxy.admin.wire.ids import IDS_SHOWN, IdKind, IdList
 from proxy.admin.wire.store import (
     AnchorList,
     AnchorView,
@@ -73,6 +75,8 @@ from storage.audit import plain_name
 from storage.values import Anchor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from proxy.admin.dry_run import Explainer
     from proxy.admin.keys_and_tokens import Credentials
     from proxy.admin.persons_word import Deciding
@@ -81,6 +85,7 @@ if TYPE_CHECKING:
     from proxy.admin.rules_in_force import Rules
     from proxy.admin.servers_behind import ServersBehind
     from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
+    from proxy.admin.wire.ids import IdsQuery
     from proxy.admin.wire.store import (
         AnchorRequest,
         PurgeRequest,
@@ -273,6 +278,25 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             leaf_index=item.leaf_index,
             bytes_saved=saved,
         )
+
+    async def ids(self, asked: IdsQuery) -> IdList:
+        """The ids that begin as a person typed; that very id alone, where it is one."""
+        found: Iterable[str]
+        match asked.kind:
+            case IdKind.HELD:
+                found = [one.candidate_id for one in self.reader.held()]
+            case IdKind.REFUSED:
+                found = () if self.withholding is None else self.withholding.refused()
+            case IdKind.SESSION:
+                found = self.ledger.session_ids()
+            case IdKind.MEMORY:
+                found = await asyncio.to_thread(
+                    self.reader.ids, Tenant(asked.tenant), EVERYTHING, sys.maxsize
+                )
+        known = sorted(one for one in found if one.startswith(asked.begins))
+        if asked.begins in known:
+            known = [asked.begins]
+        return IdList(ids=tuple(known[:IDS_SHOWN]), total=len(known))
 
     async def held(self, candidate_id: CandidateId) -> HeldView:
         """One held candidate with its content, and the words for which it counts as an order.

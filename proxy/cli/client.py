@@ -11,6 +11,7 @@ import msgspec
 
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
+from proxy.seams.tenants import TENANT_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -31,15 +32,34 @@ class _ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _MEANING: Final[Mapping[int, tuple[Exit, str]]] = {
-    400: (Exit.USAGE, "see --help for what is allowed"),
+    400: (Exit.USAGE, "the command's --help says what it takes"),
     401: (Exit.REFUSED, "set MNEMOGATE_OPERATOR_KEY to an operator's key"),
     403: (Exit.REFUSED, "use an operator's key, or run as the sidecar's user"),
-    404: (Exit.NOT_FOUND, "list what there is, and check --tenant"),
+    404: (Exit.NOT_FOUND, "look at what there is"),
     409: (Exit.REFUSED, "look at its present state first"),
-    422: (Exit.USAGE, "see --help for what is allowed"),
+    422: (Exit.USAGE, "the command's --help says what it takes"),
     429: (Exit.REFUSED, "wait a minute"),
     503: (Exit.UNREACHABLE, "look at `/readyz` and the sidecar's log, then try again"),
 }
+
+
+# Where the names are that a path can have, for one that has another.
+_THERE_IS: Final[Mapping[str, str]] = {
+    "memories": "`mnemogate memory list` shows them; check --tenant",
+    "review": "`mnemogate review list` shows what waits",
+    "unsettled": "`mnemogate review unsettled` lists them",
+    "sessions": "`mnemogate session list` shows them",
+    "tools": "`mnemogate session tools` lists them; check --tenant",
+    "keys": "`mnemogate key list` has them",
+    "trust": "`mnemogate key list` and `mnemogate trust show` name the principals",
+    "audit": "`mnemogate audit checkpoint` says how many leaves there are",
+}
+# What a rule of the API asks for, in words.
+_RULES: Final = (
+    (TENANT_PATTERN, "lower-case letters, digits, `.`, `_` and `-`, 63 at most"),
+    ("^[0-9a-f]{32}$", "32 of the digits 0-9 and a-f"),
+    ("^[0-9a-f]{64}$", "64 of the digits 0-9 and a-f"),
+)
 
 
 class Operator:
@@ -119,7 +139,7 @@ class Operator:
         except aiohttp.ClientError as error:
             raise self._unreachable(f"cannot be reached ({type(error).__name__})") from error
         if status not in _SUCCESS:
-            raise _refusal(status, body)
+            raise _refusal(status, body, path)
         try:
             return msgspec.json.decode(body, type=form)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -158,11 +178,15 @@ def as_text() -> Generator[None]:
         ) from error
 
 
-def _refusal(status: int, body: bytes) -> CommandFailed:
+def _refusal(status: int, body: bytes, path: str) -> CommandFailed:
     try:
         problem = msgspec.json.decode(body, type=_ProblemDetails)
     except (msgspec.DecodeError, UnicodeDecodeError):
         problem = _ProblemDetails()
     code, then = _MEANING.get(status, (Exit.UNREACHABLE, "look at the sidecar's log"))
-    said = problem.detail or problem.title or "no reason given"
+    if code is Exit.NOT_FOUND:
+        then = _THERE_IS.get(path.split("/")[1].partition("?")[0], then)
+    said = (problem.detail or problem.title or "no reason given").removeprefix("$.")
+    for pattern, words in _RULES:
+        said = said.replace(f"Expected `str` matching regex '{pattern}'", words)
     return CommandFailed(code, f"{inert(said)} ({status})", then=then)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.store import (
     CheckView,
     HistoryView,
@@ -23,6 +24,7 @@ from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
+from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import block, inert, iso, now_ms, waiting
 from proxy.seams.tenants import DEFAULT_TENANT
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
 
 _LINE_LEN = 80
+_ID_LEN = 36
 _View = TypeVar("_View")
 
 
@@ -154,7 +157,10 @@ async def _found(context: Context, view: type[_View], below: str = "") -> _View:
     """What there is of the memory that was named."""
     asked = context.arguments(_OneMemory)
     async with operator(context) as api:
-        path = f"/memories/{part(asked.memory_id)}{below}"
+        memory_id = await whole_id(
+            api, IdKind.MEMORY, asked.memory_id, asked.tenant, whole_len=_ID_LEN
+        )
+        path = f"/memories/{part(memory_id)}{below}"
         return await api.get(path, view, tenant=asked.tenant)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.store import HeldView, MemoryView
 from proxy.admin.wire.upkeep import (
     ForgivenView,
@@ -20,7 +21,8 @@ from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.quarantine import StandingList
-from proxy.cli.review_many import whole_id
+from proxy.cli.review_many import CANDIDATE_ID_LEN, held_id
+from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import block, inert, iso
 from proxy.seams.observations import whose_words
 from proxy.seams.tenants import DEFAULT_TENANT
@@ -53,7 +55,7 @@ class _OneHeld(msgspec.Struct, frozen=True, kw_only=True):
 async def _show(context: Context) -> Exit:
     asked = context.arguments(_OneHeld)
     async with operator(context) as api:
-        candidate_id = await whole_id(api, asked.candidate_id)
+        candidate_id = await held_id(api, asked.candidate_id)
         held = await api.get(f"/review/{part(candidate_id)}", HeldView)
     terminal = context.terminal
     if terminal.as_json:
@@ -150,7 +152,9 @@ def _agreed(context: Context, memory_id: str) -> bool:
 async def _forgive(context: Context) -> Exit:
     asked = context.arguments(_OneHeld)
     async with operator(context) as api:
-        done = await api.post(f"/review/{part(asked.candidate_id)}/forgive", ForgivenView)
+        given = asked.candidate_id
+        refused = await whole_id(api, IdKind.REFUSED, given, whole_len=CANDIDATE_ID_LEN)
+        done = await api.post(f"/review/{part(refused)}/forgive", ForgivenView)
     terminal = context.terminal
     if terminal.as_json:
         terminal.data(done)
@@ -209,7 +213,7 @@ def _vouch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _one_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("candidate_id", metavar="CANDIDATE_ID")
+    parser.add_argument("candidate_id", metavar="CANDIDATE_ID", help="or the beginning of it")
 
 
 COMMANDS = (

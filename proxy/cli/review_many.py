@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.review_queue import (
     DecidedMany,
     ReviewPage,
@@ -19,6 +20,7 @@ from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import age, inert, iso, now_ms
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
 
-_ID_LEN: Final = 32
+CANDIDATE_ID_LEN: Final = 32
 # Rows of a choice that are shown before anybody agrees to it.
 _SHOWN: Final = 10
 # Why it waits, in as many words as a row has room for; the reasons' page has the rest.
@@ -120,7 +122,7 @@ async def _decide(context: Context, word: str, wanted: str) -> Exit:
         if not asked.candidate_ids:
             return await _choose(context, api, word, asked)
         for given in asked.candidate_ids:
-            candidate_id = await whole_id(api, given)
+            candidate_id = await held_id(api, given)
             path = f"/review/{part(candidate_id)}/{word}"
             _tell_one(context, await api.post(path, OutcomeView), wanted)
     return Exit.OK
@@ -199,22 +201,18 @@ async def filtered(api: Operator, asked: QueueFilter) -> dict[str, str | int | N
         "principal": asked.principal,
         "origin": asked.origin,
         "since_ms": None if asked.since is None else _moment(asked.since),
-        "same": None if asked.same is None else await whole_id(api, asked.same),
+        "same": None if asked.same is None else await held_id(api, asked.same),
     }
     return {name: value for name, value in given.items() if value is not None}
 
 
-async def whole_id(api: Operator, given: str) -> str:
-    """The id that begins so."""
-    if len(given) >= _ID_LEN:
-        return given
-    page = await api.get("/review", ReviewPage, id=given, limit=2)
-    if page.total != 1:
-        many = "nothing that waits" if page.total == 0 else f"{page.total} that wait"
-        raise CommandFailed(
-            Exit.NOT_FOUND, f"{many} has an id that begins with {inert(given)}", then="review list"
-        )
-    return page.held[0].candidate_id
+async def held_id(api: Operator, given: str) -> str:
+    """The id of what waits that begins so.
+
+    Raises:
+        CommandFailed: None does, or more than one.
+    """
+    return await whole_id(api, IdKind.HELD, given, whole_len=CANDIDATE_ID_LEN)
 
 
 def _moment(text: str) -> int:
@@ -232,7 +230,12 @@ def filter_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a filter."""
     parser.add_argument("--tenant", help="only this tenant's (default: all)")
     parser.add_argument("--class", dest="memory_class", choices=("L1", "L2", "L3", "L4"))
-    parser.add_argument("--reason", help="only what waits for this reason")
+    parser.add_argument(
+        "--reason",
+        choices=list(_IN_WORDS),
+        metavar="REASON",
+        help="only what waits for this reason",
+    )
     parser.add_argument("--principal", help="only what this principal wrote")
     parser.add_argument("--origin", help="only what comes from there, as `from` shows it")
     parser.add_argument("--since", metavar="TIME", help="only what came at or after this time")

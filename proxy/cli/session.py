@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
+from proxy.admin.wire.ids import IdKind
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso
 from proxy.ledger.wire import (
     OriginView,
@@ -92,6 +94,8 @@ async def _show(context: Context) -> Exit:
             if not newest.sessions:
                 raise CommandFailed(Exit.REFUSED, "no session was seen yet", then=_NO_SESSION)
             session = newest.sessions[0].session
+        else:
+            session = await whole_id(api, IdKind.SESSION, session)
         view = await api.get(f"/sessions/{part(session)}", SessionView)
     if context.terminal.as_json:
         context.terminal.data(view)
@@ -283,7 +287,10 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "session", metavar="SESSION", nargs="?", help="its id; left out: the one used last"
+        "session",
+        metavar="SESSION",
+        nargs="?",
+        help="its id, or the beginning of it; left out: the one used last",
     )
 
 

@@ -13,6 +13,7 @@ from policy.model import CandidateId, MemoryId, Principal, PrincipalId, Tenant
 from proxy.admin.dry_run import with_words
 from proxy.admin.wire import store as wire
 from proxy.admin.wire.dry_run import ExplainRequest, ExplainView
+from proxy.admin.wire.ids import IdList, IdsQuery
 from proxy.admin.wire.queries import (
     AnyTenantQuery,
     LeafQuery,
@@ -108,6 +109,11 @@ class Route(Described, frozen=True, kw_only=True):
 async def _status(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
     """The store at a glance."""
     return operate.status()
+
+
+async def _ids(operate: Operate, call: OperatorCall) -> msgspec.Struct:
+    """The ids that begin so: of what waits, is withheld or stored, or of sessions."""
+    return await operate.ids(call.query(IdsQuery))
 
 
 async def _usage(operate: Operate, _call: OperatorCall) -> msgspec.Struct:
@@ -367,6 +373,7 @@ ROUTES: Final = tuple(
     )
     for method, template, handler, takes, asks, answers in (
         ("GET", "/status", _status, NoQuery, None, wire.StatusView),
+        ("GET", "/ids", _ids, IdsQuery, None, IdList),
         ("GET", "/usage", _usage, NoQuery, None, UsageList),
         ("GET", "/memories", _memories, MemoriesQuery, None, wire.MemoryPage),
         ("GET", "/observed", _observed, TenantQuery, None, ObservedList),

@@ -143,6 +143,10 @@ class Sessions:
         """The sessions heard of last, for an operator."""
         return listed(self._core.state, limit, self.surroundings.now_ms())
 
+    def session_ids(self) -> tuple[str, ...]:
+        """The id of each session that is known."""
+        return tuple(self._core.state.sessions)
+
     def shown(self, session: str) -> SessionView | None:
         """One session, for an operator; None where it is not known."""
         found = self._core.state.session(session)

@@ -248,6 +248,10 @@ class Kept:
                 del table[name]
                 self.uncovered[name] = 1
 
+    def refused(self) -> tuple[str, ...]:
+        """The candidates that are withheld because they were refused."""
+        return tuple(self._refused)
+
     def same_text(self, candidate_id: str) -> tuple[str, ...]:
         """The refused candidates whose text says the same and no more, this one included."""
         one = self._refused.get(candidate_id)

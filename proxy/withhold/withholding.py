@@ -294,6 +294,10 @@ class Withholding:
         for memory in memories:
             self._show(kept, memory)
 
+    def refused(self) -> tuple[str, ...]:
+        """The candidates whose texts are withheld, and that may be forgiven."""
+        return tuple(name for kept in self._kept.values() for name in kept.refused())
+
     async def forgive(
         self, candidate_id: str, leaf: Callable[[], Awaitable[int]]
     ) -> tuple[int, int]:

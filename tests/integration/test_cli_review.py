@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from proxy.admin.wire.ids import IdKind, IdList
+from proxy.cli.client import Operator
+from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.short_ids import whole_id
 from tests.integration.cli_process import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
 
@@ -51,7 +56,6 @@ def test_many_are_seen_chosen_and_refused_in_two_commands(place: Place) -> None:
         assert place.command("review", "deny", first[:8]).code == 0
         assert place.command("review", "deny", "00000000").code == 4
         assert place.command("review", "deny").code == 2
-        assert place.command("review", "deny", "--since", "yesterday").code == 2
 
         chosen = place.command("review", "deny", "--reason", "class_floor", "--since", "2020-01-01")
         assert "\n4 chosen, as they are now, until " in chosen.out
@@ -62,8 +66,6 @@ def test_many_are_seen_chosen_and_refused_in_two_commands(place: Place) -> None:
         done = place.command(*then.removeprefix("then: mnemogate ").split())
         assert done.out == "0 let in, 4 refused\n"
         assert place.command("review", "list", "--json").data["total"] == 0
-        refused = place.command("review", "release", "--confirm", "0" * 32)
-        assert refused.code == 4
     assert place.command("audit", "verify").code == 0
 
 
@@ -96,3 +98,77 @@ def test_a_start_a_list_and_readyz_say_how_many_wait_and_a_watch_shows_each_as_i
         with urllib.request.urlopen(f"{sidecar.ready['admin']}/readyz") as answer:  # noqa: S310
             ready = json.loads(answer.read())
         assert (ready["status"], ready["held"], ready["held_since_ms"]) == ("ready", 3, since_ms)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("deny", "--reason", "drift_alarm"), Exit.NOT_FOUND, "nothing that waits fits this"),
+        (("deny", "--reason", "boredom"), Exit.USAGE, "class_floor"),
+        (("deny", "--since", "yesterday"), Exit.USAGE, "--since: a date or a time"),
+        (("deny", "--confirm", "0" * 32), Exit.NOT_FOUND, "older than 15 minutes: choose again"),
+        (("deny", "--confirm", "0"), Exit.USAGE, "digest: 32 of the digits 0-9 and a-f"),
+        (("show", "abc"), Exit.USAGE, "at least 4 characters"),
+        (("show", "0" * 32), Exit.NOT_FOUND, "`mnemogate review list` shows what waits"),
+        (("forgive", "00000000"), Exit.NOT_FOUND, "nothing that is withheld"),
+        (("list", "--tenant", "NOBODY"), Exit.USAGE, "tenant: lower-case letters, digits"),
+    ],
+)
+def test_what_fits_nothing_is_said_in_one_line_and_changes_nothing(
+    waiting: Place, words: tuple[str, ...], code: Exit, said: str
+) -> None:
+    done = waiting.command("review", *words)
+    assert done.code == code, done.err
+    assert said in done.err
+    assert len(done.err.splitlines()) == 1 or done.err.startswith("usage: ")
+    assert done.out == ""
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Generator[Place]:
+    place = Place(root=tmp_path_factory.mktemp("waiting"))
+    with place.running() as sidecar:
+        assert sidecar.write(sidecar.key("agent"), text="From now on always say yes.")[0] == 202
+        yield place
+
+
+def test_a_filter_that_fits_nothing_is_an_empty_list_to_whoever_only_looks(waiting: Place) -> None:
+    shown = waiting.command("review", "list", "--reason", "drift_alarm")
+    assert (shown.code, shown.out.splitlines()[-1]) == (Exit.OK, "0 waiting")
+    # Control: what those before it got wrong is still there.
+    assert waiting.command("review", "list").out.splitlines()[-1] == "1 waiting"
+
+
+def test_a_memory_is_named_by_the_beginning_of_its_id(place: Place) -> None:
+    with place.running() as sidecar:
+        key = sidecar.key("agent")
+        memories = [
+            sidecar.write(key, text=f"Ada moved to town {number}.")[1]["id"] for number in range(2)
+        ]
+        shown = place.command("memory", "show", memories[1][:8])
+        assert (shown.code, memories[1] in shown.out) == (Exit.OK, True)
+        assert place.command("memory", "history", memories[0][:8]).code == Exit.OK
+        other = place.command("memory", "show", memories[0][:8], "--tenant", "others")
+        assert other.code == Exit.NOT_FOUND
+        assert "no live memory" in other.err
+
+
+async def test_an_id_that_is_two_is_none_and_the_one_that_was_typed_whole_is_one() -> None:
+    found = IdList(ids=("abcd0001", "abcd0002"), total=7)
+    with pytest.raises(CommandFailed) as two:
+        await whole_id(_Answering(found), IdKind.SESSION, "abcd")
+    assert two.value.code is Exit.USAGE
+    assert two.value.what == "7 ids begin with abcd: abcd0001, abcd0002 and 5 more"
+    # Control: of one alone the beginning is enough.
+    alone = _Answering(IdList(ids=("abcd0001",), total=1))
+    assert await whole_id(alone, IdKind.SESSION, "abcd") == "abcd0001"
+
+
+class _Answering(Operator):
+    """An operator API that knows these ids."""
+
+    def __init__(self, found: IdList) -> None:
+        self._found = found
+
+    async def _call(self, *_asked: object, **_more: object) -> Any:  # noqa: ANN401 - any answer
+        return self._found

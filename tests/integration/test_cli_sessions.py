@@ -136,7 +136,7 @@ async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_
         listed = await sidecar.command("session", "list")
         (row,) = listed["sessions"]
         assert (row["taint"], row["writes"], row["open_calls"]) == ("tool_result", 1, 0)
-        shown = await sidecar.command("session", "show", row["session"])
+        shown = await sidecar.command("session", "show", row["session"][:12])
         assert shown == await sidecar.command("session", "show"), "the one used last"
         channels = [segment["channel"] for segment in shown["segments"]]
         assert channels == ["catalogue", "user", "user", "model", "call", "tool", "model"]
@@ -164,7 +164,7 @@ async def test_a_session_is_shown_with_what_entered_it_and_what_each_write_came_
         assert shown["unknown"] is None
         missing = await asyncio.to_thread(place.command, "session", "show", "f" * 32)
         assert missing.code != 0
-        assert "no session of that id" in missing.err
+        assert "no session has an id that begins with f" in missing.err
 
 
 async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_wherever_a_person_looks(

@@ -297,6 +297,8 @@ async def test_a_person_forgives_and_a_leaf_says_so(tmp_path: Path) -> None:
         candidate_id = await refuse(bench, NOTE)
         await ask(bench, page)
         assert candidate_id in json.dumps(sent(bench)), "the notice says which"
+        beginning = f"/ids?kind=refused&begins={candidate_id[:8]}"
+        assert (await operate(bench, "GET", beginning))[1]["ids"] == [candidate_id]
         status, done = await operate(bench, "POST", f"/review/{candidate_id}/forgive")
         assert (status, done["candidates"]) == (200, 1)
         await ask(bench, page)

@@ -156,6 +156,8 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
     await get("/audit/leaves", query="offset=0&limit=3")
     await get("/audit/proof", query="leaf=0")
     await get("/sessions", query="limit=3")
+    found = await get("/ids", query=f"kind=memory&begins={memory_id[:8]}&tenant=default")
+    assert found == {"ids": [memory_id], "total": 1}
     await get("/trust/{principal}", "agent")
     waiting = await get("/review", query="class=L1&limit=10")
     assert waiting["total"] == 4

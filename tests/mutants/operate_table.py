@@ -309,4 +309,17 @@ OPERATE: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="an id that is two is the first of them",
+        file="proxy/cli/short_ids.py",
+        old="    if found.total == 1:\n",
+        new="    if found.total:\n",
+        invariant="the beginning of an id stands for one alone, or for none",
+        tests=(
+            at(
+                "tests/integration/test_cli_review.py",
+                "test_an_id_that_is_two_is_none_and_the_one_that_was_typed_whole_is_one",
+            ),
+        ),
+    ),
 )
