@@ -9,8 +9,9 @@ withholding, so punctuation, escapes, tags and base64 hide nothing.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 CONTAINED_LEN_MIN: Final = 8
 DENIED_MAX: Final = 10_000
+SIFTED_MAX: Final = 32_768
+"""Answers that are remembered, of all scopes together; about 8 MB."""
 _SPACES: Final = re.compile(r"\s+")
 # A piece of one word is a name or a kind: a text that mentions it does not repeat the memory.
 _ONE_WORD: Final = re.compile(r"[^\W\d_]+")
@@ -54,20 +57,46 @@ class _Known(NamedTuple):
     prints: tuple[_Print, ...]
 
 
+class _Sifted:
+    """What was answered lately: an agent reads its whole memory again and again.
+
+    A text is known by its hash alone. An answer is that of one generation of its scope's prints, of
+    which each change makes a new one: it is never asked for again after what could change it.
+    """
+
+    def __init__(self) -> None:
+        self._generations = itertools.count()
+        self._answers: OrderedDict[tuple[int, bytes], bool] = OrderedDict()
+
+    def generation(self) -> int:
+        return next(self._generations)
+
+    def answer(self, generation: int, digest: bytes) -> bool | None:
+        return self._answers.get((generation, digest))
+
+    def keep(self, generation: int, digest: bytes, *, answer: bool) -> None:
+        self._answers[generation, digest] = answer
+        if len(self._answers) > SIFTED_MAX:
+            self._answers.popitem(last=False)
+
+
 class _Withheld:
     """Prints of one tenant's pieces behind one server.
 
     How many memories with each are hidden and shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sifted: _Sifted) -> None:
         self.withheld: Counter[_Print] = Counter()
         self.shown: Counter[_Print] = Counter()
         self._anchors: dict[int, list[_Print]] | None = None
         self._wholes: frozenset[_Print] = frozenset()
+        self._sifted = sifted
+        self._generation = sifted.generation()
 
     def touch(self) -> None:
         self._anchors = None
+        self._generation = self._sifted.generation()
 
     def holds_back(self, text: str) -> bool:
         anchors = self._anchors
@@ -75,6 +104,14 @@ class _Withheld:
             anchors = self._build()
         if not anchors and not self._wholes:
             return False
+        digest = _digest(text)
+        answer = self._sifted.answer(self._generation, digest)
+        if answer is None:
+            answer = self._read(text, anchors)
+            self._sifted.keep(self._generation, digest, answer=answer)
+        return answer
+
+    def _read(self, text: str, anchors: dict[int, list[_Print]]) -> bool:
         shapes = dict.fromkeys(_shape(reading) for reading in readings_of(text))
         if self._wholes and any(_print(shape, whole=True) in self._wholes for shape in shapes):
             return True
@@ -115,6 +152,7 @@ class Sieve:
         self._leaf_count = -1
         self._known: dict[str, _Known] = {}
         self._scopes: dict[Scope, _Withheld] = {}
+        self._sifted = _Sifted()
         self._denied: deque[str] = deque()
 
     def sift(self, scope: Scope, strings: Iterable[str]) -> tuple[bool, ...]:
@@ -199,7 +237,7 @@ class Sieve:
 
     def _put(self, name: str, known: _Known) -> None:
         self._known[name] = known
-        scope = self._scopes.setdefault(known.scope, _Withheld())
+        scope = self._scopes.setdefault(known.scope, _Withheld(self._sifted))
         (scope.withheld if known.stands in _WITHHELD else scope.shown).update(known.prints)
         scope.touch()
 

@@ -221,7 +221,7 @@ class Core:
         names = (segment.join.tool_use_id, segment.join.call_id)
         keys = [self.reader.print(name) for name in names if name]
         server, tool = segment.server[:_NAME_LEN_MAX], segment.tool[:_NAME_LEN_MAX]
-        exact = packed(self.reader.print(skeleton(text)) for text in segment.texts)
+        exact = packed(self.reader.print(skeleton(text)) for text in segment.texts if keys)
         made = [call for call in book.calls.values() if _is_answered_by(segment, keys, call)]
         echo = self.reader.is_echo(made, segment.texts)
         for key in keys:

@@ -86,6 +86,14 @@ def places(value: JsonValue, pattern: Pattern) -> Iterator[tuple[Location, JsonV
     yield from level
 
 
+def lies_on(location: Location, tail: Pattern) -> bool:
+    """Whether the path that a place lies on ends in the other; most do not at the last step."""
+    if len(tail) > len(location):
+        return False
+    steps = zip(reversed(location), reversed(tail), strict=False)
+    return all((ELEMENT if isinstance(step, int) else step) == name for step, name in steps)
+
+
 def ends_with(pattern: Pattern, tail: Pattern) -> bool:
     """Whether the path ends with the other one: a server may wrap its result in one more object."""
     return len(tail) <= len(pattern) and pattern[len(pattern) - len(tail) :] == tail

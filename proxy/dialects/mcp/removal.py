@@ -13,6 +13,7 @@ from proxy.dialects.mcp.paths import (
     Location,
     Pattern,
     ends_with,
+    lies_on,
     pattern_of,
 )
 from proxy.dialects.mcp.shown_text import WITHHELD, asks, cut, is_withheld
@@ -124,7 +125,7 @@ class Structure:
 
     def _is_label(self, location: Location, text: str) -> bool:
         return is_short_label(text) and any(
-            ends_with(pattern_of(location), path(label)) for label in self._shown.labels
+            lies_on(location, path(label)) for label in self._shown.labels
         )
 
     def _unit(self, location: Location) -> Location | None:

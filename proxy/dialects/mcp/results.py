@@ -68,6 +68,9 @@ def filtering(
         while unknown := _unique(answer.asks(known)):
             flags = yield unknown
             known.update(zip(unknown, flags, strict=True))
+            if not any(known.values()):
+                # All of it was asked, and parts of a text are asked only where it is withheld.
+                return result
         left = answer.without(known)
         if left is result:
             return result

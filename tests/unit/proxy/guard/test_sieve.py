@@ -5,15 +5,21 @@
 from __future__ import annotations
 
 import pickle
+import random
 from base64 import b64encode
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import pytest
 
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import Candidate, ChangeKind, PrincipalId, Tenant
+from policy.text.readings import readings_of
 from proxy.guard.sieve import DENIED_MAX, Sieve, prints_of
 from storage.values import Moved, News, Stands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TENANT = Tenant("default")
 SCOPE = (TENANT, target_of(MCP, "memory"))
@@ -178,3 +184,82 @@ def test_a_candidate_that_is_no_call_has_no_prints() -> None:
         text=POISON,
     )
     assert prints_of(plain) == ()
+
+
+MEMORIES = tuple(
+    f"Guest {number} of the house likes tea from garden {number}" for number in range(6)
+)
+"""Of which none contains another."""
+
+
+class Read:
+    """How often a text was read in all its ways."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: list[str] = []
+
+        def counted(text: str) -> Iterator[str]:
+            self.texts.append(text)
+            return readings_of(text)
+
+        monkeypatch.setattr("proxy.guard.sieve.readings_of", counted)
+
+
+def test_items_that_are_read_again_unchanged_are_not_judged_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = Read(monkeypatch)
+    log = Log(moved("a", Stands.HELD, POISON))
+    sieve = Sieve(log)
+    for _ in range(3):
+        assert sieve.sift(SCOPE, (*MEMORIES, POISON)) == (*(False for _ in MEMORIES), True)
+    assert read.texts == [*MEMORIES, POISON]
+    log.entries.append(moved("b", Stands.HELD, MEMORIES[2]))
+    assert sieve.sift(SCOPE, MEMORIES) == (False, False, True, False, False, False)
+    assert read.texts == [*MEMORIES, POISON, *MEMORIES], "the control: what moved has all read anew"
+
+
+@pytest.mark.parametrize(
+    "stands", [Stands.HELD, Stands.DENIED, Stands.FORWARDING, Stands.QUARANTINED]
+)
+def test_no_answer_outlives_what_took_it_back(stands: Stands) -> None:
+    log = Log(moved("other", Stands.HELD, POISON), moved("a", Stands.LIVE, MEMORIES[0]))
+    sieve = Sieve(log)
+    for one in (stands, Stands.LIVE, stands, Stands.GONE):
+        assert sieve.sift(SCOPE, (MEMORIES[0],)) == (False,), "the control: it is shown"
+        log.entries.append(moved("a", one, MEMORIES[0]))
+        hidden = one is stands
+        assert sieve.sift(SCOPE, (MEMORIES[0],)) == (hidden,)
+        log.entries.append(moved("a", Stands.LIVE, MEMORIES[0]))
+    sieve.hold("b", SCOPE, (MEMORIES[1],))
+    assert sieve.sift(SCOPE, (MEMORIES[1],)) == (True,)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_remembers_answers_as_what_does_not(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Smaller than what is asked, so that the oldest make room all the time.
+    monkeypatch.setattr("proxy.guard.sieve.SIFTED_MAX", 9)
+    chance = random.Random(seed)  # noqa: S311 - the same run each time
+    log = Log(moved("first", Stands.HELD, POISON))
+    sieve = Sieve(log)
+    scopes = (SCOPE, (Tenant("other"), SCOPE[1]))
+    for _ in range(120):
+        if chance.random() < 0.4:
+            name = f"n{chance.randrange(4)}"
+            log.entries.append(moved(name, chance.choice([*Stands]), chance.choice(MEMORIES)))
+        asked = tuple(chance.choices((*MEMORIES, POISON, f"- {POISON}!"), k=4))
+        for scope in scopes:
+            assert sieve.sift(scope, asked) == Sieve(log).sift(scope, asked)
+        assert len(sieve._sifted._answers) <= 9
+        assert not any(isinstance(part, str) for key in sieve._sifted._answers for part in key)
+
+
+def test_the_text_of_an_answer_that_is_remembered_is_nowhere() -> None:
+    sieve = Sieve(Log(moved("a", Stands.HELD, POISON)))
+    assert sieve.sift(SCOPE, (POISON, MEMORIES[0])) == (True, False)
+    kept = pickle.dumps(sieve._sifted._answers)
+    assert POISON.encode() not in kept
+    assert MEMORIES[0].encode() not in kept
+    assert len(sieve._sifted._answers) == 2, "the control: both are remembered"
