@@ -252,6 +252,32 @@ SESSIONS: Final = (
         ),
     ),
     Mutant(
+        name="a text that came to a ring that is gone is in the new one",
+        file="proxy/ledger/core.py",
+        old="            self._came.clear()  # places in a ring that begins anew\n",
+        new="",
+        invariant="what cannot be searched any more is told again",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_ring.py",
+                "test_what_came_before_a_principal_made_room_is_told_again",
+            ),
+        ),
+    ),
+    Mutant(
+        name="the place that is shown is the first fall, wherever it went",
+        file="proxy/ledger/views.py",
+        old="    segment = _segment(session.falls[-1][1])",
+        new="    segment = _segment(session.falls[0][1])",
+        invariant="the first place where a session became unknown is shown",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_unknown.py",
+                "test_the_first_place_is_shown_with_the_rule_that_it_needs",
+            ),
+        ),
+    ),
+    Mutant(
         name="a row of numbers is an echo",
         file="proxy/ledger/texts.py",
         old="            yield str(part)  # a row of numbers may spell anything",

@@ -66,6 +66,7 @@ def endorsed(ledger: Ledger, text: str) -> bool:
         f"desk.md:12:{LINE}",
         f"note: {LINE}",
         "Bills of the firm\nare paid at the\nquay office.",
+        f"Shall I note: {LINE[:-1]}?",
     ],
 )
 @pytest.mark.parametrize("typed", ["{}", "Please remember: {}", "{} Is that so?", "By the way, {}"])

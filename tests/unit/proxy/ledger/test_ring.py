@@ -11,6 +11,8 @@ from proxy.seams.guard import Segment
 from tests.unit.proxy.ledgers import ADA, GRACE, Ledger
 
 if TYPE_CHECKING:
+    import pytest
+
     from proxy.ledger.ring import RingText
 
 NOTE = "Customers of the harbour pay a lower rate for the archive"
@@ -65,6 +67,19 @@ def test_a_text_that_comes_again_is_kept_once_and_found_as_if_it_were_new() -> N
     count = ledger.sessions.print_count
     saw(ADA.principal_id, segment(NOTE))
     assert ledger.sessions.print_count != count, "what remembers it for weeks is told again"
+
+
+def test_what_came_before_a_principal_made_room_is_told_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.ledger.core.PRINCIPALS_MAX", 1)
+    ledger = Ledger()
+    ledger.sessions.saw(ADA.principal_id, segment(NOTE))
+    ledger.sessions.saw(GRACE.principal_id, segment(NOTE))
+    assert culprits(ledger, NOTE) == (), "control: it made room"
+    for text in ("Something about rivers and their names", NOTE):
+        ledger.sessions.saw(ADA.principal_id, segment(text))
+    assert culprits(ledger, NOTE)
 
 
 def test_a_text_that_has_no_words_does_not_stop_the_ledger() -> None:
