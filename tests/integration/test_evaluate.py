@@ -16,6 +16,7 @@ from proxy.evaluate.core import core
 from proxy.evaluate.everyday import everyday
 from proxy.evaluate.figures import Figure, share
 from proxy.evaluate.forged import corpora
+from proxy.evaluate.honest import honest
 from proxy.evaluate.labels import labels
 from proxy.evaluate.month import HOLDS_A_DAY_MAX, NOTES_A_DAY, month
 from tests.benchmarks.__main__ import sections as bench_sections
@@ -61,6 +62,28 @@ async def test_what_a_person_says_is_hers_and_what_she_pastes_is_not() -> None:
         "pasted_orders_at_L2": 0.0,
         "two_sessions_admitted": 0.0,
     }
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(300)
+async def test_an_agent_that_edits_files_for_200_turns_beside_20_refused_notes_ends_its_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # One conversation of the honest day: no call but a memory's may be another one than was made.
+    monkeypatch.setattr("proxy.evaluate.honest._DAYS", ((20, 0),))
+    monkeypatch.setattr("proxy.evaluate.honest._SHAPES", (("anthropic", True),))
+    found = book()
+    await honest(found)
+    assert found.broken == ()
+    cells = found.tables.honest
+    assert cells is not None
+    assert {name: one.value for name, one in cells.items()} == {
+        "her_turns_altered": 0.0,
+        "other_calls_refused": 0.0,
+        "results_altered_per_1000": 0.0,
+        "guard_lines_lost": 0.0,
+    }
+    assert cells["other_calls_refused"].n > 130
 
 
 async def test_notes_of_a_few_days_wait_less_than_once_a_day_and_is_refused_nothing() -> None:
