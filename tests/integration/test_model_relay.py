@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,28 @@ async def test_a_call_that_passes_both_has_one_candidate_and_one_pair_of_leaves(
         result = await at.relay(GOOD, made["id"] if known else None)
         assert result.get("isError") is not True
         assert at.leaves()[before:] == ["admit", "done"]
+        assert at.stored().count(GOOD) == 1
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "told"),
+    [(300.0, ["admit", "done"]), (3_700.0, ["admit", "admit", "done"])],
+    ids=["five minutes", "control: more than an hour"],
+)
+async def test_a_person_may_take_five_minutes_to_click_between_front_and_relay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waited_s: float, told: list[str]
+) -> None:
+    async with desk(tmp_path) as at:
+        await at.relay("The pump in hall four was replaced in March")
+        before = len(at.leaves())
+        (made,) = json.loads(await at.model(GOOD))["content"][-1:]
+        # The clock of what was handed over is turned on; nobody waits.
+        guard = at.bench.front.sidecar.guard
+        for timed in (guard, vars(guard)["_ahead"]):
+            monkeypatch.setattr(timed, "_monotonic_s", lambda: time.monotonic() + waited_s)
+        result = await at.relay(GOOD, made["id"])
+        assert result.get("isError") is not True
+        assert [one for one in at.leaves()[before:] if one != "unknown"] == told
         assert at.stored().count(GOOD) == 1
 
 

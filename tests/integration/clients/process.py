@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from pathlib import Path
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -48,6 +49,54 @@ async def run_client(
             process.kill()
             await process.wait()
     return process.returncode or 0, out.decode(), errors.decode()
+
+
+class Conversed:
+    """A client that is told something, and answers, line by line."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._in, self._out, self._err = process.stdin, process.stdout, process.stderr
+
+    def write(self, line: bytes) -> None:
+        self._in.write(line)
+
+    async def lines(self) -> AsyncGenerator[bytes]:
+        """What it writes from here on."""
+        while line := await self._out.readline():
+            yield line
+
+    async def complaints(self) -> str:
+        """The end of its standard error, once it has ended."""
+        return (await self._err.read()).decode()[-2_000:]
+
+
+@asynccontextmanager
+async def conversing(
+    *command: str | Path, home: Path, environment: Mapping[str, str], limit_s: float = 240.0
+) -> AsyncGenerator[Conversed]:
+    """A client as a process that is told what comes; it is ended when nothing more does."""
+    project = home / "project"
+    await asyncio.to_thread(project.mkdir, parents=True, exist_ok=True)
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(str(part) for part in command),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        cwd=project,
+        env={"PATH": PATH, "HOME": str(home), **OFFLINE, **environment},
+        limit=1 << 24,
+    )
+    try:
+        async with asyncio.timeout(limit_s):
+            yield Conversed(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def drive_client(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from tests.integration.clients.environments import node_environment
-from tests.integration.clients.process import run_client
+from tests.integration.clients.process import Conversed, conversing, run_client
 from tests.integration.hosts.messages_model import MessagesModel
 from tests.integration.hosts.responses_model import ResponsesModel
 from tests.integration.hosts.script import ModelServer, ToolResult, calling, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 CLAUDE_CODE = "2.1.197"
@@ -62,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     servers: tuple[str, ...]
     environment: dict[str, str] = {}
+    # Tools of the host's own that need nobody's click.
+    tools: tuple[str, ...] = ()
 
 
 class Printed(msgspec.Struct, frozen=True):
@@ -104,26 +106,47 @@ class ClaudeCode:
         return json.dumps({"mcpServers": claude_servers(servers)})
 
     async def run(self, prompt: str, home: Path, model: str, settings: Settings) -> Printed:
-        path = home / "mcp.json"
-        path.write_text(settings.text, encoding="utf-8")
-        allowed = [f"mcp__{name}" for name in settings.servers] + ["ReadMcpResourceTool"]
+        words = ("-p", prompt, "--output-format", "json", *self._configured(home, settings))
         code, out, err = await run_client(
             _claude(self._version),
-            *("-p", prompt, "--output-format", "json"),
-            *("--mcp-config", path, "--strict-mcp-config"),
-            *("--allowedTools", ",".join(allowed)),
+            *words,
             home=home,
-            environment={
-                "ANTHROPIC_BASE_URL": model,
-                "ANTHROPIC_API_KEY": "nothing",
-                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-                "DISABLE_AUTOUPDATER": "1",
-                "ENABLE_TOOL_SEARCH": str(self._searches).lower(),
-                **settings.environment,
-            },
+            environment=self._environment(model, settings),
         )
         assert code == 0, (out, err[-2_000:])
         return Printed(out, err)
+
+    async def talk(
+        self, turns: Sequence[str], home: Path, model: str, settings: Settings
+    ) -> list[str]:
+        """One conversation in one process, turn by turn; the last words of each turn."""
+        stream = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+        words = (_claude(self._version), "-p", *stream, *self._configured(home, settings))
+        environment = self._environment(model, settings)
+        said: list[str] = []
+        async with conversing(*words, home=home, environment=environment) as process:
+            for turn in turns:
+                message = {"role": "user", "content": [{"type": "text", "text": turn}]}
+                process.write(json.dumps({"type": "user", "message": message}).encode() + b"\n")
+                said.append(await _ended(process))
+        return said
+
+    def _configured(self, home: Path, settings: Settings) -> tuple[str | Path, ...]:
+        path = home / "mcp.json"
+        path.write_text(settings.text, encoding="utf-8")
+        allowed = [f"mcp__{name}" for name in settings.servers] + ["ReadMcpResourceTool"]
+        servers = ("--mcp-config", path, "--strict-mcp-config")
+        return (*servers, "--allowedTools", ",".join((*allowed, *settings.tools)))
+
+    def _environment(self, model: str, settings: Settings) -> dict[str, str]:
+        return {
+            "ANTHROPIC_BASE_URL": model,
+            "ANTHROPIC_API_KEY": "nothing",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "ENABLE_TOOL_SEARCH": str(self._searches).lower(),
+            **settings.environment,
+        }
 
 
 class Codex:
@@ -195,6 +218,23 @@ def codex_servers(servers: Mapping[str, Command | Address]) -> str:
         lines.append(f"[mcp_servers.{name}.{table}]")
         lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in pairs.items()]
     return "\n".join(lines) + "\n"
+
+
+async def _ended(process: Conversed) -> str:
+    """What the host says at the end of a turn."""
+    async for line in process.lines():
+        told = json.loads(line)
+        if told.get("type") == "control_request":
+            # A server asks its person about what waits: she is not there.
+            answer = {"subtype": "success", "request_id": told["request_id"]}
+            whole = {**answer, "response": {"action": "cancel"}}
+            process.write(
+                json.dumps({"type": "control_response", "response": whole}).encode() + b"\n"
+            )
+        if told.get("type") == "result":
+            assert not told.get("is_error"), told
+            return str(told["result"])
+    raise AssertionError(f"the conversation ended: {await process.complaints()}")
 
 
 def _claude(version: str) -> Path:
