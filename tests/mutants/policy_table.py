@@ -13,6 +13,7 @@ _STEP_TESTS: Final = "tests/unit/policy/test_gate_steps.py"
 _CHECK_TESTS: Final = "tests/unit/policy/test_checks.py"
 _LABELS: Final = "policy/labels/derive.py"
 _READ_TESTS: Final = "tests/unit/storage/read/test_check.py"
+_STANDING: Final = "tests/integration/test_http_standing.py"
 _VERIFY_TESTS: Final = "tests/unit/proxy/cli/test_verification.py"
 
 
@@ -300,7 +301,10 @@ RULES: Final = (
         old="    if own.trust >= other.trust:",
         new="    if own.trust >= 0:",
         invariant="update and delete need a source at least as trusted as the stored label",
-        tests=(at(_CHECK_TESTS, "test_an_agent_waits_for_a_person_to_change_what_is_above_it"),),
+        tests=(
+            at(_CHECK_TESTS, "test_an_agent_waits_for_a_person_to_change_what_is_above_it"),
+            at(_STANDING, "test_an_agent_changes_no_memory_of_who_is_more_trusted_by_any_route"),
+        ),
     ),
     Mutant(
         name="a quarantined memory can be changed",

@@ -152,7 +152,13 @@ STORAGE: Final = (
         old='return self._name(b"memory", tenant.encode(), memory_id.encode())',
         new='return self._name(b"memory", memory_id.encode())',
         invariant="the same id in another tenant is another memory",
-        tests=(at(_WRITES, "test_the_same_id_in_another_tenant_is_another_memory"),),
+        tests=(
+            at(_WRITES, "test_the_same_id_in_another_tenant_is_another_memory"),
+            at(
+                "tests/integration/test_http_standing.py",
+                "test_a_memory_of_another_tenant_is_as_one_that_never_was",
+            ),
+        ),
     ),
     Mutant(
         name="a token is not spent",
