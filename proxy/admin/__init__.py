@@ -1,1 +1,1 @@
-"""What an operator may ask of a running sidecar."""
+"""The commands that an operator may give a running sidecar."""

@@ -129,7 +129,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
     behind: ServersBehind
     ledger: Sessions
     surroundings: Surroundings
-    # None where no model front is configured: then nothing is withheld from requests and replies.
+    # None where no model front is configured: then nothing is withheld.
     withholding: Withholding | None = None
 
     def status(self) -> StatusView:
@@ -193,9 +193,9 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def had_read(self, candidate_id: CandidateId, *said: str | None) -> tuple[str, ...] | None:
-        """What the conversation that wrote this had read, by names that spell nothing of it.
+        """What the conversation that wrote this memory had read: names without content.
 
-        None where no session is known to have written it.
+        None where the session that wrote it is unknown.
         """
         found = self.ledger.read_before(candidate_id)
         if found is None:
@@ -218,7 +218,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def quarantined(self, tenant: Tenant) -> QuarantinedList:
-        """Memories of a tenant that no reader is shown."""
+        """Quarantined memories of a tenant."""
         found = await asyncio.to_thread(self.under_quarantine.find, tenant)
         return QuarantinedList(memories=tuple(memory_view(memory) for memory in found))
 
@@ -241,7 +241,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         return standing_view(done)
 
     async def vouch(self, by: Principal, memory_id: MemoryId, asked: VouchRequest) -> StandingView:
-        """Label a memory as a person's own, who has read all of it."""
+        """Label a memory as a person's own, after she read all of it."""
         done = await self.writer.vouch(
             memory_id, Tenant(asked.tenant), by.principal_id, asked.version
         )
@@ -318,7 +318,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
-        """Have a held candidate judged again with this person's approval."""
+        """Judge a held candidate again, with this person's approval."""
         return outcome_view(await self.deciding.release(candidate_id, by.principal_id, REVIEW))
 
     async def deny(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
@@ -326,7 +326,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         return outcome_view(await self.deciding.deny(candidate_id, by.principal_id, REVIEW))
 
     async def forgive(self, by: Principal, candidate_id: CandidateId) -> ForgivenView:
-        """Have what a refused candidate says withheld from its agent no longer.
+        """End the withholding of a refused candidate's text from its agent.
 
         Raises:
             NotFound: Nothing is withheld under that id.
@@ -347,7 +347,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         """One principal's standing; a newcomer's where it never wrote.
 
         Raises:
-            NotFound: Nobody has that name: a standing would be that of a typing mistake.
+            NotFound: No principal has that name.
         """
         self._known(principal_id)
         return trust_view(principal_id, self.reader.trust(principal_id))
@@ -358,7 +358,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             raise NotFound("no principal of that name: it has no key, no binding and no trust")
 
     async def restore_trust(self, by: Principal, principal_id: PrincipalId) -> TrustView:
-        """The way back up the ladder.
+        """Put a principal back on the top of the trust ladder.
 
         Raises:
             NotFound: Nobody has that name.
@@ -394,7 +394,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def prove(self, index: int) -> ProofView:
-        """That one leaf is in the signed log."""
+        """The proof that one leaf is in the signed log."""
         return proof_view(await asyncio.to_thread(self.audit.prove, index))
 
     def checkpoint(self) -> CheckpointView:
@@ -416,7 +416,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         return PolicyReloadView(digest=done.digest, epoch=done.epoch, changed=done.changed)
 
     async def retain(self, *, dry_run: bool) -> RetentionView:
-        """Erase a batch of what the ruleset keeps no longer, or say what that is."""
+        """Erase a batch of memories that the ruleset no longer keeps, or only list them."""
         swept = await self.retaining.sweep(dry_run=dry_run)
         return RetentionView(
             due_count=len(swept.due),
@@ -425,16 +425,16 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def explain(self, asked: ExplainRequest) -> ExplainView:
-        """What the gate would say; nothing is staged, logged or stored."""
+        """Judge a hypothetical write; nothing is staged, logged or stored."""
         now_ms = self.surroundings.now_ms()
         return self.explainer.explain(asked, self.rules.in_force(), now_ms)
 
     def sessions(self, limit: int) -> SessionList:
-        """The sessions of agents heard of last."""
+        """The sessions of agents, most recently active first."""
         return self.ledger.listed(limit)
 
     def one_session(self, session: str) -> SessionView:
-        """What entered one session, and what followed.
+        """What entered one session, and the writes that followed.
 
         Raises:
             NotFound: No session of that id is known.
@@ -460,7 +460,7 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _orphans(self) -> tuple[tuple[OrphanView, ...], tuple[str, ...]]:
-        """Observations without an entity, and of which tenants they could not be told."""
+        """Observations without an entity, and the tenants that could not be checked for them."""
         found: list[OrphanView] = []
         unread: list[str] = []
         for tenant in (one.tenant for one in self.reader.usage()):

@@ -1,9 +1,9 @@
-"""Links by which a person is brought to one held candidate, and may decide it.
+"""Links that bring a person to a held candidate, and may let her decide it.
 
-The address alone asks for the operator's key. A link with a code is signed, and bound to the
-candidate, its class, a nonce and an expiry. It is good for one decision: whoever follows it later
-finds nothing that is held. Who has it may decide that one candidate, and nothing else; so it is
-made for those alone who could decide without it, and goes to a person's own screen.
+The bare address asks for the operator's key. A link with a code is signed, and bound to the
+candidate, its class, a nonce and an expiry. It is good for one decision: afterwards the candidate
+is no longer held. Its holder may decide that one candidate, so it is made only for callers that
+could decide without it, and goes to a person's own screen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - what 
 
 
 class Confirmation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a link is for."""
+    """The content of a link's code."""
 
     candidate_id: CandidateId
     memory_class: MemoryClass
@@ -43,7 +43,7 @@ class Confirmation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class BadLink(Exception):  # noqa: N818 - what the link is
-    """The code is no link of ours to this candidate, or too old. `detail` is a text of ours."""
+    """The code is not ours for this candidate, or too old. `detail` is a fixed text."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -66,7 +66,7 @@ class Confirming:
         self._base: str | None = None
 
     def serve_at(self, address: Address | None, *, tls: bool) -> None:
-        """Where the page is from now on; None: nowhere."""
+        """Set the page's address; None: no page is served."""
         if address is None:
             self._base = None
             return
@@ -75,17 +75,17 @@ class Confirming:
         self._base = f"{'https' if tls else 'http'}://{host}:{address.port}"
 
     def url_of(self, candidate_id: CandidateId) -> str | None:
-        """Where a held candidate is decided; None where no page is served or nothing held."""
+        """The link to a held candidate's page; None where no page is served or nothing is held."""
         held = None if self._base is None else self._held(candidate_id)
         return None if held is None else f"{self._base}{CONFIRM}/{candidate_id}"
 
     def page_of(self, candidate_id: CandidateId) -> str | None:
-        """The address of a candidate's page, whether or not it waits; it asks for the key."""
+        """The address of a candidate's page, held or not; the page asks for the key."""
         base = self._base
         return None if base is None else f"{base}{CONFIRM}/{candidate_id}"
 
     def link_of(self, candidate_id: CandidateId) -> str | None:
-        """The same with a code: whoever has it decides without a key."""
+        """The same with a code: its holder can decide without a key."""
         held = None if self._base is None else self._held(candidate_id)
         if held is None:
             return None
@@ -104,7 +104,7 @@ class Confirming:
         return base64.urlsafe_b64encode(signature + payload).decode().rstrip("=")
 
     def check(self, code: str, held: HeldCandidate) -> Confirmation:
-        """What a code says, where it is ours, in time, and for this candidate and class.
+        """The content of a code, if it is ours, in time, and for this candidate and class.
 
         Raises:
             BadLink: It is not.

@@ -1,4 +1,4 @@
-"""Dry run: what the gate would say of a write, asked without staging, logging or storing it."""
+"""Dry run: the gate's answer to a write, without staging, logging or storing it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from policy.verdict import Verdict
     from proxy.admin.wire.dry_run import ExplainRequest
 
-# The real interceptor mints random ids: 32 zeros can never be one of its candidates.
+# The real interceptor draws random ids, so 32 zeros are never one of its candidates.
 NOBODY: Final = CandidateId("0" * 32)
 
 
 class Explainer(msgspec.Struct, frozen=True, kw_only=True):
-    """Asks the gate itself. A permit it may answer is dropped: only the writer can spend one."""
+    """Asks the gate itself. A permit in its answer is dropped: only the writer can spend one."""
 
     gate: Gate
     probe: Callable[[Tenant, str, float], tuple[AnchorProbe, ...] | None]
@@ -118,7 +118,7 @@ class Explainer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _seen(asked: ExplainRequest) -> Seen | None:
-    """What a ledger would say of it; None as if no model front were there."""
+    """The evidence that a ledger would give; None as without a model front."""
     if asked.context is None and asked.contained is None and not asked.endorsed:
         return None
     return Seen(
@@ -147,7 +147,8 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule)
         elif step.number in passed:
             outcome = "passed"
         else:
-            # After a hold the gate goes on; what is neither passed nor named would hold as well.
+            # After a hold the gate goes on; a step that is neither passed nor named would hold as
+            # well.
             outcome = "not_reached" if stopped else "failed"
         steps.append(ExplainStep(step=step.number, name=step.name, outcome=outcome))
     source = facts.provenance.source if facts.provenance else None
@@ -170,13 +171,16 @@ def _view(verdict: Verdict, candidate: Candidate, facts: Facts, rule: LabelRule)
 
 
 def with_words(view: ExplainView, asked: ExplainRequest) -> ExplainView:
-    """The same, with the words for which the text is not written. For a thread: texts are long."""
+    """The view with the words that keep the text from being written. For a thread.
+
+    Texts are long.
+    """
     fired = None if view.decision == "admit" else words_that_fired(asked.text)
     return msgspec.structs.replace(view, fired=fired)
 
 
 def fired_in(candidate: Candidate) -> str | None:
-    """The words for which a candidate counts as an order, wherever they stand in it."""
+    """The words that make a candidate count as an order, wherever they stand in it."""
     scope = candidate.scope
     for text in (
         *(candidate.text, candidate.metadata_json, candidate.target, candidate.role),

@@ -47,14 +47,14 @@ class Credentials:
         return KeyList(keys=tuple(key_view(record) for record in records))
 
     def knows(self, principal_id: PrincipalId) -> bool:
-        """Whether a key, an ended one too, or the configuration makes somebody this principal."""
+        """Whether a key (an ended one too) or the configuration names this principal."""
         records = self._reader.keys()
         return self._authenticator.binds(principal_id) or any(
             record.principal.principal_id == principal_id for record in records
         )
 
     async def add(self, by: Principal, asked: KeyRequest) -> NewKeyView:
-        """A key for a new principal, or another one for the same.
+        """A key for a new principal, or one more for a known one.
 
         Raises:
             MalformedRequest: 409, the name is taken by a principal with other rights.
@@ -69,8 +69,8 @@ class Credentials:
         for record in records:
             known = record.principal
             if known.principal_id == principal.principal_id and known != principal:
-                # Trust and nonces hang on the name: two tenants or channels behind one name
-                # would let one spend the other's trust.
+                # Trust and nonces belong to the name: with two tenants or channels under one name,
+                # one could use up the other's trust.
                 raise MalformedRequest(
                     "name: taken by a principal with another tenant, channel or claims", status=409
                 )
@@ -81,7 +81,7 @@ class Credentials:
 
         Raises:
             NotFound: No such key.
-            MalformedRequest: It has ended: who revoked it meant it.
+            MalformedRequest: It has ended; a revocation is final.
         """
         old = self._key(key_id)
         if old.revoked_at_ms is not None and old.revoked_at_ms <= self._surroundings.now_ms():
@@ -125,7 +125,7 @@ class Credentials:
         raise NotFound("there is no key of that id")
 
     def mint_token(self, asked: TokenRequest) -> TokenView:
-        """Leave for one write to land in a class its source may not write by itself.
+        """A token that lets one write land in a class that its source may not write.
 
         Raises:
             MalformedRequest: The principal is unknown, or the classes do not fit the write.
@@ -149,7 +149,7 @@ class Credentials:
         return TokenView(token=granted.token, nonce=nonce, expires_at_ms=expires_at_ms)
 
     def _promoted(self, asked: TokenRequest, nonce: str) -> Candidate:
-        """The very candidate that the session will make of the write."""
+        """The candidate that the interceptor will make of the write."""
         create = asked.memory_id is None
         return Candidate(
             change=ChangeKind.CREATE if create else ChangeKind.UPDATE,

@@ -1,4 +1,4 @@
-"""A person's word on what waits, or its end without one: one verdict and one record of it."""
+"""A person's verdict on a held candidate, or its expiry: with one telemetry record each."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ EXPIRY = "expiry"
 class Deciding(msgspec.Struct, frozen=True, kw_only=True):
     """Releases and denies held candidates, on the event loop.
 
-    Without a record of its own a person's verdict would leave no span, no count and no line, and
-    fifty released memories would be found in the store and nowhere else.
+    Each verdict is recorded for telemetry here; without that, a person's verdict would leave no
+    span, no count and no log line.
     """
 
     reader: MemoryReader
@@ -32,7 +32,7 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
     surroundings: Surroundings
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Outcome:
-        """Have it judged again with this person's approval.
+        """Judge a candidate again with this person's approval.
 
         Raises:
             UnknownCandidate: Nothing of that id is held.
@@ -42,7 +42,7 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         return self._told(held, await self.writer.release(candidate_id, by), way, started_ns)
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Outcome:
-        """Refuse it; its content is destroyed.
+        """Refuse a candidate; its content is destroyed.
 
         Raises:
             UnknownCandidate: Nothing of that id is held.
@@ -52,11 +52,11 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         return self._told(held, await self.writer.deny(candidate_id, by), way, started_ns)
 
     def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
-        # Afterwards its trace and what it would change are gone with its key.
+        # Read before the decision: afterwards trace and target are gone with the key.
         return self.reader.held_candidate(candidate_id), self.surroundings.clock_ns()
 
     def expired(self, held: HeldCandidate, outcome: Outcome) -> None:
-        """Record the end of a wait that no person ended. Any thread."""
+        """Record that a candidate expired undecided. Any thread."""
         self._told(held, outcome, EXPIRY, self.surroundings.clock_ns())
 
     def _told(
@@ -65,7 +65,7 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         if held is not None:
             out = self.surroundings
             span = Judging(
-                # In the trace of the write: who follows that sees what became of it in the end.
+                # In the trace of the write, so that its reader sees the final outcome.
                 context=TraceContext(
                     trace_id=held.trace_id or out.random_hex(16), span_id=out.random_hex(8)
                 ),

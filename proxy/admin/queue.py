@@ -1,8 +1,8 @@
-"""What waits for a person: chosen by what is known of it, and decided in one act.
+"""Held candidates, selected by a filter and decided in one act.
 
-A choice is frozen before it is acted on, so that a person decides on what she was told of, not on
-what came meanwhile. Texts are taken together where they are exactly equal, never where they are
-alike: five hundred honest lines and one with poison behind the sixtieth character would be alike.
+A selection is frozen before it is acted on, so that a person decides on what she was shown, and not
+on what arrived meanwhile. Only exactly equal texts are released together, never similar ones: five
+hundred honest lines and one with poison behind the sixtieth character are similar.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _EVERYBODYS: Final = frozenset({MemoryClass.L3, MemoryClass.L4})
 
 
 class _Frozen(NamedTuple):
-    """One candidate as it was when it was chosen."""
+    """One candidate as it was when it was selected."""
 
     candidate_id: CandidateId
     content: bytes
@@ -55,14 +55,14 @@ class _Selection(NamedTuple):
     chosen: tuple[_Frozen, ...]
     rules: str
     until_ms: int
-    # The candidate whose very text all of them have; None where the choice was another.
+    # The candidate whose text all of them have; None where the filter was another one.
     same: str | None
 
 
 class Queue:
-    """Lists, chooses and decides what waits. Event loop only; contents are read in threads.
+    """Lists, selects and decides held candidates. Event loop only; contents are read in threads.
 
-    Of each candidate it keeps a keyed hash of its content, never the content.
+    It keeps a keyed hash of each content, never the content.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Queue:
         self._selections: dict[str, _Selection] = {}
 
     async def page(self, asked: ReviewFilter) -> ReviewPage:
-        """What waits and fits, oldest first, each with its first characters.
+        """Held candidates that fit the filter, oldest first, each with its first characters.
 
         Raises:
             NotFound: Nothing of the id in `same` is held.
@@ -87,10 +87,10 @@ class Queue:
         return ReviewPage(held=rows, total=len(found))
 
     async def select(self, asked: ReviewFilter) -> Selection:
-        """Freeze what fits, for a quarter of an hour; the digest names exactly that.
+        """Freeze the candidates that fit, for 15 minutes; the digest names exactly this selection.
 
         Raises:
-            MalformedRequest: The filter asks for nothing in particular.
+            MalformedRequest: The filter is empty.
             NotFound: Nothing of the id in `same` is held, or nothing fits.
         """
         if not asked.narrows:
@@ -111,20 +111,21 @@ class Queue:
         return Selection(digest=digest, count=len(frozen), until_ms=until_ms)
 
     async def deny(self, digest: str, by: PrincipalId) -> DecidedMany:
-        """Refuse all of a selection that are still as they were.
+        """Refuse the candidates of a selection that are unchanged.
 
         Raises:
-            NotFound: There is no such selection, or not any more.
+            NotFound: There is no such selection, or it has expired.
             StorageError: One could not be decided; those before it are.
         """
         selection = self._taken(digest)
         return await self._decided(selection, by, release=False)
 
     async def release(self, digest: str, by: PrincipalId) -> DecidedMany:
-        """Let all of a selection in that are still as they were: one text, exactly equal.
+        """Release the unchanged candidates of a selection: one text, exactly equal.
 
         Raises:
-            MalformedRequest: It was not chosen by `same`, or has what is decided one by one.
+            MalformedRequest: It was not made by `same`, or contains a candidate that must be
+                decided singly.
             NotFound: There is no such selection, or not any more.
             StorageError: One could not be decided; those before it are.
         """
@@ -182,7 +183,7 @@ class Queue:
         ]
 
     def _learn(self, held: Iterable[HeldCandidate]) -> None:
-        """Hash what is new, and forget what is decided. In a thread."""
+        """Hash new candidates, and forget decided ones. In a thread."""
         known = self._contents
         learnt: dict[CandidateId, bytes] = {}
         for one in held:
@@ -197,7 +198,7 @@ class Queue:
     def _hash(self, candidate: Candidate | None) -> bytes:
         if candidate is None:
             return b""
-        # Who asks, and under which number, is not what it says.
+        # The hash covers the content, not the requester or the nonce.
         bare = msgspec.structs.replace(candidate, principal_id=PrincipalId("-"), nonce="-")
         return hashlib.blake2b(canonical_bytes(bare), key=self._key, digest_size=32).digest()
 
@@ -222,7 +223,7 @@ class Queue:
         )
 
     def _rows(self, shown: Iterable[HeldCandidate]) -> tuple[HeldView, ...]:
-        """In a thread."""
+        """The held rows. In a thread."""
         counts: dict[bytes, int] = {}
         for content in self._contents.values():
             counts[content] = counts.get(content, 0) + 1
@@ -243,7 +244,7 @@ class Queue:
 
 
 def _beginning(candidate: Candidate) -> str:
-    """The first characters of what it would store; of a call, of the pieces that say something."""
+    """The first characters of the text to be stored; for a call, of the pieces with meaning."""
     call = call_of(candidate)
     said = candidate.text or "" if call is None else " ".join(one for one in call.pieces if one)
     return said[:BEGINNING_LEN]

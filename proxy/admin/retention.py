@@ -1,7 +1,7 @@
-"""Erases what the ruleset keeps no longer: an operator's purge each, judged by the gate, logged.
+"""Erases memories that the ruleset no longer keeps, each by a purge that the gate judges.
 
-Off the path of requests: a slice of rows at a time in a thread, a bounded batch of purges per
-sweep. The audit log is never shortened by it.
+It works beside the requests: a slice of rows at a time in a thread, a bounded batch of purges per
+sweep. It never shortens the audit log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("mnemogate.retention")
 BY: Final = PrincipalId("mnemogate:retention")
 DIALECT: Final = "retention"
-# One batch of the writer, and so one rewriting of the file, per sweep.
+# One batch of the writer per sweep, and so one rewriting of the file.
 BATCH_LEN_MAX: Final = 256
 SLICE_LEN: Final = 1_000
 _PAUSE_S: Final = 0.002
@@ -62,7 +62,7 @@ class Retaining:
         self._one_at_a_time = asyncio.Lock()
 
     async def sweep(self, *, dry_run: bool = False) -> Swept:
-        """Find everything that is due, and purge the oldest batch of it.
+        """Find all memories that are due, and purge the oldest batch of them.
 
         Raises:
             StorageError: The store cannot be read, or not one purge could be judged.
@@ -82,7 +82,7 @@ class Retaining:
             items, start = await asyncio.to_thread(self._retained.slice, start, SLICE_LEN)
             for item in items:
                 found.see(item)
-            # Requests go first: the pass has all the time in the world.
+            # Yield to requests: this pass is in no hurry.
             await asyncio.sleep(_PAUSE_S)
         return found.due()
 
@@ -114,7 +114,7 @@ class Retaining:
 
     @asynccontextmanager
     async def sweeping(self, every_s: float) -> AsyncGenerator[None]:
-        """Sweep every so often for as long as the block runs; never where that is 0."""
+        """Sweep periodically while the block runs; never where the interval is 0."""
         if every_s <= 0:
             yield
             return

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("mnemogate.rules")
 BY_SIGNAL: Final = PrincipalId("mnemogate:sighup")
 MEM0: Final = "mem0"
-# Between two readings of the file, which must be equal: one that is being written in place can be
-# cut off where it is valid TOML.
+# Seconds between two readings of the file, which must be equal: a file that is being written may be
+# cut off at a place where it is still valid TOML.
 SETTLE_S: Final = 0.05
 
 
 class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in force after a reload, and whether that is another ruleset than before."""
+    """The ruleset in force after a reload, and whether it is another one than before."""
 
     digest: str
     epoch: int
@@ -64,7 +64,7 @@ class Rules:
         in_force: Callable[[], Ruleset],
         settle_s: float = SETTLE_S,
     ) -> None:
-        """`text` is what the rules in force were parsed from; `read` gives the file's."""
+        """`text` is the source of the rules in force; `read` returns the file's text."""
         self.text = text
         self.in_force = in_force
         self._read = read
@@ -107,7 +107,7 @@ class Rules:
         )
 
     async def reload_by_signal(self) -> None:
-        """The same for a signal, which nobody waits for: what went wrong is in the log."""
+        """Reload for a signal; an error goes into the log, because no caller waits for it."""
         try:
             await self.reload(BY_SIGNAL)
         except RulesetRefused:

@@ -1,4 +1,4 @@
-"""What an operator sees and decides of MCP servers behind the gate: tools, and lost answers."""
+"""MCP servers behind the gate, for an operator: tools, and lost answers."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class ServersBehind:
         return server_view(await self._pins.approve(tenant, server, by.principal_id, digest))
 
     def unsettled(self, tenant: Tenant | None) -> UnsettledList:
-        """Admitted changes that servers behind do not have for sure, oldest first."""
+        """Admitted changes that servers behind may not have, oldest first."""
         pending = self._forwards.pending(tenant)
         return UnsettledList(unsettled=tuple(unsettled_view(one) for one in pending))
 
     async def settle(
         self, by: Principal, candidate_id: CandidateId, *, done: bool
     ) -> UnsettledList:
-        """Record what a person found; what is left unsettled. Leaves a leaf.
+        """Record what a person found out about one; returns the rest. Leaves a leaf.
 
         Raises:
-            NotFound: Nothing of that id is on its way.
+            NotFound: No unsettled item has that id.
         """
         found = [one for one in self._forwards.pending() if one.candidate_id == candidate_id]
         if not found:

@@ -1,7 +1,7 @@
 """Leaves of the audit log as records for a SIEM: the names of the Elastic Common Schema, flat.
 
-Pure. A record is made of leaves alone, so it can hold no content; what a client spelled itself (a
-target, a memory id that is no UUID) is not in a leaf as text either.
+Pure. A record is made of leaves alone, so it has no content. Strings that a client chose (a target,
+a memory id that is no UUID) are not in a leaf as text either.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _verdict(index: int, leaf: VerdictLeaf, intercepted: InterceptedLeaf | None)
 
 
 def _asked(leaf: VerdictLeaf, intercepted: InterceptedLeaf) -> Record:
-    """What its client wanted, beside what it got."""
+    """What the client asked for, where it differs from what it got."""
     trace_id, caller = recorded_parts(intercepted.trace_id)
     record: Record = {
         "event.action": f"memory-{intercepted.change.value}",

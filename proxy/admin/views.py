@@ -1,4 +1,4 @@
-"""From what the store says to what the operator API shows. Pure."""
+"""From the store's values to the operator API's views. Pure."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def held_view(held: HeldCandidate) -> HeldView:
 
 
 def standing_view(standing: Standing) -> StandingView:
-    """How a memory stands after an operator's word."""
+    """A memory's status after an operator's command."""
     return StandingView(
         memory_id=standing.memory_id,
         tenant=standing.tenant,
@@ -132,7 +132,7 @@ def due_view(due: Due) -> DueView:
 
 
 def outcome_view(outcome: Outcome) -> OutcomeView:
-    """What a person's word did."""
+    """The effect of a person's decision."""
     return OutcomeView(
         candidate_id=outcome.candidate_id,
         decision=outcome.decision.value,
@@ -186,7 +186,7 @@ def leaf_view(index: int, data: bytes) -> LeafView:
     fields: dict[str, str | int | float | bool | None] = {"kind": type(leaf).__name__}
     for name in leaf.__struct_fields__:
         value: object = getattr(leaf, name)
-        plain: object = getattr(value, "value", value)  # the word of an enum
+        plain: object = getattr(value, "value", value)  # an enum's value
         if isinstance(plain, bytes):
             fields[name] = plain.hex()
         elif plain is None or isinstance(plain, str | int | float | bool):
@@ -219,7 +219,7 @@ def checkpoint_view(head: AuditHead) -> CheckpointView:
 
 
 def server_view(pinned: Pinned) -> ServerView:
-    """One MCP server and what is to be approved of it."""
+    """One MCP server, with the tools that need approval."""
     return ServerView(
         server=pinned.server,
         tenant=pinned.tenant,
@@ -230,7 +230,7 @@ def server_view(pinned: Pinned) -> ServerView:
 
 
 def unsettled_view(pending: Pending) -> UnsettledView:
-    """One change on its way, for people."""
+    """One unsettled change."""
     state = "to send" if not pending.sent else "lost" if pending.unknown else "sent"
     return UnsettledView(
         candidate_id=pending.candidate_id,

@@ -1,4 +1,4 @@
-"""What the model front knows of each agent: the session ledger and withholding, on one log."""
+"""The model front's knowledge of each agent: session ledger and withholding, on one log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ModelMemory:
-    """One for all model fronts of a store. Event loop only, where nothing else is said."""
+    """One object for all model fronts of a store. Event loop only, unless said otherwise."""
 
     def __init__(self, log: SessionLog, sessions: Sessions, withholding: Withholding) -> None:
         self._log = log
@@ -34,7 +34,7 @@ class ModelMemory:
 
     @classmethod
     async def opened(cls, store: Store, surroundings: Surroundings) -> Self:
-        """With what was known before the last stop.
+        """The object with its stored state.
 
         Raises:
             StoreUnavailable: The ledger's file cannot be opened or made.
@@ -48,7 +48,7 @@ class ModelMemory:
         return cls(log, sessions, withholding)
 
     def knows_answers(self, models: tuple[ModelUpstream, ...]) -> None:
-        """Tell the ledger which answers to writes are nobody's words, by the maps of these."""
+        """Tell the ledger, from these maps, which answers to writes are fixed texts of a server."""
         maps = (one for model in models for one in model.maps.maps)
         self.sessions.knows_answers(text for one in maps for text in one.says)
 
@@ -57,7 +57,7 @@ class ModelMemory:
         await self.sessions.close()
 
     def coupled(self, inner: Coupling) -> Coupling:
-        """Ledger and withholding around whatever judges calls."""
+        """The loop coupling: ledger and withholding around the judging of calls."""
         return Coupled(inner, self.sessions, self.withholding)
 
     def served(
@@ -72,13 +72,13 @@ class ModelMemory:
 
 
 class StoreVerdicts:
-    """What an open store knows of candidates; see `proxy.withhold.withholding.Verdicts`."""
+    """An open store's knowledge of candidates; see `proxy.withhold.withholding.Verdicts`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def leaf_count(self) -> int:
-        """Moves with every verdict."""
+        """A counter that moves with every verdict."""
         return self._store.reader.status().leaf_count
 
     def version(self) -> int:
@@ -101,7 +101,7 @@ class StoreVerdicts:
             return None
         leaf = found.verdict
         if leaf.reason is Reason.DENIED_BY_PERSON and leaf.approved_by == THE_STORE:
-            # Staging lost it: no person decided.
+            # Staging lost it, so no person decided.
             return Told("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
         reason = leaf.reason or Reason.GATE_UNAVAILABLE
         return Told(leaf.decision.value, reason, leaf.memory_class)

@@ -64,35 +64,35 @@ def no_failpoint(_name: str) -> None:
 
 
 def gate_first(store: Store) -> Submits:
-    """Where the shipped gate stands: before anything is written, in the writer itself."""
+    """The shipped placement of the gate: in the writer, before anything is written."""
     return store.writer
 
 
 class Composition(msgspec.Struct, frozen=True, kw_only=True):
-    """What tests and the evaluation put in other parts for; `run` uses it as it stands.
+    """The parts that tests and the evaluation replace; `run` uses the defaults.
 
-    No flag, variable or file reaches these fields.
+    No flag, variable or file sets these fields.
     """
 
     gate: Gate = GATE
     failpoint: Failpoint = no_failpoint
-    # What the interceptor hands its candidates to.
+    # The writer that gets the interceptor's candidates.
     placing: Callable[[Store], Submits] = gate_first
     clock_ns: Callable[[], int] = time.time_ns
     monotonic_ns: Callable[[], int] = time.monotonic_ns
-    # Between two turns of what happens every so often.
+    # The pause between two rounds of periodic work.
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
-    # False: no port, and no socket but the operator's: for commands on a stopped state directory.
+    # False: no socket but the operator's, for commands on a stopped state directory.
     listen: bool = True
-    # What the model front asks about memory; a control takes it away.
+    # The loop coupling of the model front; controls take it away.
     couple: Callable[[Coupling], Coupling] = lambda coupling: coupling
-    # The gate's own socket, and a free loopback port for the admin listener alone: a wrapper that
-    # was elected to be the gate.
+    # The gate's own socket, and a free loopback port for the admin listener: for a wrapper that
+    # became the gate.
     guards: bool = False
 
     @property
     def guarding(self) -> bool:
-        """Whether relays of other processes find the gate."""
+        """Whether relays of other processes can connect to this gate."""
         return self.listen or self.guards
 
 
@@ -107,10 +107,10 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: Telemetry
     # Set when an invariant broke: the process must stop.
     halted: asyncio.Event
-    # To be called after a change of keys that did not go through the operator API.
+    # To be called after a change of keys outside the operator API.
     keys_changed: Callable[[], None]
     rules: Rules
-    # For relays in this very process: as a credential says who they are, and as its own uid.
+    # The guard for relays in this process: as the principal of a credential, or as its own uid.
     guard: Guarding
     direct: Direct
 
@@ -168,15 +168,15 @@ async def compose(
         )
         services.confirming.serve_at(admin, tls=composition.listen and settings.tls is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
-        # Last: what fails inside a task group comes out of it as a group, and a port that is taken
-        # has to come out as that.
+        # Last, because an exception inside a task group comes out as a group, and a taken port must
+        # be reported as such.
         observing = settings.observe and composition.listen
         await stack.enter_async_context(warned(observing=observing, wait=composition.wait))
         if composition.listen:
             await stack.enter_async_context(mcp.running())
             await stack.enter_async_context(services.tending(settings.retention_seconds, told))
-        # Behind everything that can fail, so that no start makes keys and then shows none. Where
-        # nothing listens nobody brings one: the first start that serves makes them.
+        # After everything that can fail, so that no start makes keys without showing them. A start
+        # without listeners needs none: the first start that serves makes them.
         keys = await _first_keys(foundation, services) if composition.listen else ()
         yield Sidecar(
             data=data,
@@ -269,7 +269,7 @@ def _store(
 ) -> Store:
     """The open store, under a clock that cannot be turned back. Blocks."""
     no_core_dumps()
-    # Before anything is on disk: first keys are shown once, by a start that serves.
+    # Read before anything is on disk: first keys are shown once, by a start that serves.
     check_aiohttp()
     return open_store(
         state=settings.state,
@@ -300,7 +300,7 @@ def _health(settings: Settings, clock: SteadyClock, services: Services, scrape: 
 
 
 def _told(store: Store, clock: SteadyClock) -> StoreStatus:
-    """The store's summary, and whether this machine's clock can be believed."""
+    """The store's status, and whether this machine's clock can be trusted."""
     status = store.reader.status()
     behind_s = clock.behind_s()
     if not behind_s:
@@ -311,7 +311,7 @@ def _told(store: Store, clock: SteadyClock) -> StoreStatus:
 
 
 def _gate(settings: Settings, composition: Composition) -> Gate:
-    # A command on a stopped state directory serves no agent that anything could change for.
+    # A command on a stopped state directory serves no agent, so observing would change nothing.
     if settings.observe and composition.listen:
         return UnsafeObservingGate(composition.gate)
     return composition.gate

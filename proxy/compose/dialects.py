@@ -30,7 +30,7 @@ def dialects_of(rules: Callable[[], Ruleset]) -> tuple[Dialect, ...]:
 
 
 def unhidden(dialects: tuple[Dialect, ...], models: Iterable[ModelUpstream]) -> tuple[Dialect, ...]:
-    """The same dialects, once no model API has the name of a path of theirs.
+    """The dialects, after checking that no model API hides one of their paths.
 
     Raises:
         SettingsError: A model API would hide a dialect, because its paths are looked at first.

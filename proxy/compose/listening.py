@@ -1,4 +1,4 @@
-"""Opens the sockets of one sidecar: which front listens where, and who may connect."""
+"""Opens the sockets of a sidecar: which front listens where, and who may connect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GUARD_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Fronts(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers, by listener."""
+    """The fronts, by listener."""
 
     data: Front
     admin: Front
@@ -41,7 +41,10 @@ class Fronts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listening:
-    """Opens the sockets, data late and health last: it tells that everything else stands."""
+    """Opens the sockets.
+
+    The data listener late, and the health listener last, as a sign that all works.
+    """
 
     def __init__(
         self, settings: Settings, surroundings: Surroundings, halted: asyncio.Event
@@ -85,7 +88,7 @@ class Listening:
         await listener.open_unix(settings.state / SOCKET, own | bound, private=True)
 
     async def direct(self, stack: AsyncExitStack, front: Front, *, guards: bool) -> Direct:
-        """What the gate's own socket serves, for this very process; it serves where `guards`."""
+        """The service of the gate's socket for this process itself; only where it serves guards."""
         uid = os.geteuid()
         direct = Direct(
             front,
@@ -110,7 +113,7 @@ class Listening:
             return None
         front = HealthFront(health, self._halted.set)
         listener = await self._listener(stack, front, address, HealthHosts)
-        # Never TLS: a kubelet has no client certificate, and there is nothing to keep secret.
+        # Never TLS: a kubelet has no client certificate, and health has no secrets.
         return await listener.open_tcp(address)
 
     async def _listener(
@@ -141,6 +144,6 @@ async def _anywhere(admin: Listener) -> Address | None:
     try:
         return await admin.open_tcp(_FREE_PORT)
     except OSError as error:
-        # In a sandbox without a network what is held waits for `mnemogate review`.
+        # In a sandbox without a network, held candidates are decided by `mnemogate review`.
         _LOG.warning("no page for people", extra={"error_type": type(error).__name__})
         return None

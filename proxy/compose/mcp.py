@@ -1,4 +1,4 @@
-"""The data listener's fronts by path; behind `/mcp/<server>` one hub per `[[mcp]]` table."""
+"""The data listener's fronts by path, with one hub per `[[mcp]]` table behind `/mcp/<server>`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class McpServing:
         self._beside = Beside()
 
     async def open(self, stack: AsyncExitStack, memory: Front, model: ModelFront) -> DataFront:
-        """The front of the data listener; until `running` it refuses what needs a server."""
+        """The front of the data listener; before `running` it refuses requests for servers."""
         served: dict[str, Served] = {}
         for server in self._servers:
             hub = await self._hub(server, stack)

@@ -1,6 +1,6 @@
-"""Observe mode, said aloud: in every answer, in the log each minute, in the metrics.
+"""Reports observe mode: in every answer, each minute in the log, in the metrics.
 
-A trial that everybody forgot is a gate that stands open. So nothing here can be switched off.
+A forgotten trial is an open gate, so none of this can be switched off.
 """
 
 from __future__ import annotations

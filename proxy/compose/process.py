@@ -1,7 +1,6 @@
-"""What the process of a gate withholds from others on its machine: an image of its memory.
+"""Protects the memory of the gate's process from other processes of the machine.
 
-Candidates that wait for their verdict are there, and the keys that open them. A core dump would put
-both on the disk.
+It has undecided candidates and the keys that open them. A core dump would write both to disk.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ _PR_SET_DUMPABLE: Final = 4  # prctl(2)
 
 
 def no_core_dumps() -> None:
-    """No crash of this process writes an image of it, and nobody of its user attaches to it.
+    """Forbid core dumps of this process, and attaching to it by its user's other processes.
 
-    Programs that it starts are as before: the kernel sets what prctl(2) took away at execve(2). The
-    limit is for where that call is refused; a program behind a pipe in `core_pattern` ignores it.
+    Programs that it starts are unaffected: the kernel resets the prctl(2) flag at execve(2). The
+    resource limit is for systems where that call is refused; a program in `core_pattern` ignores
+    it.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))

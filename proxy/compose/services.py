@@ -71,25 +71,25 @@ _NAMED_MAX: Final = 16
 
 
 class Foundation(msgspec.Struct, frozen=True, kw_only=True):
-    """An open store, with what judges, writes, embeds and remembers for it."""
+    """An open store with its gate, writer, embedder and model memory."""
 
     settings: Settings
-    gate: Gate  # an enforcing one, in observe mode as well
+    gate: Gate  # the enforcing gate, in observe mode as well
     store: Store
     writer: Submits
     embedder: Embedder
     surroundings: Surroundings
-    # None where no model front is configured: nobody sees what enters a context.
+    # None where no model front is configured, so that nobody sees what enters a context.
     memory: ModelMemory | None = None
 
     def ledger(self) -> Sessions:
-        """Without a model front it knows of no session, and what relays see is in it."""
+        """The ledger. Without a model front it has no sessions, only what relays see."""
         if self.memory is not None:
             return self.memory.sessions
         return Sessions(None, self.store.prints_key, self.surroundings)
 
     def budgets(self) -> Budgets:
-        """The windows in which is counted what each principal asks for."""
+        """The budgets: counts of each principal's requests in a window."""
         store = self.store
         return Budgets(
             Topics(self.embedder.dimension), lambda: store.ruleset.budgets.window_s * 1_000
@@ -112,10 +112,11 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def guard(self, writing: Writing, ledger: Sessions, confirms: Confirming) -> Guarding:
-        """The gate as relays to MCP servers ask for it."""
+        """The guard that relays of MCP servers ask."""
         store = self.store
         sieve = Sieve(store.followed.since)
-        # What waits may be refused before anybody reads: then its prints can no longer be taken.
+        # Take the print of a held item at once: it may be refused before the next look, and its
+        # text is gone then.
         sieve.take(store.followed.held())
         return Guarding(
             dialect="mcp",
@@ -186,7 +187,7 @@ class Services:
                 authenticator=self.authenticator,
                 surroundings=surroundings,
             ),
-            # What an enforcing gate would say, in observe mode as well.
+            # In observe mode: the answers of an enforcing gate.
             explainer=Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder)),
             rules=rules,
             retaining=self.retaining,
@@ -197,7 +198,7 @@ class Services:
         )
 
     def unmapped_tools(self) -> tuple[str, ...]:
-        """Names of tools that speak of memory, and that no map takes."""
+        """Names of tools that seem to be about memory and fit no map."""
         return tuple(one.tool for one in self.operate.ledger.unmapped.all())[:_NAMED_MAX]
 
     def flooding(self) -> int:
@@ -205,12 +206,12 @@ class Services:
         return len(self.operate.ledger.flooding)
 
     def unbound_uids(self) -> tuple[int, ...]:
-        """The uids of relays that are no principal's, where a model front judges ahead of them."""
+        """The uids of relays bound to no principal, where a model front judges ahead of them."""
         return tuple(sorted(self._unbound)) if self._foundation.settings.models else ()
 
     @asynccontextmanager
     async def tending(self, retention_s: float, told: Tellers) -> AsyncGenerator[None]:
-        """What is done every so often, for as long as the block runs."""
+        """Run the periodic work while the block runs."""
         ledger, retaining = self.operate.ledger, self.retaining
         async with ledger.compacting(), retaining.sweeping(retention_s), told.telling():
             yield
@@ -239,7 +240,7 @@ class Services:
         couple: Callable[[Coupling], Coupling] | None,
         halt: Callable[[], None],
     ) -> ModelFront:
-        """What is served below the names of `[[model]]` tables; without `couple` none is."""
+        """The front below the names of `[[model]]` tables; without `couple` there is none."""
         coupling: Coupling = UnsafeUncoupled()
         if self._foundation.memory is not None:
             coupling = self._foundation.memory.coupled(coupling)
@@ -275,7 +276,7 @@ class Services:
 
 
 class _TextProbe:
-    """Asks the shadow about a text that nobody embedded yet."""
+    """Asks the shadow retrieval about a text that is not embedded yet."""
 
     def __init__(self, shadow: Shadow, embedder: Embedder) -> None:
         self._shadow = shadow

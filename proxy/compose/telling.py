@@ -1,4 +1,4 @@
-"""Who is told of the audit log: the receivers that are configured, each with its outbox."""
+"""The configured receivers of news from the audit log, each with its outbox."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Tellers:
 
     @property
     def review_untold_ms(self) -> int | None:
-        """Since when the oldest waits that the review's receiver was not told of, Unix ms."""
+        """Unix milliseconds since which the oldest hold waits that the receiver was not told of."""
         untold = None if self._review is None else self._review.waiting
         return None if untold is None else untold.at_ms
 
     @asynccontextmanager
     async def telling(self) -> AsyncGenerator[None]:
-        """Tell the receivers for as long as the block runs."""
+        """Notify the receivers while the block runs."""
         if self._review is None:
             yield
             return
@@ -47,7 +47,7 @@ class Tellers:
 async def tellers(
     settings: Settings, store: Store, confirming: Confirming, surroundings: Surroundings
 ) -> Tellers:
-    """What is configured.
+    """The configured outboxes.
 
     Raises:
         StoreUnavailable: How far a receiver was told cannot be read or kept.

@@ -1,1 +1,1 @@
-"""Proof by trying: whoever runs this tries every way to write around the gate, and must fail."""
+"""Proof by trying: doctor attempts every way to write around the gate, and must fail."""

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):
-    """What doctor found.
+    """Doctor's result.
 
-    `separated`: no probe worked. `proven`: the sidecar's files, process and listeners were all
-    found, so that a probe that did not work was stopped, not aimed at nothing; or `isolated`:
-    a gate answers, and neither its process nor its files exist where this runs.
+    `separated`: no probe succeeded. `proven`: in addition the sidecar's files, process and
+    listeners were found, so the probes had a target; or `isolated`: a gate answers, and neither its
+    process nor its files are visible from here.
     """
 
     separated: bool
@@ -34,7 +34,7 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-# Each must have been stopped, not skipped, before anything is called proven.
+# Each of these probes must have been stopped, and not skipped, before anything counts as proven.
 _ESSENTIAL = ("identity.uid", "state.list", "data.anonymous", "process.mem")
 
 
@@ -54,7 +54,7 @@ def examine(aim: Aim) -> Examination:
 
 
 def _unseen(finding: Finding) -> Finding:
-    """What was skipped because it does not exist here is told as that, no more and no less."""
+    """Report probes that had no target here as "unseen"."""
     if finding.id not in UNSEEN or finding.verdict is not ProbeResult.SKIPPED:
         return finding
     return msgspec.structs.replace(

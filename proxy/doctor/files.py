@@ -1,6 +1,6 @@
 """Probes of the file system: the state directory, its secrets, the checkpoint copy, the code.
 
-Every probe is harmless where it succeeds: files are opened and closed, never truncated; the one
+Every probe is harmless also if it succeeds: files are opened and closed, never truncated; the one
 file that is created is removed.
 """
 
@@ -71,7 +71,7 @@ def _opened(probe_id: str, path: Path, flags: int) -> Finding:
     attempt = Attempt(probe_id, f"open {path} to {how}", REFUSED)
 
     def act() -> str:
-        # No O_TRUNC, no O_CREAT: where this works nothing changes.
+        # Without O_TRUNC and O_CREAT, so that success changes nothing.
         os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
         return "opened"
 
@@ -91,7 +91,7 @@ def _created(probe_id: str, directory: Path) -> Finding:
 
 
 def _replaceable(probe_id: str, what: str, path: Path) -> Finding:
-    """Whether some directory on the way lets the agent put another one in its place."""
+    """Whether the agent could replace some directory on the path."""
     attempt = Attempt(probe_id, f"rename {what} or a directory above it", REFUSED)
     resolved = Path(os.path.realpath(path))
     hole = next((above for above in resolved.parents if _may_rename(above, resolved)), None)
@@ -115,7 +115,7 @@ def _may_rename(directory: Path, below: Path) -> bool:
     try:
         return os.geteuid() in (entry.lstat().st_uid, information.st_uid, 0)
     except OSError as error:
-        # An entry that is not there yet can be put there first.
+        # A missing entry can be created by the agent first.
         return error.errno == errno.ENOENT
 
 
@@ -129,7 +129,7 @@ def _checkpoint(copy: Path | None) -> Iterator[Finding]:
 
 
 def _code() -> Finding:
-    """The sidecar's interpreter and modules, as far as it is the installation this runs from."""
+    """The sidecar's interpreter and modules, if it runs from this installation."""
     attempt = Attempt("code.write", "write the sidecar's program files", REFUSED)
     for path in _program_files():
         if os.access(path, os.W_OK, effective_ids=True):

@@ -1,4 +1,4 @@
-"""What one probe tried and got, and where the probes are aimed."""
+"""The result of one probe, and the target of all probes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ if TYPE_CHECKING:
 
 
 class ProbeResult(enum.Enum):
-    """How a probe ended. Only `FAIL` says that the wall has a hole."""
+    """How a probe ended. Only `FAIL` means that the wall has a hole."""
 
     OK = "ok"
     FAIL = "FAIL"
     SKIPPED = "skipped"
-    UNSEEN = "unseen"  # cannot be seen from here, and that is the wall
+    UNSEEN = "unseen"  # the target is not visible from here, and that is the wall
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One probe: stable id, what was tried, what a separated agent gets, what this one got."""
+    """One probe.
+
+    Stable id, what was tried, the result for a separated agent, and the result here.
+    """
 
     id: str
     tried: str
@@ -33,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the sidecar is, as far as the agent can know. `pids` are processes of the sidecar."""
+    """The sidecar's location as far as the agent can know it. `pids` are its processes."""
 
     state: Path
     checkpoint: Path | None
@@ -45,7 +48,7 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt:
-    """One thing to try, described before it is tried, so that a crash cannot hide it."""
+    """One attempt, described before it is made, so that a crash cannot hide it."""
 
     def __init__(self, probe_id: str, tried: str, expected: str) -> None:
         self._id = probe_id
@@ -61,7 +64,7 @@ class Attempt:
         return self._finding(got, ProbeResult.FAIL)
 
     def skipped(self, why: str) -> Finding:
-        """Nothing was learnt, and why."""
+        """Nothing was learnt, with the reason."""
         return self._finding(why, ProbeResult.SKIPPED)
 
     def _finding(self, got: str, verdict: ProbeResult) -> Finding:
@@ -75,7 +78,7 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESRCH})
 
 
 def forbidden(attempt: Attempt, act: Callable[[], str]) -> Finding:
-    """Run an act that the system must refuse. `act` says what it was able to do.
+    """Run an act that the system must refuse. `act` returns what it was able to do.
 
     An error other than a refusal proves nothing, and is reported as skipped.
     """

@@ -1,8 +1,8 @@
 """Probes of what an agent in a container of its own can see: the gate's process, and its files.
 
-Where neither exists for the agent, nothing refuses it, because there is nothing to refuse. That
-is a wall as well, but only if it is the container's and not a wrong aim of doctor's. So both are
-looked for here without believing what doctor was told.
+Where neither exists for the agent, nothing refuses it, because there is nothing to refuse. That is
+a wall as well, but only if it is the container's and not a wrong aim of doctor's. So both are
+searched for here, without relying on doctor's arguments.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from proxy.doctor.locate import running_sidecars
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# The number of the machine's own PID namespace (PROC_PID_INIT_INO in the kernel's proc_ns.h).
+# The inode number of the machine's initial PID namespace (PROC_PID_INIT_INO in proc_ns.h).
 _MACHINES_OWN: Final = 0xEFFFFFFC
 DIRECTORIES_MAX: Final = 200_000
 _NO_FILES: Final = frozenset({"proc", "sys", "dev"})
-# What every state directory has, whatever it is called; and what its parts have, mounted alone.
+# Files of every state directory, whatever its name; and files of its parts, where only these are
+# mounted.
 _SIGNS: Final = (
     frozenset({"gate.lock", "store", "secrets"}),
     frozenset({"store.key", "log.key", "token.key"}),
 )
-# Any LMDB environment has these: it may be a gate's, or somebody else's.
+# Files of any LMDB environment: a gate's, or another program's.
 _ALIKE: Final = frozenset({"data.mdb", "lock.mdb"})
-# These aim at the gate's own files or process: what is isolated does not have them.
+# Probes of the gate's files and process: they have no target in an isolated container.
 UNSEEN: Final = frozenset({"identity.uid", "state.list", "process.mem"})
-# A gate answers, refuses, and says that it does: it is there, and reached as the agent reaches it.
+# Probes that show that a gate answers and refuses, on the agent's own way to it.
 _ANSWERED: Final = frozenset({"data.anonymous"})
 _A_GATE: Final = frozenset({"data.agent_key.L1", "mode"})
 PROCESSES: Final = "isolation.processes"
@@ -38,7 +39,7 @@ FILES: Final = "isolation.files"
 
 
 def probe_isolation(root: Path = Path("/")) -> Iterator[Finding]:
-    """Whether this process lives where no gate runs and where no gate keeps its files."""
+    """Whether no gate's process and no gate's files are visible to this process."""
     alone = _processes()
     yield alone
     if alone.verdict is ProbeResult.OK:
@@ -58,7 +59,7 @@ def _processes() -> Finding:
     )
     try:
         number = Path("/proc/self/ns/pid").stat().st_ino
-        # A /proc that hides the processes of others would hide a gate beside us, too.
+        # A /proc that hides other users' processes would also hide a gate next to us.
         first = Path("/proc/1/cmdline").read_bytes()
     except OSError as error:
         return attempt.skipped(f"not every process is shown here ({type(error).__name__})")
@@ -71,7 +72,10 @@ def _processes() -> Finding:
 
 
 def _files(root: Path) -> Finding:
-    """Mounts are this process's own: what is not found from the root cannot be opened by name."""
+    """Searches from the root.
+
+    A file without a path in this process's mounts cannot be opened by name.
+    """
     attempt = Attempt(FILES, "find a gate's state directory anywhere", "none that can be listed")
     looked = 0
     for place, directories, names in os.walk(root):

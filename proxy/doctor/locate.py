@@ -61,11 +61,11 @@ def running_sidecars(uid: int | None) -> tuple[int, ...]:
 
 
 def gates_of(state: Path, uid: int | None) -> tuple[int, ...]:
-    """The process that is the gate of one state directory, and no other gate of this machine.
+    """The process that is the gate of one state directory.
 
-    It holds a lock on the directory, and the kernel tells everybody who holds which. Where that
-    says nothing (a file system whose numbers are its own), it is one of `uid` whose command line
-    names that very directory.
+    The gate holds a lock on the directory, and /proc/locks names the holder. Where that has no
+    answer (file systems with device numbers of their own), it is a process of `uid` whose command
+    line names that directory.
     """
     return _lock_holders(state) or tuple(
         pid for pid in running_sidecars(uid) if _named_state(pid) == state
@@ -81,7 +81,7 @@ def _lock_holders(place: Path) -> tuple[int, ...]:
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     holders: set[int] = set()
     for line in lines:
-        # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF; the pid of one that is hidden is 0
+        # Format: `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; a hidden process has pid 0
         words = line.split()
         if words[1] == "FLOCK" and device in words and int(words[4]) > 0:
             holders.add(int(words[4]))

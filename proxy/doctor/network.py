@@ -1,9 +1,8 @@
-"""Probes of the listeners: what they answer to no credential and to the agent's.
+"""Probes of the listeners: their answers without a credential and to the agent's.
 
-Every request is one that changes nothing even where it is let through: an empty body, which the
-operator's routes refuse as malformed. The one exception is the write aimed at L1, which is the
-promise itself; it names itself by a fixed nonce, so it is one candidate per key, however often
-doctor runs.
+The requests change nothing even if they are let in: an empty body, which the operator's routes
+refuse as malformed. The one exception is a write to L1, which tests the promise itself; its fixed
+nonce makes it one candidate per key, however often doctor runs.
 """
 
 from __future__ import annotations
@@ -111,14 +110,14 @@ def _closed(probe_id: str, url: str, method: str, path: str, key: str | None) ->
 def _staged(attempt: Attempt, place: str) -> Finding:
     if place == STAGED_IN_MEMORY:
         return attempt.ok(f"in memory ({place})")
-    # No hole for the agent: what is on the disk then is under keys that are in no file.
+    # No hole: the ciphertexts on disk have their keys in memory only.
     return attempt.skipped(f"not in memory: {place or 'nowhere, no file can be had'}")
 
 
 def _relays(attempt: Attempt, unbound: tuple[int, ...]) -> Finding:
     if not unbound:
         return attempt.ok("none comes from a uid that is bound to nobody")
-    # No hole: what the model front judged is judged once more, and belongs to no conversation.
+    # No hole: the relay judges the call again, but without a conversation.
     uids = ", ".join(map(str, unbound))
     return attempt.skipped(
         f"uid {uids} is bound to no principal: a call that the model front let through is judged a "
@@ -150,13 +149,13 @@ def _modes(aim: Aim) -> Iterator[Finding]:
     else:
         yield mode.ok(ready.mode)
     if ready.user_turns_unset:
-        # No hole: less is believed than could be.
+        # No hole: labels are lower than they could be.
         unset = ", ".join(ready.user_turns_unset)
         yield typing.skipped(f"set user_turns in the [[model]] tables: {unset}")
     else:
         yield typing.ok("it was told, or has no model API")
     if ready.unmapped_tools:
-        # Nobody judges their calls; whether any of them keeps a memory, a person has to say.
+        # Calls of these tools are not judged; whether one keeps memory, a person has to say.
         yield maps.skipped(f"see `mnemogate mcp map` for {', '.join(ready.unmapped_tools)}")
     else:
         yield maps.ok("none was seen")
@@ -166,7 +165,7 @@ def _modes(aim: Aim) -> Iterator[Finding]:
         yield heard.ok("none did")
     yield _relays(relays, ready.unbound_uids)
     if ready.wider:
-        # The operator's to choose; that it was chosen must not go unseen.
+        # An operator may choose these, but doctor reports them.
         yield wide.skipped("; ".join(ready.wider))
     else:
         yield wide.ok("nothing does")

@@ -25,7 +25,7 @@ _PTRACE_DETACH: Final = 17
 _WALL: Final = 0x40000000
 _SUDO_TIMEOUT_S: Final = 5
 
-# Each of these alone undoes the separation of two users.
+# Each of these privileges alone undoes the separation of two users.
 _CAPABILITIES: Final = {
     0: "CAP_CHOWN",
     1: "CAP_DAC_OVERRIDE",
@@ -45,7 +45,7 @@ _CAPABILITIES: Final = {
 
 
 def probe_identity(owner_uid: int | None) -> Iterator[Finding]:
-    """Who runs this: root and the sidecar's own user cannot be kept out by anything."""
+    """The identity of this process: root and the sidecar's own user can be kept out by nothing."""
     uid = os.geteuid()
     attempt = Attempt("identity.uid", "be a user of its own", "neither root nor the sidecar's uid")
     if uid == 0:
@@ -109,7 +109,7 @@ def _read(path: Path, flags: int) -> str:
 
 
 def _attach(pid: int) -> str:
-    """PTRACE_SEIZE does not stop the process; it is let go at once where it works."""
+    """PTRACE_SEIZE does not stop the process; on success it is released at once."""
     library = ctypes.CDLL(None, use_errno=True)
     trace = library.ptrace
     trace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)

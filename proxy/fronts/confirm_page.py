@@ -2,8 +2,8 @@
 
 Nobody sees a candidate without the operator's key or a link that was made for it, and reading
 decides nothing. A browser asks for the key once (Basic, RFC 7617) and keeps it for this page alone:
-a cookie it would hand to every port of the host, where an agent with a shell may listen. What a
-foreign page makes a browser send has no code for the candidate, and a foreign `Origin`.
+a cookie it would hand to every port of the host, where an agent with a shell may listen. A request
+that a foreign page makes a browser send lacks the candidate's code, and has a foreign `Origin`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _CSP: Final = (
 _HEADERS: Final = (
     ("Content-Security-Policy", _CSP),
     ("X-Frame-Options", "DENY"),
-    # With "no-referrer" a browser hides where a form comes from, and it could be anybody's.
+    # With "no-referrer" a browser sends `Origin: null` with its forms, which any page could.
     ("Referrer-Policy", "same-origin"),
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
@@ -95,7 +95,7 @@ class _Refused(Exception):  # noqa: N818 - an answer
 class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
     """Answers for `/confirm` and `/confirm/<candidate id>`. Event loop only.
 
-    `beside` has what the conversation of a candidate wrote.
+    `beside` returns the other candidates of a conversation.
     """
 
     confirming: Confirming
@@ -146,7 +146,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return _page(200, "What waits for you", shown or _said("Nothing waits."))
 
     def _operator(self, incoming: Incoming) -> PrincipalId | None:
-        """Whose key came along; None where none did."""
+        """The operator whose key came with the request; None without a key."""
         header = incoming.head.headers.get("authorization")
         if header is None:
             return None
@@ -171,7 +171,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return held
 
     async def _waiting(self, asked: CandidateId | None) -> str:
-        """All that waits beside a candidate, or at all: the newest of each target first."""
+        """The held candidates of a conversation, or all: the newest of each target first."""
         wanted = None if asked is None else self.beside(asked) | {asked}
         all_held = sorted(self.reader.held(), key=lambda one: -one.held_at_ms)
         chosen = [one for one in all_held if wanted is None or one.candidate_id in wanted]
@@ -191,7 +191,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         return _WARNING + "<hr>".join(bodies) + tail if bodies else ""
 
     def _read(self, chosen: list[HeldCandidate]) -> list[HeldCandidate]:
-        """The same with their texts, without those that were decided meanwhile. Any thread."""
+        """The same with their texts, without those decided meanwhile. Any thread."""
         read = (self.reader.held_candidate(one.candidate_id) for one in chosen)
         return [one for one in read if one is not None and one.candidate is not None]
 
@@ -203,7 +203,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         form = _form(await incoming.complete(FORM_BYTES_MAX))
         if candidate_id is None:
             raise _Refused(422, "Nothing was decided.")
-        # With the key as well: whatever else a browser can be made to send has no code.
+        # Needed with the key as well: a request that a foreign page triggers has no code.
         self.confirming.check(form.get("code", ""), self._held(candidate_id))
         match form.get("decision"):
             case "approve":
@@ -238,7 +238,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
         becomes = class_once_confirmed(candidate, held.memory_class, held.basis).value
         first = [
             ("Would be", f"{becomes} ({_CLASSES[becomes]})"),
-            # The first sentence says why; the others are for the agent.
+            # The first sentence gives the reason; the others address the agent.
             ("Waits because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})"),
             ("Change", candidate.change.value),
         ]
@@ -290,7 +290,7 @@ def _facts(rows: list[tuple[str, str]]) -> str:
 
 
 def _target_of(held: HeldCandidate) -> str:
-    """The place that it would change; of a new memory, none but its own."""
+    """The target of a change; a new memory has none but its own id."""
     candidate = held.candidate
     call = None if candidate is None else call_of(candidate)
     place = (candidate and candidate.memory_id) or (call and call.key) or held.candidate_id
@@ -316,7 +316,7 @@ def _form(request: HttpRequest) -> dict[str, str]:
 
 
 def _seen(text: str) -> str:
-    """The text for a person's eyes: escaped, and what would not show is made to."""
+    """The text for display: escaped, with invisible characters made visible."""
     return "".join(_shown(char) for char in text)
 
 

@@ -1,4 +1,4 @@
-"""The gate's own socket: the guard's seam for relays in other processes of this user."""
+"""The gate's own socket: the guard's interface for relays in other processes of this user."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def guard_routes() -> frozenset[str]:
 class GuardFront:
     """Serves the gate's socket. Event loop only.
 
-    Who may connect is the listener's matter. The principal is what the operator bound to the peer's
-    uid, else the uid itself, as an agent: nothing that the peer says makes it another.
+    The listener decides who may connect. The principal is the one bound to the peer's uid, else the
+    uid itself as an agent; nothing in a request changes it.
     """
 
     name = "guard"
@@ -86,7 +86,7 @@ class GuardFront:
         self._link_of = link_of
         self._own_uid = own_uid
         self.routes = guard_routes()
-        # What each relay that is present has admitted and not settled.
+        # The items that each connected relay has admitted and not settled.
         self._sending: dict[str, set[CandidateId]] = {}
         self._present: Counter[str] = Counter()
         self._unbound = unbound
@@ -128,7 +128,7 @@ class GuardFront:
         try:
             asked = msgspec.json.decode(request.body, type=wire.ASKS[name])
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            # The texts inside are the agent's: what the decoder says could quote them.
+            # The strings are the agent's, and a decoder's message could quote them.
             raise MalformedRequest("body: not what this route takes") from None
         answer = await self._answered(asked, principal, incoming)
         return HttpReply(status=200, body=wire.ENCODER.encode(answer))
@@ -156,7 +156,7 @@ class GuardFront:
                 return wire.Done()
 
     async def _noted(self, asked: object, principal: Principal) -> None:
-        """What has no answer but that it is done."""
+        """The answer of a request that returns nothing."""
         match asked:
             case wire.Settlement():
                 await self._guard.settle(principal, asked.server, asked.pairs())
@@ -178,7 +178,7 @@ class GuardFront:
             incoming.gone.forget(gone.set)
         admitted = admitted_of(judged)
         if gone.is_set():
-            # Nobody hears this verdict, so nobody sends what it admits.
+            # The relay has gone, so nobody will send what this verdict admits.
             failed = tuple((candidate_id, Forwarded.FAILED) for candidate_id in admitted)
             await self._guard.settle(principal, call.server, failed)
         else:
@@ -220,10 +220,10 @@ class GuardFront:
             return incoming.trace
         return self._surroundings.traces.accept([asked.traceparent])
 
-    # ---- which relays are there ----------------------------------------------------------------
+    # ---- presence of relays ----
 
     async def _presence(self, incoming: Incoming, route: str, principal: Principal) -> Answered:
-        """An answer that never ends: when its connection does, the relay is gone."""
+        """A response that never ends: the end of its connection shows that the relay has gone."""
         relay = incoming.head.headers.get(wire.RELAY_HEADER.lower(), "")
         done = await attempt(_named(incoming, principal, relay), self._halt)
         if isinstance(done, Failure):
@@ -241,19 +241,19 @@ class GuardFront:
     def _left(self, relay: str) -> None:
         self._present[relay] -= 1
         if self._present[relay] > 0:
-            return  # it was back before its old connection was seen to end
+            return  # it reconnected before its old connection was seen to end
         del self._present[relay]
         waiting = self._sending.get(relay, set())
         self._guard.abandon(tuple(waiting))
-        # Kept for its return; whoever does not return is forgotten with the oldest.
+        # Kept for its return; the oldest entries are dropped.
         if not waiting or len(self._sending) > RELAYS_MAX:
             gone = relay if not waiting else next(iter(self._sending))
             self._sending.pop(gone, None)
 
 
 def _is_ours(proposal: Proposal) -> bool:
-    """Whether it says what only the guard or an operator may say."""
-    # A purge uses room that is the operator's alone.
+    """Whether a request contains something that only the guard or an operator may say."""
+    # A purge uses room that is reserved for the operator.
     purges = proposal.change is ChangeKind.PURGE
     edits = proposal.edit is not None
     return purges or edits or proposal.guarded_key is not None or bool(proposal.culprits)
@@ -266,7 +266,7 @@ async def _named(incoming: Incoming, principal: Principal, relay: str) -> None:
 
 
 class _Presence:
-    """One piece, and then nothing until the connection ends."""
+    """One piece, then nothing until the connection ends."""
 
     def __init__(self, left: Callable[[], None]) -> None:
         self._left = left

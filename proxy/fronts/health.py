@@ -1,4 +1,4 @@
-"""Health and metrics: what an orchestrator asks without a key, on the admin listener or its own."""
+"""Health and metrics, without a key, on the admin listener or a listener of their own."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ class _Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     status: str  # "ready" | "degraded"
     reason: str | None
-    mode: str  # "enforce" | "observe"
+    mode: str  # "enforce" | "observe"; then the model APIs without a setting for `user_turns`.
     # The model APIs of which nobody says whether people type their user turns.
     user_turns_unset: tuple[str, ...] = ()
-    # Tools that speak of memory, and that no map takes.
+    # Tools that seem to be about memory and fit no map.
     unmapped_tools: tuple[str, ...] = ()
-    # How many principals heard more in a day than their tenant can be expected to remember.
+    # How many principals heard more in a day than their tenant's filter can hold.
     flooding: int = 0
-    # Of relays beside a model front: no call of theirs is the one that the model front judged.
+    # Uids of relays beside a model front that are bound to no principal: their calls are judged
+    # again.
     unbound_uids: tuple[int, ...] = ()
-    # Settings and rules by which more is let in than as shipped.
+    # Settings and rules that let in more than the shipped ones.
     wider: tuple[str, ...] = ()
-    # How many wait for a person, and since when the oldest does: work, and no failure.
+    # How many candidates wait for a person, and since when the oldest does: no failure.
     held: int = 0
     held_since_ms: int | None = None
     # Where undecided candidates are staged.
@@ -86,7 +87,7 @@ class Health:
             return None
         match head.path:
             case "/healthz":
-                # No dependencies: it says that the process answers, and nothing else.
+                # Checks nothing else: the answer only proves that the process answers.
                 return HttpReply(status=200, body=b"ok\n", content_type="text/plain")
             case "/readyz":
                 return self._readiness(head.query)
@@ -102,7 +103,8 @@ class Health:
         which work, and turn an honest refusal of a write into a dead address.
         """
         if query not in {(), _STRICT}:
-            # Passing over a misspelt question would answer another one.
+            # A misspelt query parameter is refused, because ignoring it would answer another
+            # question.
             raise MalformedRequest("query: only strict=true is known here", status=400)
         status = self._status()
         body = _Readiness(
@@ -123,9 +125,10 @@ class Health:
 
 
 class HealthHosts(HostRules, frozen=True, kw_only=True):
-    """The same names, and every bare address: a kubelet and Prometheus ask by the pod's own.
+    """Host names for health.
 
-    A page that made its name resolve to this address still sends that name.
+    The listener's own, and any bare address, as kubelets and Prometheus use. A page whose name was
+    made to resolve to this address still sends that name.
     """
 
     def check(self, headers: dict[str, str]) -> None:
@@ -151,7 +154,7 @@ def _is_address(host: str) -> bool:
 
 
 class HealthFront:
-    """Serves the health listener: those three paths, and no way to the operator API."""
+    """Serves the health listener: three paths, and no way to the operator API."""
 
     name = "health"
 

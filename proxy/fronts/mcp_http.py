@@ -37,7 +37,7 @@ PREFIX: Final = "/mcp/"
 ROUTES: Final = frozenset({"mcp.post", "mcp.listen", "mcp.end", "mcp.refused", REFUSED_ROUTE})
 SWEEP_SECONDS: Final = 30.0
 LISTENING_MAX: Final = 4
-# Every one of our own keys begins so; a wrong one must not be sent on as somebody else's.
+# The prefix of our own keys; an invalid one of them must not be sent on as the server's.
 _OUR_KEYS: Final = "mg_"
 _PATH: Final = re.compile(r"/mcp/([a-z0-9][a-z0-9._-]{0,62})")
 _SESSION_GONE: Final = -32001
@@ -45,7 +45,7 @@ _ROUTES: Final = {"POST": "mcp.post", "GET": "mcp.listen", "DELETE": "mcp.end"}
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """One configured server, and who may use it; None: every principal."""
+    """One configured server, and its allowed principals; None: all."""
 
     hub: Hub
     principals: frozenset[str] | None = None
@@ -66,7 +66,7 @@ class McpFront:
         self._ended = asyncio.Event()
 
     async def sweep(self) -> None:
-        """End what nobody uses, until `close`."""
+        """End idle sessions, until `close`."""
         while not self._ended.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SWEEP_SECONDS):
@@ -123,10 +123,10 @@ class McpFront:
                 return _not_allowed("GET, POST, DELETE"), None
 
     def _who(self, head: HttpRequest, visit: Visit) -> tuple[Principal, dict[str, str]]:
-        """The principal, and the headers without what names it: the rest may be the server's.
+        """The principal, and the headers without our key: the rest may be the server's.
 
         Raises:
-            Unauthenticated: Nobody we know.
+            Unauthenticated: No known principal.
         """
         headers = dict(head.headers)
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
@@ -141,10 +141,10 @@ class McpFront:
             return self._authenticator.require(bearer, visit), headers
         return self._authenticator.require(None, visit), headers
 
-    # POST
+    # ---- POST ----
 
     async def _post(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
-        # A message is no way to ask for the rest of a stream: that is what GET is for.
+        # The rest of a stream is asked for with GET, not with a message.
         asked.headers.pop(LAST_EVENT, None)
         request = await asked.incoming.complete()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -170,7 +170,7 @@ class McpFront:
         self, asked: _KnownRequest, message: Message
     ) -> tuple[HttpReply, Exchange | None]:
         if message.kind is Kind.NOTIFICATION:
-            # This era has none: a call is taken back by closing its stream.
+            # This era has no cancel message: a call is cancelled by closing its stream.
             return HttpReply(status=202), None
         if message.kind is not Kind.REQUEST or message.request_id is None:
             return _refused(400, None, -32600, "an answer is not expected here"), None
@@ -196,7 +196,7 @@ class McpFront:
     async def _through(
         self, asked: _KnownRequest, message: Message, line: Line
     ) -> tuple[HttpReply, Exchange | None]:
-        """One message of a session."""
+        """Handle one message of a session."""
         exchange = Exchange(message.request_id, asked.headers)
         if message.kind is not Kind.REQUEST:
             await line.take(message.raw, message, exchange)
@@ -213,7 +213,7 @@ class McpFront:
     async def _in_lane(
         self, asked: _KnownRequest, message: Message, era: Era
     ) -> tuple[HttpReply, Exchange | None]:
-        """One message that belongs to no session."""
+        """Handle one message without a session."""
         exchange = Exchange(message.request_id, asked.headers, era)
         if message.method == LISTEN:
             asked.hub.keep_open(asked.principal, exchange)
@@ -228,7 +228,7 @@ class McpFront:
         await line.take(message.raw, message, exchange)
         return _reply(await exchange.head, exchange)
 
-    # GET and DELETE
+    # ---- GET and DELETE ----
 
     async def _get(self, asked: _KnownRequest) -> tuple[HttpReply, Exchange | None]:
         session_id = asked.headers.get(SESSION)
@@ -270,7 +270,7 @@ class McpFront:
 
 
 class _McpProgress:
-    """How far one request came, for telemetry."""
+    """How far one request got, for telemetry."""
 
     def __init__(self) -> None:
         self.principal = ""
@@ -285,19 +285,20 @@ class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):
     hub: Hub
 
     def watch(self, exchange: Exchange) -> None:
-        """Let the exchange know when the client goes."""
+        """Notify the exchange when the client leaves."""
         gone = self.incoming.gone
         gone.tell(exchange.leave)
         exchange.when_over(lambda: gone.forget(exchange.leave))
 
 
 def _over(asked: _KnownRequest, line: Line, exchange: Exchange) -> None:
-    """An exchange without a session is over: its line is free, or has to be let go."""
+    """Release the line of a sessionless exchange, or end it."""
     if not exchange.left:
         asked.hub.give_back(asked.principal, line)
     elif exchange.era is Era.STATELESS and exchange.request_id is not None:
         line.spawn(_taken_back(line, exchange.request_id, exchange))
-    # An older client's call goes on without it; nobody uses its line, so it ends in time.
+    # An older client's call goes on without its client; nobody else uses the line, so it ends in
+    # time.
 
 
 async def _taken_back(line: Line, request_id: RequestId, exchange: Exchange) -> None:
@@ -306,7 +307,10 @@ async def _taken_back(line: Line, request_id: RequestId, exchange: Exchange) -> 
 
 
 def _unnamed(asked: _KnownRequest, line: Line) -> None:
-    """`initialize` was answered. A server without sessions knows no difference between lines."""
+    """After `initialize` without a session id.
+
+    A server without sessions does not tell lines apart.
+    """
     if line.session_id is None:
         asked.hub.give_back(asked.principal, line)
 

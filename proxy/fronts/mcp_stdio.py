@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
 _PIECE_BYTES: Final = 64 * 1024
-# What a process that is gone may have left with a child of its own that keeps the pipe open.
+# Seconds to read on after a process ended: a child of its own may keep the pipe open.
 _LAST_WORDS_S: Final = 1.0
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Source(Protocol):
-    """Where pieces of a byte stream come from."""
+    """A source of byte pieces."""
 
     async def read(self, n: int, /) -> bytes:
         """Up to `n` bytes; none at the end."""
@@ -43,10 +43,10 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """Where bytes go."""
+    """A destination of bytes."""
 
     def write(self, data: bytes, /) -> None:
-        """Take these, whole."""
+        """Write all of these bytes."""
         ...
 
     async def drain(self) -> None:
@@ -54,7 +54,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing more comes; what was taken is still written."""
+        """Close; bytes already written still go out."""
         ...
 
 
@@ -75,13 +75,13 @@ class StdioFront:
 
     @property
     def word(self) -> str:
-        """What is run, as it was typed."""
+        """The program's name, as it was typed."""
         return self._command.words[0]
 
     async def serve(
         self, open_relay: Callable[[Deliver], AbstractAsyncContextManager[Relay]]
     ) -> int:
-        """Relay until the server has ended; what it returned, negative for a signal.
+        """Relay until the server has ended; returns its exit status, negative for a signal.
 
         Raises:
             OSError: The command cannot be started.
@@ -110,7 +110,7 @@ class StdioFront:
 
 
 def _started(command: ServerCommand) -> subprocess.Popen[bytes]:
-    # Not asyncio's: it takes a process for running as long as somebody has its pipes open.
+    # Not asyncio's process: that one counts as running while any process has its pipes open.
     return subprocess.Popen(  # noqa: S603 - the very command that the operator wrapped
         command.words,
         stdin=subprocess.PIPE,
@@ -121,7 +121,7 @@ def _started(command: ServerCommand) -> subprocess.Popen[bytes]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Leave no process behind, and no open file; in good order there is nothing left to do."""
+    """Leave no process and no open file behind; after an orderly end there are none."""
     if child.poll() is None:
         child.kill()
     child.wait()
@@ -131,7 +131,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 async def _ended(child: subprocess.Popen[bytes]) -> None:
-    """Wait for the process itself. Children of its own may live on with its pipes."""
+    """Wait for the process itself; its children may keep the pipes open."""
     handle = os.pidfd_open(child.pid)
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
@@ -144,7 +144,10 @@ async def _ended(child: subprocess.Popen[bytes]) -> None:
 
 
 class _Pipes:
-    """Delivers to both ends. A message is written whole; one for an end that is gone is dropped."""
+    """Delivers to both ends. A message is written whole.
+
+    Messages for an end that has gone are dropped.
+    """
 
     def __init__(self, client: Sink, server: Sink) -> None:
         self._sinks = {Side.CLIENT: client, Side.SERVER: server}
@@ -160,14 +163,17 @@ class _Pipes:
 
 
 async def _up(source: Source, relay: Relay, stdin: Sink) -> None:
-    """Client to relay. Its end is the server's, once everything before it was passed on."""
+    """Client to relay.
+
+    At the end of input the server's input is closed, after everything before it.
+    """
     await pass_on(source, Side.CLIENT, relay.from_client, relay.refused)
     await relay.flushed(Side.CLIENT)
     stdin.close()
 
 
 async def _down(stdout: Source, relay: Relay) -> None:
-    """Server to relay. After its last word nobody has to wait for another."""
+    """Server to relay. At its end all waiting requests are answered."""
     await pass_on(stdout, Side.SERVER, relay.from_server, relay.refused)
     await relay.flushed(Side.SERVER)
     await relay.lost()
@@ -179,7 +185,7 @@ async def pass_on(
     take: Callable[[bytes], Awaitable[None]],
     refuse: Callable[[Side, RequestId | None, str], Awaitable[None]],
 ) -> None:
-    """Take every line of a stream, and say so where one is too long. Returns at its end."""
+    """Take every line of a stream, and report overlong ones. Returns at its end."""
     lines = Lines()
     while True:
         piece = await source.read(_PIECE_BYTES)
@@ -193,7 +199,7 @@ async def pass_on(
 
 
 class _signals:  # noqa: N801 - used as a function, like a context manager of contextlib
-    """While open, what ends or reloads us is passed on to the server; its end will be ours."""
+    """While open, signals to end or reload are passed on to the server; we end with it."""
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self._child = child
@@ -208,12 +214,12 @@ class _signals:  # noqa: N801 - used as a function, like a context manager of co
             self._loop.remove_signal_handler(number)
 
     def _pass_on(self, number: signal.Signals) -> None:
-        self._child.send_signal(number)  # asks first whether it is still there
+        self._child.send_signal(number)  # checks first whether it still runs
 
 
 @asynccontextmanager
 async def source_of(file: IO[bytes]) -> AsyncGenerator[Source]:
-    """An open file as a source of bytes, while open."""
+    """An open file as a byte source, while open."""
     if _is_file(file):
         yield _FileSource(file)
         return
@@ -228,7 +234,7 @@ async def source_of(file: IO[bytes]) -> AsyncGenerator[Source]:
 
 @asynccontextmanager
 async def sink_of(file: IO[bytes]) -> AsyncGenerator[Sink]:
-    """An open file as a place for bytes, while open."""
+    """An open file as a byte destination, while open."""
     if _is_file(file):
         yield _FileSink(file)
         return
@@ -238,12 +244,15 @@ async def sink_of(file: IO[bytes]) -> AsyncGenerator[Sink]:
     try:
         yield writer
     finally:
-        # What is still buffered is flushed; a client that does not read has no claim to it.
+        # Buffered bytes are flushed; a client that does not read loses the rest.
         writer.close()
 
 
 def _is_file(file: IO[bytes]) -> bool:
-    """Whether it is always ready, so that no event loop waits for it: a plain file, `/dev/null`."""
+    """Whether the file is always ready, so that an event loop cannot wait for it.
+
+    A plain file, `/dev/null`.
+    """
     mode = os.fstat(file.fileno()).st_mode
     return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(file.fileno()))
 

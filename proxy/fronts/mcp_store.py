@@ -33,9 +33,9 @@ class StoreStdio:
     async def serve(
         self, open_server: Callable[[Deliver], AbstractAsyncContextManager[StoreServer]]
     ) -> int:
-        """Serve until the client ends its input, or a signal ends us; what was taken is finished.
+        """Serve until the client ends its input or a signal arrives.
 
-        Returns 0, or minus the number of the signal.
+        Accepted messages are finished. Returns 0, or minus the number of the signal.
         """
         ended = _Ended()
         async with AsyncExitStack() as stack:
@@ -55,7 +55,10 @@ class StoreStdio:
 
 
 class _Pipe:
-    """Delivers to the client. A message is written whole; one for a client that is gone is not."""
+    """Delivers to the client. A message is written whole.
+
+    Messages for a client that has gone are dropped.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -70,7 +73,7 @@ class _Pipe:
 
 
 class _Ended:
-    """While open, a signal that ends us is remembered."""
+    """While open, a signal to end is remembered."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -86,7 +89,7 @@ class _Ended:
             self._loop.remove_signal_handler(number)
 
     async def wait(self) -> None:
-        """Until the first of them."""
+        """Wait for the first such signal."""
         await self._over.wait()
 
     def _end(self, number: signal.Signals) -> None:

@@ -28,7 +28,10 @@ UNKNOWN_ROUTE: Final = "unknown"
 
 
 def route_of(dialect: Dialect, operation: Operation | None) -> str:
-    """`native.write`, `mem0.search`: a dialect and what was asked of it, from a closed list."""
+    """The route's name, such as `native.write` or `mem0.search`.
+
+    Dialect and operation, from a closed list.
+    """
     if operation is None:
         return f"{dialect.name}.refused"
     return f"{dialect.name}.{operation.__struct_config__.tag}"
@@ -47,7 +50,7 @@ def routes_of(dialects: tuple[Dialect, ...]) -> frozenset[str]:
 
 
 class _MemoryProgress:
-    """How far one request came, for telemetry; lives as long as the request."""
+    """How far one request got, for telemetry."""
 
     __slots__ = ("operation", "principal", "request")
 
@@ -118,7 +121,7 @@ class MemoryFront:
         )
 
     async def _unclaimed(self, incoming: Incoming) -> Answered:
-        """Nobody's route: not found for a read; for anything else a write that nobody knows."""
+        """For an unclaimed path: not found for a read; for anything else an unknown write."""
         served = ", ".join(dialect.name for dialect in self._dialects)
         failure = await attempt(_nobody(incoming.head.method, served), self._halt)
         return Answered(

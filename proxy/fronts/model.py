@@ -60,7 +60,7 @@ _NAMED: Final = {
     "responses": "model.responses",
     "completions": "model.completions",
 }
-# The names that documentation and examples use: without a table they say which one to write.
+# The usual path prefixes: without a table, a request there is answered with the table to write.
 USUAL: Final = ("anthropic", "openai")
 _HOSTED: Final = (
     "unknown_write: this route would write memory, or hold a conversation, where nobody judges it; "
@@ -106,7 +106,7 @@ class ModelFront:
         self._recurring = Recurring()
 
     def serves(self, path: str) -> bool:
-        """Whether a path belongs here: below a configured name, or one of the usual ones."""
+        """Whether a path belongs to this front: below a configured or a usual name."""
         name = _first(path)
         return name in self._behind or name in USUAL
 
@@ -182,7 +182,7 @@ class ModelFront:
     async def _within(
         self, served: _Served, purpose: Purpose, api: ModelApi | None, progress: _Progress
     ) -> tuple[HttpReply, Pieces | None]:
-        """The answer, unless the client goes first: then what stands behind is closed."""
+        """The answer; if the client leaves first, the upstream is closed."""
         stop = Stop(served.behind.settings.total_seconds)
         gone = served.incoming.gone
         gone.tell(stop)
@@ -206,7 +206,7 @@ class ModelFront:
             gone.forget(stop)
 
     def _passing(self, served: _Served, clearing: Clearing) -> Passing:
-        """For a route that asks no model; a reply that it brings is judged all the same."""
+        """Answer a route that asks no model; replies in its answer are judged all the same."""
         coupling, principal = self._coupling, served.admitted.principal
 
         def asked(api: ModelApi) -> Asked:
@@ -273,7 +273,7 @@ class ModelFront:
         return await turn.answer()
 
     def _keep(self, turn: Turn, body: dict[str, Json], size: int) -> None:
-        """What a client may go on from."""
+        """Keep a response that a client may continue."""
         if turn.reply_id and turn.output and body.get("store") is not False:
             size += len(write_body({"output": [*turn.output]}))
             principal_id = turn.asked.principal.principal_id
@@ -305,7 +305,7 @@ class ModelFront:
 
 
 class _Progress:
-    """How far one request came, for telemetry."""
+    """How far one request got, for telemetry."""
 
     def __init__(self) -> None:
         self.principal = ""
@@ -318,14 +318,14 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
     behind: Behind
     incoming: Incoming
     admitted: Admitted
-    rest: str  # of the path, below the prefix
+    rest: str  # the path below the prefix
 
     async def body(self) -> bytes:
         """The whole body, within the table's own size."""
         return await self.incoming.read_up_to(self.behind.settings.request_bytes_max)
 
     def wire(self, *, asks: bool = True) -> Wire:
-        """How it goes upstream."""
+        """The form in which it goes upstream."""
         return Wire(
             behind=self.behind,
             method=self.incoming.head.method,

@@ -1,4 +1,4 @@
-"""What is known of objects that come again as the very same objects."""
+"""A cache by object identity, for objects that come again as the same objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _V = TypeVar("_V")
 
 
 class ByIdentity(Generic[_K, _V]):
-    """A value goes when its object does; equal objects are not the same. One thread."""
+    """A value is dropped with its object; equal objects do not share one. One thread."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[weakref.ref[_K], _V]] = {}
@@ -29,7 +29,7 @@ class ByIdentity(Generic[_K, _V]):
 
 
 def _forget(kept: dict[int, tuple[weakref.ref[_K], _V]], name: int, gone: weakref.ref[_K]) -> None:
-    # Its number may belong to another object by now.
+    # The id may have been reused for another object.
     found = kept.get(name)
     if found is not None and found[0] is gone:
         del kept[name]

@@ -1,7 +1,7 @@
 """The ledger of sessions without its file: what entered each context, and what follows. Pure.
 
-Time and random ids are given to it. Each change is a record that was applied; whoever calls makes
-the records durable.
+Time and random ids are passed in. Each change is a record that was applied; the caller makes the
+records durable.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ class Core:
         self.reader = Reader(key, rules)
         self._rings: OrderedDict[str, Ring] = OrderedDict()
         self.reads: OrderedDict[tuple[str, int], TurnRead] = OrderedDict()
-        # Texts that are in a ring, so that a reply that comes back as history is in it once.
+        # Texts in a ring, so that a reply that comes back as history is kept once.
         self._indexed: OrderedDict[tuple[str, int, bool], int] = OrderedDict()
         # When a text last came from a server, and its place in the ring.
         self._came: OrderedDict[tuple[*_Came, int], tuple[int, int]] = OrderedDict()
         self._records: list[Record] = []
 
     def take(self) -> list[Record]:
-        """The records of all that happened since the last time."""
+        """The records since the last call."""
         records, self._records = self._records, []
         return records
 
     def do(self, record: Record) -> None:
-        """Apply a record and keep it to be written."""
+        """Apply a record, and keep it to be written."""
         self.state.apply(record)
         self._records.append(record)
 
@@ -95,7 +95,7 @@ class Core:
         if book is None or session is None or session.principal != principal_id:
             return
         if reply.heard:
-            # First: what the model says and calls in this reply is made of it.
+            # First, because the origins of these words are searched by it.
             self._heard(book, session, reply, now_ms)
         label = meet(SourceKind.MODEL_INFERENCE, taint_now(session))
         texts = [*reply.said]
@@ -143,7 +143,7 @@ class Core:
         self.index(book, session, digest, found)
 
     def _heard(self, book: Book, session: SessionState, reply: ModelReply, now_ms: int) -> None:
-        """What tools that the provider runs told the model, within its reply."""
+        """Note what tools of the provider told the model, inside its reply."""
         told = [one.text for one in reply.heard]
         ground = TurnGround(
             book=book,
@@ -163,7 +163,7 @@ class Core:
     def _shown(
         self, book: Book, texts: Iterable[str], label: SourceKind, tenant: str, now_ms: int
     ) -> None:
-        """Somebody's words reached an agent by a front that knows no session."""
+        """Note words that reached an agent through a front without sessions."""
         told = self.reader.elsewhere(*texts)
         short, long = packed(told.short), packed(told.long)
         tenant = tenant or book.sentences.tenant
@@ -184,7 +184,10 @@ class Core:
 
     @staticmethod
     def origins(found: list[RingText]) -> tuple[Origin, ...]:
-        """What a text may be made of: of what a model said, what that was made of."""
+        """The texts that a text may be made of.
+
+        For a model's own words, what those were made of.
+        """
         origins: list[Origin] = []
         for kept in found:
             for origin in (kept.origin,) if kept.derived is None else kept.derived:
@@ -197,9 +200,9 @@ class Core:
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...], now_ms: int
     ) -> None:
-        """Memories were served to this principal's agent: their texts count as their ceilings.
+        """Note memories that were served to this principal's agent, under their ceilings.
 
-        What was written where a page stood is a page's, in whatever conversation it is read.
+        A memory written in a page's context counts as the page's, wherever it is read.
         """
         book = self.book(principal_id, now_ms)
         recalls = book.recalls
@@ -216,7 +219,7 @@ class Core:
     def saw(
         self, principal_id: PrincipalId, segment: Segment, now_ms: int, tenant: str = ""
     ) -> None:
-        """A relay saw an answer of a server on its way to this principal's agent."""
+        """Note a server's answer that a relay saw on its way to this principal's agent."""
         book = self.book(principal_id, now_ms)
         names = (segment.join.tool_use_id, segment.join.call_id)
         keys = [self.reader.print(name) for name in names if name]
@@ -243,7 +246,7 @@ class Core:
         self._bound_rings()
 
     def _again(self, came: _Came, text: str, ring: Ring, now_ms: int) -> bool:
-        """Whether this very text came the same way lately, and is found as well as if it were new.
+        """Whether this text came the same way lately, and is still in the index.
 
         An agent reads its whole memory again and again.
         """
@@ -257,10 +260,11 @@ class Core:
             self._came.popitem(last=False)
         return False
 
-    # ---- keeping within bounds -------------------------------------------------------------------
+    # ---- bounds
+    # -----------------------------------------------------------------------------------
 
     def book(self, principal_id: str, now_ms: int) -> Book:
-        """The book of a principal; who was quiet longest makes room for a new one."""
+        """The book of a principal; for a new one the quietest may be dropped."""
         books = self.state.books
         if principal_id in books:
             books.move_to_end(principal_id)
@@ -276,11 +280,11 @@ class Core:
         return book
 
     def distrusts(self, book: Book, now_ms: int) -> bool:
-        """Whether history was lost, and too lately to believe anything."""
+        """Whether history was lost recently, so that nothing is trusted."""
         return now_ms < max(self.state.distrusted_until_ms, book.distrusted_until_ms)
 
     def ring_of(self, principal_id: str) -> Ring:
-        """The texts of a principal."""
+        """The indexed texts of a principal."""
         ring = self._rings.get(principal_id)
         if ring is None:
             ring = self._rings[principal_id] = Ring(self._lost)
@@ -288,7 +292,7 @@ class Core:
         return ring
 
     def _lost(self, kept: RingText) -> None:
-        """A text cannot be searched any more; its session has to say so."""
+        """A text can no longer be searched; mark its session."""
         session = self.state.session(kept.session)
         kind = kept.origin.kind
         if session is not None and kind.trust < SourceKind.MODEL_INFERENCE.trust:
@@ -297,7 +301,7 @@ class Core:
     def index(
         self, book: Book, session: SessionState, digest: int, texts: tuple[Text, ...]
     ) -> None:
-        """Keep what a turn says, to be found again in what is made of it."""
+        """Index a turn's texts, to find what is made of them."""
         ring = self.ring_of(book.principal)
         name = session.session
         for one in texts:
@@ -306,7 +310,8 @@ class Core:
                 continue
             known, trust = (name, self.reader.print(one.text), one.by_model), one.origin.kind.trust
             if self._indexed.get(known, trust + 1) <= trust:
-                continue  # a text that the model said first, or a person, hides no tool's copy
+                # A text that the model or a person said first must not hide a tool's copy of it.
+                continue
             self._indexed[known] = trust
             if len(self._indexed) > INDEXED_MAX:
                 self._indexed.popitem(last=False)
@@ -319,7 +324,7 @@ class Core:
 
     @property
     def print_count(self) -> int:
-        """Of all rings together."""
+        """The number of prints in all rings."""
         return sum(ring.print_count for ring in self._rings.values())
 
     def _bound_rings(self) -> None:
@@ -331,7 +336,10 @@ class Core:
 
 
 def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
-    """Whether a segment may answer that mapped write: by its ids, else by server and tool."""
+    """Whether a segment may be the answer to that mapped write.
+
+    By its ids, else by server and tool.
+    """
     if keys or not call.mapped:
         return call.row.key in keys
     named = Declared(name=call.row.tool, server=call.row.server or None)
@@ -339,11 +347,11 @@ def _is_answered_by(segment: Segment, keys: list[int], call: CallMade) -> bool:
 
 
 def _beside(memory: Memory | EarlierText) -> list[str]:
-    """What a recall gives back beside the text: all that has room for a sentence."""
+    """What a recall shows beside the text: every string with room for a sentence."""
     found = [] if memory.metadata_json is None else [*strings_of(memory.metadata_json)][1:]
     return [*found, *(one for one in (memory.role, memory.actor) if one)]
 
 
 def taint_now(session: SessionState) -> SourceKind:
-    """The meet of everything in the context; of an empty one, unknown."""
+    """The lowest label in the context; unknown for an empty one."""
     return SourceKind.UNKNOWN if session.taint is None else session.taint

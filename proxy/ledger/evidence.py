@@ -1,7 +1,8 @@
-"""What the ledger knows of a candidate: the session that wrote it, and what its text is made of.
+"""The ledger's evidence about a candidate: the session that wrote it, and what its text is made of.
 
-Ids come first, and count only where the call they name says what is written; then the text; else
-nobody can say, and the lowest taint of the principal's live sessions stands. Pure.
+Ids are tried first, and count only if the named call has the text. Then the text itself is searched
+for. Otherwise the session is unknown, and the lowest taint of the principal's live sessions counts.
+Pure.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ CONTAINED_MAX: Final = 8
 
 
 class SeenCall(Seen, frozen=True, kw_only=True):
-    """The same, with the calls that it rests on."""
+    """The evidence, with the calls that it rests on."""
 
     calls: tuple[int, ...] = ()
 
 
 class _CandidateText:
-    """A candidate's text as numbers."""
+    """A candidate's text as fingerprints."""
 
     def __init__(self, text: str, reader: Reader) -> None:
         self.text = text
@@ -45,7 +46,7 @@ class _CandidateText:
         return self.exact in call.exact or (bool(self.parts) and self.parts <= call.parts)
 
     def in_session(self, session: SessionState) -> bool:
-        """Whether a turn of a person, or what the model said, is this text."""
+        """Whether a person's turn, or the model's words, equal this text."""
         if not self.parts:
             return False
         if all(one in session.spoken for one in self.parts):
@@ -63,7 +64,7 @@ def evidence(
     wanted: Asked | None,
     looked: Looked | None,
 ) -> SeenCall:
-    """What was seen of a candidate of this principal."""
+    """The evidence about a candidate of this principal."""
     book = core.state.books.get(principal_id)
     if book is None:
         return SeenCall()
@@ -88,7 +89,7 @@ def evidence(
         brought = core.origins(found)[:CONTAINED_MAX]
     blind = session.blind
     if blind is not None:
-        # What it may be contained in and cannot be looked up any more.
+        # Texts that may contain it and can no longer be searched.
         contained = tuple(sorted((Origin(kind=blind), *contained), key=lambda one: one.kind.trust))
     distrusted = core.distrusts(book, now_ms)
     turn = None if distrusted else _endorsing(session, wanted, core.reader)
@@ -111,7 +112,7 @@ def _joined(
     ids = () if join is None else tuple(one for one in (join.tool_use_id, join.call_id) if one)
     named = [book.calls.get(reader.print(one)) for one in ids]
     calls = [one for one in named if one is not None]
-    # An id is a claim: it counts where that call really says this.
+    # An id is only a claim: it counts if that call has the text.
     if calls and len(calls) == len(ids) and all(_says(call, asked) for call in calls):
         found = _meet(book, calls)
         if found is not None:
@@ -122,7 +123,7 @@ def _joined(
     fresh = [call for call in matching if not call.used] or matching
     found = _meet(book, fresh)
     if found is not None:
-        # The newest of them; where several say it, the lowest of their labels.
+        # The newest of these calls; if several have the text, the lowest label.
         return Joined.TEXT, found[0], (fresh[0].row.key,), found[1]
     sessions = [
         session
@@ -142,7 +143,7 @@ def _says(call: CallMade, asked: tuple[_CandidateText, ...]) -> bool:
 
 
 def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] | None:
-    """The session of the first call, and the lowest taint of all of theirs."""
+    """The session of the first call, and the lowest taint of all their sessions."""
     sessions = [one for call in calls if (one := book.sessions.get(call.session)) is not None]
     if not sessions or len(sessions) < len(calls):
         return None
@@ -153,9 +154,9 @@ def _meet(book: Book, calls: list[CallMade]) -> tuple[SessionState, SourceKind] 
 
 
 def _endorsing(session: SessionState, asked: Asked | None, reader: Reader) -> Typed | None:
-    """The turn of that very session that makes all that is stated its person's own words.
+    """The turn of that session whose whole text is the candidate's.
 
-    Where several speak, nobody can say whose words they are.
+    Where several people speak, the words are nobody's.
     """
     wanted = None if asked is None else reader.wanted(asked)
     if wanted is None or len({typed.record.speaker for typed in session.typed}) > 1:

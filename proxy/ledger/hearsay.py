@@ -1,10 +1,9 @@
-"""Sentences that were heard, for longer and in more places than a table of them could tell.
+"""A long memory for sentences that were heard: bit filters (Bloom filters).
 
-Filters of bits: they may take a sentence for one that was heard, in fewer than one case in a
-thousand, and never the other way round. One of two takes new ones and the other one remembers; they
-change places every thirty days, or when the new one is full. A sentence is known under whoever may
-be told of it (one principal, or everybody of a tenant) and the label of who said it; who that was,
-where and when is nowhere.
+A filter may wrongly report a sentence as heard, in fewer than one case in a thousand, and never
+misses one. Two filters take turns: one takes new sentences, the other remembers; they change places
+every thirty days, or when the new one is full. A sentence is stored under its audience (one
+principal, or the whole tenant) and its speaker's label; speaker, time and place are not stored.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DAILY_MAX: Final = 200_000
 """What a principal adds in a day to what everybody shares; what is more goes to its own filter."""
 FLOOD_CAPACITIES: Final = CAPACITIES[:3]
 FLOODS_MAX: Final = 16
-_BITS: Final = 24  # for each sentence
+_BITS: Final = 24  # bits for each sentence
 _HASHES: Final = 12
 _DAY_MS: Final = 24 * 3_600_000
 _TRUSTS: Final = (0, 1, 2)
@@ -66,7 +65,7 @@ class _Part:
 
 
 class _Pair:
-    """Two filters that change places."""
+    """Two filters that take turns."""
 
     def __init__(self, capacities: tuple[int, ...]) -> None:
         self.capacities = capacities
@@ -99,11 +98,11 @@ class _Day(NamedTuple):
 
 
 class Hearsay:
-    """Of all principals. One thread."""
+    """The filters of all principals. One thread."""
 
     def __init__(self) -> None:
         self._shared = _Pair(CAPACITIES)
-        # Of principals that said more in a day than a tenant can be expected to remember.
+        # Filters of principals that heard more in a day than the tenant's can hold.
         self._floods: OrderedDict[str, _Pair] = OrderedDict()
         self._spent: dict[str, _Day] = {}
         self._now_ms = 0
@@ -116,7 +115,7 @@ class Hearsay:
     def share(
         self, tenant: str, principal: str, trust: int, found: Iterable[int], at_ms: int
     ) -> None:
-        """Everybody of the tenant may be told that somebody said these."""
+        """Tell the whole tenant that these were said."""
         self._now_ms = max(self._now_ms, at_ms)
         if trust in _TRUSTS:
             salt = _salt("tenant", tenant, trust)
@@ -124,11 +123,14 @@ class Hearsay:
                 self._add(principal, one ^ salt)
 
     def forget(self, principal: str, one: int) -> None:
-        """A table had to make room; its principal is still told, and not by whom it was said."""
+        """Keep a sentence that was dropped from a table.
+
+        Only its principal hears of it, without the speaker.
+        """
         self._add(principal, one ^ _salt("principal", principal, 0))
 
     def trust(self, tenant: str, principal: str, one: int) -> int | None:
-        """The lowest trust of whoever said it, as far as this principal may be told."""
+        """The lowest trust of its speakers, as far as this principal may know."""
         parts = self._shared.parts
         for pair in self._floods.values():
             parts += pair.parts
@@ -139,24 +141,24 @@ class Hearsay:
             for part in parts:
                 bits, length = part.bits, part.length
                 at = key % length
-                # Most are in none: one look, and only then the others.
+                # Most sentences are in no filter: one look at all, and only then at each.
                 if bits[at >> 3] & (1 << (at & 7)) and key in part:
                     return trust
         return None
 
     def records(self) -> Iterator[Sieved]:
-        """All of it, for a snapshot."""
+        """All filters as records, for a snapshot."""
         for owner, pair in (("", self._shared), *self._floods.items()):
             for young, parts in ((False, pair.old), (True, pair.young)):
                 for at, part in enumerate(parts):
                     for start in range(0, len(part.bits), _PIECE_LEN):
                         bits = bytes(part.bits[start : start + _PIECE_LEN])
-                        # A small one is mostly empty; a large one is not begun before it is full.
+                        # A small filter is mostly empty; a large one is begun only when it is full.
                         bits = bits if len(part.bits) > _PIECE_LEN else zlib.compress(bits, 1)
                         yield Sieved(owner, pair.began_ms, young, at, part.room, start, bits)
 
     def restore(self, record: Sieved) -> None:
-        """What `records` gave; what does not fit is left out."""
+        """Restore `records`; parts that do not fit are left out."""
         pair = self._flood(record.owner) if record.owner else self._shared
         pair.began_ms = record.began_ms
         self._now_ms = max(self._now_ms, record.began_ms)
@@ -183,7 +185,7 @@ class Hearsay:
     def _flood(self, principal: str) -> _Pair:
         pair = self._floods.get(principal)
         if pair is None:
-            # Who comes later shares with who flooded last.
+            # If there are too many, a new one shares the filter of the last.
             if len(self._floods) >= FLOODS_MAX:
                 return self._floods[next(reversed(self._floods))]
             pair = self._floods[principal] = _Pair(FLOOD_CAPACITIES)

@@ -1,4 +1,4 @@
-"""Which session a request goes on with: what its history says, and no name. Pure."""
+"""Which session a request continues: by its history, never by a name. Pure."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _SPELLING: Final = msgspec.msgpack.Encoder()
 
 
 class History(NamedTuple):
-    """A request's turns as numbers: of each, of all up to it, and which of them a model made.
+    """A request's turns as hashes: of each, of all up to it, and which are a model's.
 
-    What the agent's program says in between is no part of a history.
+    Turns of the agent's program in between do not count.
     """
 
     digests: tuple[int, ...]
     chain: tuple[int, ...]
     models: tuple[int, ...]
-    # All up to the first turn of a user: what names a conversation.
+    # The hash up to the first user turn, which identifies a conversation.
     root: int
     answered: frozenset[int]
 
 
 class Place(NamedTuple):
-    """What a request was found to belong to, oldest first; several are one from now on."""
+    """The sessions that a request belongs to, oldest first; several are merged."""
 
     sessions: tuple[SessionState, ...]
-    # The reply that it says it goes on from was never seen.
+    # True if the earlier reply that it continues was never seen.
     astray: bool
 
 
 class _Numbered(NamedTuple):
-    """What one turn is to its history."""
+    """A turn's part in its history."""
 
     digest: int
     by_model: bool
@@ -60,13 +60,13 @@ class _Numbered(NamedTuple):
 
 
 class Numbering:
-    """Turns as numbers. One that came before is known by its hash: most of a history is old."""
+    """Hashes of turns, cached: most of a history is old."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        # Keyed by the interpreter's own hash, which is salted: nobody outside can aim at one.
+        # By the interpreter's own hash, which is salted, so that nobody can cause collisions.
         self._known: OrderedDict[int, _Numbered] = OrderedDict()
-        # One that is the same object again needs no hash.
+        # The same object needs no hash.
         self._same: ByIdentity[Turn, _Numbered] = ByIdentity()
         self._chains: dict[tuple[int, int], int] = {}
 
@@ -85,7 +85,7 @@ class Numbering:
             if numbered is None:
                 numbered = same[turn] = self._numbered(turn)
             if not numbered.by_host:
-                # Many a program writes its prompt anew for each request.
+                # Left out: many programs write their prompt anew for each request.
                 step = above, numbered.digest
                 above = chains.get(step) or chains.setdefault(step, self._reader.chained(*step))
             digests.append(numbered.digest)
@@ -114,7 +114,8 @@ class Numbering:
                 ]
             )
         except (UnicodeEncodeError, OverflowError):
-            return self._number(turn)  # halves of surrogate pairs, numbers no double holds
+            # not JSON: halves of surrogate pairs, numbers no double holds
+            return self._number(turn)
         key = hash((said, calls))
         known = self._known.get(key)
         if known is None:
@@ -139,7 +140,7 @@ def _by_host(turn: Turn) -> bool:
 
 
 def digest_of(turn: Turn, reader: Reader) -> int:
-    """A turn as a number: the same for the same strings in the same places of the API."""
+    """A turn's digest: equal for equal strings in the same places of the API."""
     parts: list[str] = []
     for said in turn.said:
         parts += (said.voice.value, said.call_id or "", said.text)
@@ -152,7 +153,7 @@ def digest_of(turn: Turn, reader: Reader) -> int:
 
 
 def place_of(book: Book, request: ModelRequest, history: History, reader: Reader) -> Place:
-    """Every session that anything in the request points to."""
+    """Every session that some part of the request points to."""
     found: dict[str, SessionState] = {}
     for name in _pointers(book, request, history, reader):
         session = book.sessions.get(name)
@@ -180,12 +181,12 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
         if session is not None:
             known = at
             if at == history.models[0]:
-                # Conversations begin alike ("Hello!"): this may be the second turn of another one.
+                # Conversations begin alike ("Hello!"), so this may be another one's second turn.
                 newest = _by_what_was_said(book, request, history, reader)
                 session = session if newest is None else newest.session
             yield session
             break
-    # The calls up to there led to that session already.
+    # The calls up to there already led to that session.
     for turn in request.turns[known + 1 :]:
         for call in turn.calls:
             made = book.calls.get(reader.print(call.call_id))
@@ -200,9 +201,9 @@ def _pointers(book: Book, request: ModelRequest, history: History, reader: Reade
 def _by_what_was_said(
     book: Book, request: ModelRequest, history: History, reader: Reader
 ) -> SessionState | None:
-    """A session that began in the same words and whose model said what stands there.
+    """A session with the same beginning whose model said these turns.
 
-    Or one of which all turns are: a program may leave out the beginning of what became long.
+    Or one that has all of these turns: a program may drop the beginning of a long conversation.
     """
     first = history.models[0]
     spoken = _spoken(request.turns[first], reader)
@@ -232,7 +233,7 @@ def _spoken(turn: Turn, reader: Reader) -> set[int]:
 
 
 def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[SessionState, ...]:
-    """The sessions whose models said a text with which a conversation begins: it sums them up.
+    """The sessions whose models said the text at a conversation's beginning: it summarises them.
 
     The one that said most of it first. None where no model said more than half of it.
     """
@@ -250,11 +251,10 @@ def summed_up(book: Book, request: ModelRequest, reader: Reader) -> tuple[Sessio
 def most_of(
     book: Book, session: SessionState, history: History, now_ms: int, *, goes_on: bool
 ) -> SourceKind:
-    """The most that a user turn of this conversation can be labelled.
+    """The highest label for a user turn of this conversation.
 
-    A conversation that begins while a call is under way may be a part of that call: then its user
-    turns are the model's words (sub-agents). One that begins with turns of a model that nobody saw
-    begins as well.
+    A conversation that begins during a call may belong to it (a sub-agent); then its user turns are
+    the model's words. The same holds for one that begins with unseen turns of a model.
     """
     there = session.conversations.get(history.root)
     if there is not None:
@@ -267,7 +267,7 @@ def most_of(
     known = [one for at in history.models if (one := session.labels.get(history.digests[at]))]
     if known:
         for _, root in known:
-            # What is not known of a conversation any more may have been a sub-agent's.
+            # A forgotten conversation may have been a sub-agent's.
             most = meet(most, session.conversations.get(root, SourceKind.UNKNOWN))
         return most
     for call in book.calls.values():

@@ -1,4 +1,4 @@
-"""Fingerprints of what is said, by which a text is known again in other words around it. Pure."""
+"""Keyed fingerprints of texts, by which a text is recognised inside other words. Pure."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ class Printer:
         return fingerprint(text, self._key)
 
     def named(self, kind: str, name: str) -> int:
-        """The fingerprint of a name of that kind."""
+        """The fingerprint of a name of the given kind."""
         return self.print(f"{kind}\0{name}")
 
     def digest(self, parts: list[str]) -> int:
-        """The fingerprint of strings in a row, each with its length."""
+        """The fingerprint of a list of strings, each with its length."""
         lengths = ",".join([str(len(part)) for part in parts])
         return self.print("\0".join([lengths, *parts]))
 
     def chained(self, above: int, digest: int) -> int:
-        """The fingerprint of a history that goes on with one more turn."""
+        """The fingerprint of a history with one more turn."""
         data = _CHAIN.pack(above, digest)
         return int.from_bytes(blake2b(data, digest_size=8, key=self._key).digest(), "big")
 
@@ -66,11 +66,11 @@ class Printer:
         return [fingerprint(one, self._key) for one in sentences_between(text)]
 
     def elsewhere(self, *texts: str, by_model: bool = False) -> Told:
-        """The same of what was said elsewhere, in every way in which it may be repeated.
+        """The same for what was said elsewhere, in every reading in which it may be repeated.
 
-        All that a model said is told to everybody of the tenant: of the rest, what is long.
+        A model's words are shared with the whole tenant; of other words, only long sentences.
         """
-        # Most sentences are the same in every reading, and each is looked into once.
+        # Most sentences are equal in all readings, so each is hashed once.
         said: dict[str, None] = {}
         for text in texts:
             for reading in dict.fromkeys((*readings(text), *repeated(text))):
@@ -80,10 +80,10 @@ class Printer:
         return Told(tuple(found.keys() - {*long}), long)
 
     def told(self, sentences: Iterable[str]) -> Iterator[tuple[int, bool]]:
-        """The fingerprints of sentences and of what of them may be said alone; of somebody's.
+        """The fingerprints of sentences and of parts that may be quoted alone.
 
-        With each, whether it is long. A part is known apart from a sentence: two texts that end
-        alike were not said by one.
+        Each with whether it is long. Parts have fingerprints of their own kind: two texts with the
+        same end do not make the one a quotation of the other.
         """
         for sentence in sentences:
             if is_nobodys(sentence):
@@ -94,7 +94,7 @@ class Printer:
                     yield self.print(tail) ^ TAIL, is_long(tail)
 
     def somebodys(self, text: str) -> list[int]:
-        """The fingerprints of the sentences of a text that tell who said it: all but nobody's."""
+        """The fingerprints of the sentences that can identify a speaker: all but nobody's."""
         return [self.print(one) for one in sentences_between(text) if not is_nobodys(one)]
 
     def wanted(self, asked: Asked) -> frozenset[int] | None:
@@ -103,9 +103,9 @@ class Printer:
         return None if wanted is None else frozenset(map(self.print, wanted))
 
     def by_others(self, text: str) -> Iterator[int]:
-        """What others would have said of it: its sentences, and what stands behind her lead-ins.
+        """How others may have said it first: its sentences, and what stands behind her lead-ins.
 
-        Each as a sentence and as a part of one, and as a question: "Shall I note that I pay?"
+        Each as a sentence, as a part of one, and as a question: "Shall I note that I pay?"
         """
         for sentence in sentences_between(text):
             tails = [one for one in tails_of(sentence) if len(one.split()) >= LED_IN_WORDS_MIN]
@@ -116,7 +116,7 @@ class Printer:
                     yield said ^ TAIL
 
     def arguments(self, arguments: object) -> int:
-        """The fingerprint of a call's arguments, whatever order they are in."""
+        """The fingerprint of a call's arguments, in any order."""
         try:
             data = msgspec.json.encode(arguments, order="deterministic")
         except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
@@ -124,18 +124,18 @@ class Printer:
         return self.print(data.decode())
 
     def whole(self, said: Iterable[Said]) -> int:
-        """The fingerprint of a tool's description as it is, which a log of before has of it."""
+        """The fingerprint of a tool's unchanged description, as older logs have it."""
         return self.digest([one.text for one in said])
 
     def standing(self, sentences: Iterable[str], model: str) -> list[int]:
-        """The fingerprints of what stands of sentences whose numbers change."""
+        """The fingerprints of sentences without their numbers."""
         return [self.print(standing(one, model)) ^ STANDING for one in sentences]
 
     def led_in(self, text: str, book: Book) -> Iterator[int]:
-        """What stands in a text behind marks and words that lead in, as a memory in a prompt does.
+        """The texts behind marks and lead-in words, such as a memory in a prompt.
 
-        As a sentence and as a part of one. A few words end many sentences: these count only where
-        they are all of a sentence of a memory that was served.
+        As a sentence and as a part of one. Short ends are common: they count only if they are a
+        whole sentence of a served memory.
         """
         for sentence in sentences_between(text):
             for tail in dict.fromkeys(tails_of(sentence)):
@@ -148,7 +148,7 @@ class Printer:
             yield from self.served_in(sentence, book)
 
     def served_in(self, sentence: str, book: Book) -> Iterator[int]:
-        """The sentences of memories that were served, wherever they stand in a line of prose."""
+        """Sentences of served memories, wherever they stand in a line of prose."""
         words, known = sentence.split(" "), book.recalls.get
         for at in range(len(words) - BEGIN_WORDS + 1 if book.recalls else 0):
             if known(self.begins(words[at : at + BEGIN_WORDS])) is not None:
@@ -159,11 +159,11 @@ class Printer:
                             yield one
 
     def begins(self, words: list[str]) -> int:
-        """The fingerprint of how a sentence begins."""
+        """The fingerprint of a sentence's beginning."""
         return self.print(" ".join([one.strip(_MARKS) for one in words[:BEGIN_WORDS]])) ^ BEGINS
 
     def served(self, texts: Iterable[str]) -> list[int]:
-        """The fingerprints by which a memory is known again: its sentences, and how they begin."""
+        """The fingerprints of a served memory: its sentences, and their beginnings."""
         said = [one for text in texts for one in sentences_between(text)]
         words = [one.split(" ") for one in said if not is_nobodys(one)]
         begun = (self.begins(one) for one in words if len(one) >= BEGIN_WORDS)

@@ -1,7 +1,7 @@
-"""Reads what is new in a request: each string's label, and what is to be kept of it. Pure.
+"""Reads what is new in a request: each string's label, and what to keep of it. Pure.
 
-A role is not yet a person: of a user turn, what a rule explains, what came from elsewhere before
-and what stands beside tool results was not typed by her.
+The role `user` does not prove a person: text that a splice rule explains, that came from elsewhere
+before, or that stands beside tool results, was not typed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Reader(Printer):
     def __init__(self, key: bytes, rules: Rules) -> None:
         super().__init__(key)
         self._rules = rules
-        # Fixed texts of servers' answers, by the maps in use.
+        # Fixed texts of servers' answers, from the maps in use.
         self.says: frozenset[str] = frozenset()
 
     def turn(self, turn: Turn, ground: TurnGround) -> Read:
@@ -87,7 +87,7 @@ class Reader(Printer):
         return self.read(found, ground)
 
     def read(self, found: TurnSum, ground: TurnGround) -> Read:
-        """What a turn adds up to, as it is kept."""
+        """A turn's summary, as it is kept."""
         lowest = found.lowest
         typed: tuple[Typed, ...] = ()
         if found.typed:
@@ -117,9 +117,9 @@ class Reader(Printer):
         return Read(entry, TurnRead(lowest, tuple(found.spans)), tuple(found.texts))
 
     def _whole(self, found: TurnSum, ground: TurnGround) -> list[int]:
-        """The whole texts that a turn endorses: its one text, if nobody else said any of it first.
+        """The whole texts that a turn endorses: its text, if nobody else said any of it first.
 
-        That is decided here, once: whoever says it later takes nothing from her.
+        This is decided once, here: a later repetition by others changes nothing.
         """
         if found.mixed or len(found.typed) > 1:
             return []
@@ -132,7 +132,7 @@ class Reader(Printer):
         for one in (one for said in (found.typed[0], *whole) for one in self.by_others(said)):
             if one in here or source(one) is not None:
                 return []
-        # It may have been shown in the middle of a longer sentence.
+        # It may have been part of a longer sentence.
         if any(
             kept.origin.kind.trust < SourceKind.USER_INPUT.trust
             for kept in ground.ring.verbatim(found.typed[0])
@@ -141,12 +141,15 @@ class Reader(Printer):
         return [self.print(one) for one in whole]
 
     def _shows(self, text: str, origin: Origin, found: TurnSum) -> None:
-        """What somebody else says enters: to be known when it comes again, in any spelling."""
+        """Note somebody else's words, so that they are recognised in any reading."""
         found.heard(self.elsewhere(text), origin.kind)
         found.texts.append(Text(text, origin))
 
     def _sealed(self, said: Said, found: TurnSum) -> None:
-        """The model reads it, and nobody here: whoever sent it, somebody else made it."""
+        """Content that the model reads and this code cannot.
+
+        Never a person's own words, whoever sent it.
+        """
         by_tool = said.voice in {Voice.TOOL, Voice.USER}
         label = SourceKind.TOOL_RESULT if by_tool else SourceKind.UNKNOWN
         call_id = _name(said.call_id)
@@ -197,7 +200,7 @@ class Reader(Printer):
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
     def _across(self, ground: TurnGround, found: TurnSum) -> None:
-        """What others say from one block of a result to the next is heard like any sentence."""
+        """Sentences that run from one block of a result into the next are noted like others."""
         blocks: dict[str | None, list[Text]] = {}
         for one in found.texts:
             by_others = one.origin.kind.trust <= SourceKind.TOOL_RESULT.trust
@@ -215,7 +218,7 @@ class Reader(Printer):
                 found.heard(told, label)
 
     def _echoed(self, said: Said, call: CallMade | None, label: SourceKind, found: TurnSum) -> None:
-        """It says what the model said, or we: it taints nothing."""
+        """Whether a result only repeats the model's words or our own: then it lowers nothing."""
         server, tool = (call.row.server, call.row.tool) if call else ("", "")
         found.row(Row("tool", label, len(said.text), "echo", server, tool, _name(said.call_id)))
         if said.call_id:
@@ -223,9 +226,9 @@ class Reader(Printer):
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
     def is_echo(self, calls: Iterable[CallMade], texts: Iterable[str]) -> bool:
-        """Whether an answer says only what one of these calls wrote, or what its map knows.
+        """Whether an answer contains only one call's strings and its map's fixed texts.
 
-        A call whose words were written some other way has a tool that may answer anything.
+        A call whose words came to the tool some other way may be answered with anything.
         """
         left = [call for call in calls if call.mapped]
         said = False
@@ -237,7 +240,7 @@ class Reader(Printer):
                     left = [call for call in left if found in call.exact]
                 if not left:
                     return False
-        # Who says nothing that can be read, a picture, says nothing that is known.
+        # An unreadable answer, such as a picture, cannot be an echo.
         return said and bool(left)
 
     # ---- the model -------------------------------------------------------------------------------
@@ -247,7 +250,7 @@ class Reader(Printer):
         label = self._spoken(parts, ground)
         why = ""
         if label is None:
-            # It was said where we did not see it, after what we did not see either.
+            # Said in an unseen reply, behind unseen context.
             label, why = SourceKind.UNKNOWN, "unseen"
             found.heard(self.elsewhere(said.text), label)
         found.texts.append(Text(said.text, Origin(kind=label), by_model=not why))
@@ -255,21 +258,21 @@ class Reader(Printer):
         found.spans.append((LabelledSpan(0, len(said.text), label),))
 
     def _repeated(self, row: Row, ground: TurnGround, found: TurnSum) -> None:
-        """A person is shown what the model said once: when it said it."""
+        """A person is shown a model's words once: when they were said."""
         taint = ground.session.taint
         if row.why or taint is None or row.label.trust < taint.trust:
             found.row(row)
         found.lowest = meet(found.lowest, row.label)
 
     def knows(self, turn: Turn, ground: TurnGround) -> bool:
-        """Whether all that the model says and calls in a turn was seen when it did."""
+        """Whether all of the model's words and calls in a turn were seen when they were made."""
         return all(
             said.voice is not Voice.MODEL or self._spoken(self.parts(said.text), ground) is not None
             for said in turn.said
         ) and all(self._call(call, ground) is not None for call in turn.calls)
 
     def _spoken(self, parts: list[int], ground: TurnGround) -> SourceKind | None:
-        """The label of what the model said before, or None for what it was not seen to say."""
+        """The label of words that the model said before; None if that was not seen."""
         label = SourceKind.MODEL_INFERENCE
         for one in parts:
             said = ground.session.spoken.get(one)
@@ -281,7 +284,7 @@ class Reader(Printer):
         return label
 
     def _call(self, made: ModelCall, ground: TurnGround) -> SourceKind | None:
-        """The label of a call that the model made before, or None for one it was not seen to."""
+        """The label of a call that the model made before; None if that was not seen."""
         key = self.print(made.call_id)
         call = ground.book.calls.get(key)
         if call is not None and call.row.arguments == self.arguments(made.arguments):
@@ -291,7 +294,7 @@ class Reader(Printer):
         parts = [one for text in strings_in(made.arguments) for one in self.parts(text)]
         if not parts and call is None and key not in ground.book.ambiguous:
             return None
-        # Its program may have written the arguments anew; what they say must have been said.
+        # Its program may have rewritten the arguments; their strings must have been said.
         return self._spoken(parts, ground)
 
     # ---- people, and what is spliced into their turns --------------------------------------------
@@ -318,7 +321,7 @@ class Reader(Printer):
     def _typed(
         self, text: str, at: int, ground: TurnGround, found: TurnSum
     ) -> Iterator[LabelledSpan]:
-        """Paragraph by paragraph: she may have pasted one of them."""
+        """Read paragraph by paragraph, because one of them may be pasted."""
         by_her = ground.most is SourceKind.USER_INPUT and not ground.lost
         most = SourceKind.UNKNOWN if ground.lost else ground.most
         if by_her:
@@ -373,14 +376,14 @@ class Reader(Printer):
         return label, "spliced", found_why or why
 
     def _recall(self, piece: Piece, text: str, ground: TurnGround, found: TurnSum) -> SourceKind:
-        """Recalled memories carry their own labels; what else stands there, none."""
+        """Recalled memories have their own labels; other text in the same place has none."""
         lowest = SourceKind.AGENT_SELF_EDIT
         memories: dict[str, SourceKind] = {}
         source = ground.book.sentences.source
         for line in text.split("\n"):
             bare, parts = line.strip(), self.parts(line)
             its_own = bare.startswith(("<", *piece.host_lines)) and not _LIST.match(bare)
-            # A memory may have lines that begin so, and they are known since it was served.
+            # A memory's own lines may begin like that; they are recognised, because it was served.
             if its_own and all(source(one) in _OWN for one in parts):
                 continue
             for one in parts:
@@ -401,7 +404,7 @@ class Reader(Printer):
         parts = self.parts(said.text)
         label, why = SourceKind.AGENT_SELF_EDIT, ""
         if ground.begun:
-            # A file that changed, an answer of a hook: its program says so, and others wrote it.
+            # A changed file or a hook's answer: the program tells it, but others wrote it.
             label = told_between(said.text, self._rules)
         if label is not SourceKind.AGENT_SELF_EDIT:
             why = "rule"
@@ -426,9 +429,9 @@ class Reader(Printer):
     def described(
         self, said: Iterable[Said], ground: TurnGround, *, settled: bool
     ) -> tuple[SourceKind, list[int]]:
-        """The label of a tool's description, and the prints by which it is known again.
+        """The label of a tool's description, and the prints to recognise it by.
 
-        Of a `settled` one everything has to be known.
+        For a `settled` one every sentence has to be known.
         """
         label, host = _HOSTS, list[int]()
         texts = [one.text for one in said]
@@ -443,7 +446,7 @@ class Reader(Printer):
         return label, host if label is _HOSTS else []
 
     def _not_standing(self, text: str, ground: TurnGround) -> list[str]:
-        """The sentences of a later text of its program that nothing explains."""
+        """Sentences in a later text of the program that nothing explains."""
         pieces = pieces_of(text, self._rules)
         own = Inside.AGENT_SELF_EDIT
         left = (text[one.start : one.end] for one in pieces if one.inside is not own)
@@ -451,7 +454,7 @@ class Reader(Printer):
         return [*self._unknown_of(said, ground)]
 
     def _unknown_of(self, sentences: Iterable[str], ground: TurnGround) -> Iterator[str]:
-        """Those that nobody said before, in these words or with other numbers."""
+        """The sentences that nobody said before, with these or other numbers."""
         source = ground.book.sentences.source
         for one in sentences:
             (stands,) = self.standing((one,), ground.model)
@@ -468,7 +471,7 @@ class Reader(Printer):
 def _said_before(
     prints: Iterable[int], book: Book, label: SourceKind, why: str = ""
 ) -> tuple[SourceKind, str]:
-    """The label lowered to whoever said any of it first, and why."""
+    """The label lowered to the first speaker's, and the reason."""
     for one in prints:
         source = book.sentences.source(one)
         if source is not None and source.trust < label.trust:
@@ -479,7 +482,7 @@ def _said_before(
 def _recalled(
     prints: Iterable[int], book: Book, label: SourceKind
 ) -> tuple[SourceKind, str] | None:
-    """The label of the least trusted memory that is served in these sentences, if it is lower."""
+    """The lowest label of a served memory in these sentences, if it is lower."""
     found = [there[0] for one in prints if (there := book.recalls.get(one))]
     lowest = min(found, key=lambda one: one.trust, default=label)
     return (lowest, "recalled") if lowest.trust < label.trust else None

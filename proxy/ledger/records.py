@@ -1,7 +1,7 @@
 """What the session ledger writes down, record by record: fingerprints, labels and ids, no text.
 
-The state of the ledger is what its records made of it: while it runs and after a restart the same
-`proxy.ledger.state.State.apply` does it. A record is one tag byte and MessagePack.
+The ledger's state is computed from its records, while it runs and after a restart, by the same
+`proxy.ledger.state.State.apply`. A record is one tag byte and MessagePack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     server: str = ""
     tool: str = ""
     call_id: str = ""
-    # The memory it is, where it is a recalled one.
+    # The id of the memory, for a recalled one.
     memory_id: str = ""
 
 
@@ -43,7 +43,7 @@ class CallRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Began(msgspec.Struct, frozen=True, array_like=True):
-    """A session, and whose open call it began under."""
+    """The beginning of a session, and the open call that it began under."""
 
     principal: str
     session: str
@@ -52,21 +52,21 @@ class Began(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Keyed(msgspec.Struct, frozen=True, array_like=True):
-    """Names, reply ids and places in a history that belong to a session."""
+    """Names, reply ids and history hashes that belong to a session."""
 
     session: str
     keys: Prints
 
 
 class Merged(msgspec.Struct, frozen=True, array_like=True):
-    """Two sessions that turned out to be one."""
+    """Two sessions that proved to be one."""
 
     gone: str
     into: str
 
 
 class Conversed(msgspec.Struct, frozen=True, array_like=True):
-    """A conversation of a session, and the most that its user turns can be labelled."""
+    """A conversation of a session, and the highest label for its user turns."""
 
     session: str
     root: int
@@ -74,25 +74,27 @@ class Conversed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Typed(msgspec.Struct, frozen=True, array_like=True):
-    """What a person typed in one turn: the whole texts it endorses, and how it is found again."""
+    """What a person typed in one turn.
 
-    # In a log of before: prints of single sentences. They endorse nothing any more.
+    The whole texts it endorses, and the fingerprints to find it by.
+    """
+
+    # Fingerprints of single sentences in older logs. They no longer endorse anything.
     sentences: Prints = b""
     pairs: Prints = b""
     parts: Prints = b""
     whole: Prints = b""
     # Whether the operator vouches that a person types here.
     by_person: bool = False
-    # Of the name that the turn came under; 0 without one.
+    # The fingerprint of the speaker's name; 0 without one.
     speaker: int = 0
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     """Something that entered a session's context: a turn, a system prompt, a reply.
 
-    `typed` is what a person said; `spoken` is what the model said;
-    `foreign` are sentences from elsewhere by the trust of their label, `own` a person's and
-    `host` those of the agent's own program.
+    `typed` are a person's turns, `spoken` the model's words. Sentences: `foreign` from elsewhere,
+    by the trust of their label; `own` a person's; `host` the agent's own program's.
     """
 
     session: str
@@ -109,7 +111,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     host: Prints = b""
     calls: tuple[CallRow, ...] = ()
     answers: Prints = b""
-    # Of what is foreign, what everybody of the tenant is told of.
+    # The part of `foreign` that the whole tenant is told of.
     tenant: str = ""
     shared: tuple[tuple[int, Prints], ...] = ()
 
@@ -125,7 +127,7 @@ class Recalled(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Relayed(msgspec.Struct, frozen=True, array_like=True):
-    """What a relay saw a server answer to a call whose id the model's front may know."""
+    """A server's answer that a relay saw, for a call whose id the model's front may know."""
 
     principal: str
     key: int
@@ -136,7 +138,7 @@ class Relayed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pinned(msgspec.Struct, frozen=True, array_like=True):
-    """A tool's description, as it was when it was first seen or approved."""
+    """A tool's description, as it was first seen or approved."""
 
     tenant: str
     tool: str
@@ -144,7 +146,7 @@ class Pinned(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Wrote(msgspec.Struct, frozen=True, array_like=True):
-    """A write of a session and what became of it."""
+    """A write of a session, and its outcome."""
 
     session: str
     at_ms: int
@@ -158,13 +160,13 @@ class Wrote(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
     origins: tuple[Row, ...] = ()
     calls: Prints = b""
-    # Whose it is, where no session could be found.
+    # Its principal, where no session was found.
     principal: str = ""
     ceiling: SourceKind | None = None
 
 
 class Marked(msgspec.Struct, frozen=True, array_like=True):
-    """In a snapshot: sentences of a principal by the trust of whoever said them first."""
+    """Snapshot: sentences of a principal, by the trust of their first speaker."""
 
     principal: str
     code: int
@@ -172,14 +174,14 @@ class Marked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True, array_like=True):
-    """In a snapshot: sentences from elsewhere that had to make room, as a filter of bits."""
+    """Snapshot: sentences from elsewhere that were dropped for room, as a bit filter."""
 
     principal: str
     bits: bytes
 
 
 class Heard(msgspec.Struct, frozen=True, array_like=True):
-    """Sentences that a principal's agent was shown by a front that knows no session."""
+    """Sentences that a principal's agent was shown by a front without sessions."""
 
     principal: str
     at_ms: int
@@ -189,7 +191,7 @@ class Heard(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sieved(msgspec.Struct, frozen=True, array_like=True):
-    """In a snapshot: a piece of a filter of sentences. `owner` is empty for the one of all."""
+    """Snapshot: a piece of a sentence filter. `owner` is empty for the common one."""
 
     owner: str
     began_ms: int
@@ -201,7 +203,7 @@ class Sieved(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptRow(msgspec.Struct, frozen=True, array_like=True):
-    """In a snapshot: a segment with the turn it came in."""
+    """Snapshot: a segment, with the turn it came in."""
 
     turn: int
     at_ms: int
@@ -227,7 +229,7 @@ class KeptSession(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptCall(msgspec.Struct, frozen=True, array_like=True):
-    """In a snapshot: a call, and what became of it."""
+    """Snapshot: a call, and its outcome."""
 
     session: str
     at_ms: int
@@ -238,7 +240,7 @@ class KeptCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptBook(msgspec.Struct, frozen=True, array_like=True):
-    """In a snapshot: what else is known of a principal."""
+    """Snapshot: the rest of what is known of a principal."""
 
     principal: str
     ambiguous: Prints
@@ -249,7 +251,7 @@ class KeptBook(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
-    """A session, or with an empty name a whole principal, that had to make room."""
+    """A session, or with an empty name a whole principal, that was dropped for room."""
 
     principal: str
     session: str
@@ -257,10 +259,10 @@ class Dropped(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Distrusted(msgspec.Struct, frozen=True, array_like=True):
-    """History was lost: until then nothing is endorsed, and what enters is unknown."""
+    """History was lost: until the given time nothing is endorsed, and entering text is unknown."""
 
     until_ms: int
-    # Of one principal alone; empty: of all.
+    # The one principal concerned; empty: all.
     principal: str = ""
 
 
@@ -317,7 +319,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record | None:
-    """A record, or None for bytes that are none of this version's."""
+    """A record; None for bytes of another version."""
     decoder = _DECODERS.get(data[0]) if data else None
     if decoder is None:
         return None

@@ -1,4 +1,4 @@
-"""A request is read: what is new of it, the session it goes on with, and the taint that follows.
+"""Reads a request: its new parts, the session it continues, and the resulting taint.
 
 Pure, like `proxy.ledger.core` that it drives.
 """
@@ -42,22 +42,22 @@ _UNKNOWN_SINCE: Final = ("distrusted", "history_lost")
 
 
 class Entered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request put into the context. `turns` and `system` have a span for every character."""
+    """The result of reading a request. `turns` and `system` have a span for every character."""
 
     session: str
     taint: SourceKind
     system: TurnRead
     turns: tuple[TurnRead, ...]
-    # Tools whose description is not the one that was approved.
+    # Tools whose description is not the approved one.
     changed_tools: frozenset[str] = frozenset()
 
 
 class Moment(NamedTuple):
-    """When something happens, an id for what may begin then, and what is known of who asks."""
+    """The time, an id for a new session, and what is known of the principal."""
 
     now_ms: int
     fresh_id: str
-    # Tools nobody takes on trust.
+    # Tools that must not be approved by being seen.
     distrusted_tools: frozenset[str] = frozenset()
     user_turns: UserTurns | None = None
     system_text: SystemText = SystemText.KNOWN
@@ -76,7 +76,7 @@ class Entering:
         request: ModelRequest,
         moment: Moment,
     ) -> Entered:
-        """Read what is new of a request, and say what is in the context now."""
+        """Read what is new in a request, and return the label of its context."""
         book = self._core.book(principal.principal_id, moment.now_ms)
         book.sentences.tenant = principal.tenant
         history = self._numbering.history(request)
@@ -95,7 +95,7 @@ class Entering:
             self._note(session, "history_lost", moment.now_ms)
         goes_on = request.continues is not None
         most = most_of(book, session, history, moment.now_ms, goes_on=goes_on)
-        # What is less because history is not known is a person's turn all the same.
+        # A turn with a lower label because of lost history still counts as a person's.
         noted = any(self._noted(one) in session.labels for one in _UNKNOWN_SINCE)
         by_model = most is not SourceKind.USER_INPUT and not noted
         if place.astray or self._core.distrusts(book, moment.now_ms):
@@ -124,7 +124,7 @@ class Entering:
         changed = self._catalogue(principal, request, ground, moment.distrusted_tools)
         turns = self._turns(request, history, ground)
         if request.searches:
-            # What it finds is nowhere but in the reply, in the model's words.
+            # Results of the provider's search show nowhere but in the model's words.
             self._note(session, "searches", moment.now_ms, SourceKind.TOOL_RESULT)
             session.hide(self._core.reader.named("note", "searches"), SourceKind.TOOL_RESULT)
         return Entered(
@@ -136,13 +136,13 @@ class Entering:
         )
 
     def unseen_tools(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
-        """The tools of a request that nobody offered before."""
+        """Tools of the request that were never offered before."""
         pins, tenant = self._core.state.pins, principal.tenant
         return frozenset(name for name, _ in request.catalogue if (tenant, name) not in pins)
 
     @staticmethod
     def _parent(book: Book, history: History, now_ms: int) -> str:
-        """The session under whose call, the newest, a conversation begins."""
+        """The session of the newest open call, under which a conversation begins."""
         for call in reversed(book.calls.values()):
             answered = not call.open or call.row.key in history.answered
             if not answered and call.at_ms + OPEN_MS >= now_ms and call.session in book.sessions:
@@ -203,10 +203,9 @@ class Entering:
     def _inherited(
         book: Book, session: SessionState, earlier: tuple[SessionState, ...], now_ms: int
     ) -> SourceKind:
-        """What a summary in this session can be of: it, those that said it, else any other one.
+        """The label for a summary: of this session, of the sessions that said it, or of any other.
 
-        A session that has read nothing as yet has nothing to sum up, whatever its agent's program
-        or its person said in it already.
+        A session that has read nothing has nothing to summarise, so the summary is of another one.
         """
         own = session.taint if session.falls else None
         if own is not None and own.trust < SourceKind.MODEL_INFERENCE.trust:
@@ -243,9 +242,9 @@ class Entering:
         ground: TurnGround,
         distrusted: frozenset[str],
     ) -> frozenset[str]:
-        """Tools are what they were when they were first seen; a changed one is anybody's words.
+        """Tools keep the label of their first description; a changed one is unknown.
 
-        The names of those that are not.
+        Returns the names of the changed ones.
         """
         reader, model = self._core.reader, ground.model
         tools = [
@@ -275,7 +274,7 @@ class Entering:
             if not known:
                 label, prints = reader.described(said, ground, settled=False)
                 found.host += prints
-                # Of one that an operator approved what it said before counts no more.
+                # After an operator's approval the old description no longer counts.
                 if label is SourceKind.AGENT_SELF_EDIT or len(pins or ()) > 1:
                     good += length
                 else:
@@ -298,7 +297,7 @@ class Entering:
         now_ms: int,
         label: SourceKind = SourceKind.UNKNOWN,
     ) -> None:
-        """Something about the session itself lowers it."""
+        """Note an event of the session itself that lowers it."""
         digest = self._noted(why)
         if digest not in session.labels:
             row = Row("history", label, 0, why)
@@ -306,9 +305,9 @@ class Entering:
 
 
 def _given_up(request: ModelRequest, ground: TurnGround) -> tuple[int, ...]:
-    """Calls that the conversation goes on without: a person stopped them, and nothing runs there.
+    """Calls without a result although the conversation went on: a person stopped them.
 
-    What was answered is among them. The calls of the last turn have just been made.
+    Answered calls are included. Calls of the last turn are still open.
     """
     last = {call.call_id for turn in request.turns[-1:] for call in turn.calls}
     return tuple(
@@ -319,7 +318,7 @@ def _given_up(request: ModelRequest, ground: TurnGround) -> tuple[int, ...]:
 
 
 def _begins(request: ModelRequest) -> int:
-    """The index of the first turn in which anybody but the agent's program speaks."""
+    """The index of the first turn that is not the agent's program's."""
     for at, turn in enumerate(request.turns):
         if any(said.voice is not Voice.SYSTEM for said in turn.said):
             return at

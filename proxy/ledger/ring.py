@@ -1,7 +1,7 @@
-"""Texts that entered contexts, as prints: whose copy a text is. The oldest make room.
+"""Prints of texts that entered contexts, to find whose copy a text is. The oldest are dropped.
 
-Memory only: after a restart, and for what fell out, a session says that it cannot tell any more
-(`on_lost`), and its taint stands in for an answer.
+In memory only: after a restart, and for dropped texts, the session is marked as not searchable
+(`on_lost`), and its taint counts instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SEGMENTS_MAX: Final = 2_000
 PRINTS_MAX: Final = 400_000
 """Of all principals together, about 60 MB; a page of a thousand words takes about a thousand."""
-# A text is looked for as a whole, so it is kept in parts that a note of it could be made of.
+# A long text is kept in parts: a note is usually made of one part.
 _PART_LEN: Final = 2_048
 _PART_OVERLAP: Final = 256
 _TEXT_LEN_MAX: Final = 262_144
@@ -29,7 +29,7 @@ _TEXT_LEN_MAX: Final = 262_144
 AGAIN_MAX: Final = 4
 """Sayings of the model that are looked behind for one text; a further one says it by itself."""
 
-# How much of a text must be in one that came before it to be a copy of it, and not about it.
+# The share of a text that must be in an earlier one for it to count as a copy.
 COPY_SHARE: Final = 0.8
 COPY_WORDS: Final = 12
 VERBATIM_RUNS: Final = 4
@@ -41,11 +41,11 @@ class RingText(NamedTuple):
 
     key: int
     origin: Origin
-    # The ledger's id of the session it entered; "" where no front could say.
+    # The session it entered; "" where no front could tell.
     session: str
-    # Of the turn it stands in: what the session is told was lost.
+    # The turn it stands in, for the report that it was dropped.
     digest: int
-    # What the model itself said is no source; what it was made of is.
+    # A model's own words are no source; the texts that they were made of are.
     derived: tuple[Origin, ...] | None
     prints: Prints
     print_count: int
@@ -72,7 +72,7 @@ class Ring:
         digest: int,
         derived: tuple[Origin, ...] | None = None,
     ) -> bool:
-        """Keep a text in all its readings; False where it is too long to be kept whole."""
+        """Index a text in all its readings; False where it is too long to be kept whole."""
         looked_at = text[:_TEXT_LEN_MAX]
         seen: set[int] = set()
         parts = (
@@ -96,7 +96,7 @@ class Ring:
         return len(text) <= _TEXT_LEN_MAX
 
     def drop(self) -> None:
-        """Forget the oldest text."""
+        """Drop the oldest text."""
         if self._kept:
             oldest = self._kept.popleft()
             self._index.remove(oldest.key)
@@ -108,7 +108,7 @@ class Ring:
             self._on_lost(oldest)
 
     def merged(self, gone: str, into: str) -> None:
-        """What entered the one session is in the context of the other."""
+        """Merge two sessions: texts of one are in the other's context."""
         found = self._of.pop(gone, None)
         if found:
             self._of.setdefault(into, set()).update(found)
@@ -120,25 +120,24 @@ class Ring:
         return len(self._kept)
 
     def keeps(self, key: int) -> bool:
-        """Whether the text of this key is here, and will be for as many again as may come."""
+        """Whether this text is here, and will stay for half of the ring's capacity."""
         here = bool(self._kept) and self._kept[0].key <= key
         return here and self.next - key <= SEGMENTS_MAX // 2
 
     def containing(self, text: str, session: str | None) -> list[RingText]:
         """Texts that contain this one, the likeliest first: of one session, or of all.
 
-        What no front could place is in the context of any session.
+        A text without a session is in the context of every session.
         """
         if session is None:
             return self._found(prints_of(text))
-        # Before the likeliest are chosen: copies that other sessions read must not hide this one.
+        # Filtered before the likeliest are chosen: copies in other sessions must not hide this one.
         return self._found(prints_of(text), self._of.get("", set()) | self._of.get(session, set()))
 
     def bringing(self, text: str, known: str, session: str) -> list[RingText]:
-        """Texts of one session that contain this one, and not only what of it was known before.
+        """Texts of one session that contain this one beyond what was known before.
 
-        What the model itself said is no source, and it said what was known as well: what it was
-        made of is looked for again, beyond that.
+        The model's own words are no source: the texts that they were made of are searched instead.
         """
         there = self._of.get("", set()) | self._of.get(session, set())
         was, pending = prints_of(known), [prints_of(text)]
@@ -159,7 +158,7 @@ class Ring:
         return [*found.values()]
 
     def copied(self, text: str) -> list[RingText]:
-        """Texts that this one is a copy of, word by word for the most part."""
+        """Texts of which this one is mostly a verbatim copy."""
         prints = prints_of(text)
         found: list[RingText] = []
         for kept in self._found(prints):
@@ -169,7 +168,7 @@ class Ring:
         return found
 
     def verbatim(self, text: str) -> list[RingText]:
-        """Texts in which all the words of this one stand in a row, where they are not too few."""
+        """Texts that contain all words of this one in a row, if there are enough words."""
         prints = prints_of(text)
         if len(prints.runs) < VERBATIM_RUNS:
             return []
@@ -183,5 +182,5 @@ class Ring:
     def _found(self, prints: Prints, among: set[int] | None = None) -> list[RingText]:
         if not self._kept:
             return []
-        first = self._kept[0].key  # keys are consecutive: the position follows from the key
+        first = self._kept[0].key  # keys are consecutive, so the position follows from the key
         return [self._kept[found.key - first] for found in self._index.search(prints, among)]

@@ -1,7 +1,7 @@
-"""What is known of one principal: who said each sentence first, its calls, its recalled memories.
+"""What is known of one principal: first speakers of sentences, calls, recalled memories.
 
-Bounded. A sentence that has to make room, and what others of its tenant heard, is asked of the
-`Hearsay`, which may take a new sentence for one that was heard and never the other way round.
+Bounded. Sentences dropped for room, and sentences that others of the tenant heard, are looked up in
+`Hearsay`, a filter that may report a new sentence as heard and never misses one.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ _KINDS: Final = {
     2: SourceKind.MODEL_INFERENCE,
     3: SourceKind.USER_INPUT,
     HOST_FIRST: SourceKind.AGENT_SELF_EDIT,
-    4: SourceKind.USER_INPUT,  # what an operator published is in a user's turn no more than hers
+    # an operator's published sentence, found in a user's turn, does not lower it
+    4: SourceKind.USER_INPUT,
 }
 
 
 def prints(data: bytes) -> array[int]:
-    """Fingerprints out of a record."""
+    """Fingerprints from a record's bytes."""
     return array("Q", data)
 
 
 def packed(found: Iterable[int]) -> bytes:
-    """Fingerprints for a record."""
+    """Fingerprints as a record's bytes."""
     return array("Q", found).tobytes()
 
 
 class Filter:
-    """Prints that a version before forgot. It may say yes for one that was not, and never no."""
+    """A bit filter of older versions. It may wrongly report a print, and never misses one."""
 
     def __init__(self) -> None:
         self._bits = bytearray()
@@ -61,7 +62,7 @@ class Filter:
         )
 
     def restore(self, bits: bytes) -> None:
-        """Take over what another filter remembers."""
+        """Take over another filter's bits."""
         if len(bits) == FILTER_BITS // 8:
             there = bytes(self._bits) or bytes(len(bits))
             both = int.from_bytes(there, "big") | int.from_bytes(bits, "big")
@@ -75,34 +76,34 @@ class Filter:
 
 
 def _places(found: int) -> Iterable[int]:
-    # Prints are keyed hashes: two halves of one are as good as two of them.
+    # Prints are keyed hashes, so two halves of one serve as two hash functions.
     step = (found >> 32) | 1
     return [(found + turn * step) & _FILTER_MASK for turn in range(_FILTER_HASHES)]
 
 
 class Sentences:
-    """Who said each sentence first, as far as this principal's agent was seen."""
+    """The first speaker of each sentence that this principal's agent saw."""
 
     def __init__(self, principal: str, hearsay: Hearsay) -> None:
         self._principal = principal
         self._hearsay = hearsay
         self._marks: dict[int, int] = {}
         self.forgotten = Filter()
-        # Whose words it is told of beside its own; "" while nobody said.
+        # The tenant whose shared sentences it also sees; "" while unknown.
         self.tenant = ""
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def heard(self, found: Iterable[int], trust: int) -> None:
-        """They came from elsewhere, with a label of this trust."""
+        """Note sentences from elsewhere, with a label of this trust."""
         for one in found:
             mark = self._marks.pop(one, trust)
             self._marks[one] = mark if mark >= HOST_FIRST else min(mark, trust)
         self._bound()
 
     def shared(self, found: Iterable[int], trust: int, at_ms: int) -> None:
-        """The same of what everybody of the tenant is told of, unless a person here said it."""
+        """The same for sentences shared by the tenant, unless a person here said them."""
         ones = [*found]
         self.heard(ones, trust)
         if self.tenant:
@@ -111,11 +112,11 @@ class Sentences:
             self._hearsay.share(self.tenant, self._principal, trust, others, at_ms)
 
     def typed(self, found: Iterable[int]) -> None:
-        """A person said them."""
+        """Note sentences that a person said."""
         self._first(found, USER_FIRST)
 
     def told(self, found: Iterable[int]) -> None:
-        """The agent's own program said them."""
+        """Note sentences of the agent's own program."""
         self._first(found, HOST_FIRST)
 
     def _first(self, found: Iterable[int], first: int) -> None:
@@ -128,7 +129,10 @@ class Sentences:
         self._bound()
 
     def source(self, one: int) -> SourceKind | None:
-        """The label of who said it before a person did; None where she or nobody said it first."""
+        """The label of a speaker before any person.
+
+        None where a person, or nobody, said it first.
+        """
         mark = self._marks.get(one)
         if mark is not None and mark >= HOST_FIRST:
             return _KINDS.get(mark)
@@ -136,7 +140,7 @@ class Sentences:
         return _KINDS.get(min(known)) if known else None
 
     def _told(self, one: int) -> int | None:
-        """The lowest trust of whoever else said it, as far as anybody remembers."""
+        """The lowest trust of other speakers, as far as it is remembered."""
         if one in self.forgotten:
             return 0
         return self._hearsay.trust(self.tenant, self._principal, one)
@@ -150,18 +154,18 @@ class Sentences:
             oldest = next(iter(self._marks))
             mark = self._marks.pop(oldest)
             if mark != USER_FIRST:
-                # Of what she said first there is nothing to tell.
+                # A person's own sentences need no entry in the filter.
                 self._hearsay.forget(self._principal, oldest)
 
     def by_mark(self) -> dict[int, bytes]:
-        """All of them, for a snapshot."""
+        """All sentences, for a snapshot."""
         found: dict[int, array[int]] = {}
         for one, mark in self._marks.items():
             found.setdefault(mark, array("Q")).append(one)
         return {mark: ones.tobytes() for mark, ones in found.items()}
 
     def restore(self, mark: int, found: Iterable[int]) -> None:
-        """What `by_mark` gave."""
+        """Restore `by_mark`."""
         for one in found:
             there = self._marks.get(one)
             self._marks[one] = mark if there is None else min(mark, there)
@@ -178,7 +182,7 @@ class Recalls:
         return len(self._known)
 
     def served(self, found: Iterable[int], label: SourceKind, memory_id: MemoryId) -> None:
-        """A memory went to the agent."""
+        """Note a memory that went to the agent."""
         for one in found:
             there = self._known.pop(one, None)
             if there is not None and there[0].trust < label.trust:
@@ -186,15 +190,15 @@ class Recalls:
             else:
                 self._known[one] = (label, memory_id)
             if len(self._known) > RECALLS_MAX:
-                # Forgotten, it counts as something that nobody recalled: unknown.
+                # A forgotten memory counts as text that nobody recalled: unknown.
                 self._known.popitem(last=False)
 
     def get(self, one: int) -> tuple[SourceKind, MemoryId] | None:
-        """The label of the memory that this sentence is of."""
+        """The label of the memory with this sentence."""
         return self._known.get(one)
 
     def entries(self) -> dict[tuple[SourceKind, MemoryId], bytes]:
-        """All of them, for a snapshot."""
+        """All entries, for a snapshot."""
         found: dict[tuple[SourceKind, MemoryId], array[int]] = {}
         for one, memory in self._known.items():
             found.setdefault(memory, array("Q")).append(one)

@@ -1,7 +1,7 @@
 """The session ledger: what entered each agent's context, from which channel, durably.
 
-`proxy.ledger.core` knows; this keeps what it knows (`storage.interfaces.SessionLog`), and a model
-request goes on only when what it says of its session is on disk.
+`proxy.ledger.core` computes; this stores its records (`storage.interfaces.SessionLog`). A model
+request goes on only when its records are on disk.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ CULPRITS_MAX: Final = 3
 
 
 class Keeps(Protocol):
-    """Somebody else whose records live in the same log, with tags of `OTHERS_FROM` and above."""
+    """Another component with records in the same log, with tags of `OTHERS_FROM` and above."""
 
     def restore(self, record: bytes) -> None:
-        """Take back one record, in the order in which they were written."""
+        """Apply one stored record, in the order of writing."""
         ...
 
     def snapshot(self) -> Iterable[bytes]:
-        """Records that a compacted log keeps instead of all that were written."""
+        """The records that a compacted log keeps instead of all that were written."""
         ...
 
 
@@ -94,11 +94,11 @@ class Sessions:
 
     @staticmethod
     def scar(now_ms: int) -> bytes:
-        """The record that says in a log that some of it was lost."""
+        """The record that marks a log as incomplete."""
         return encode(Distrusted(now_ms + DISTRUST_MS))
 
     def restore(self, records: Iterable[bytes], *others: Keeps) -> None:
-        """Take back what a log had in it, and give others what they keep in it."""
+        """Restore the records of a log, and hand others theirs."""
         state = self._core.state
         for data in records:
             if data[:1] >= bytes([OTHERS_FROM]):
@@ -114,7 +114,7 @@ class Sessions:
             elif record is not None:
                 state.apply(record)
             else:
-                # Of a later version, or worse: history that cannot be read is lost.
+                # A record of a later version, or a damaged one: that history is lost.
                 state.apply(Distrusted(self.surroundings.now_ms() + DISTRUST_MS))
         for session in state.sessions.values():
             session.unread = unread_of(session)
@@ -122,25 +122,25 @@ class Sessions:
 
     @property
     def log(self) -> SessionLog | None:
-        """The file, for those who keep something in it too."""
+        """The log, for components that share it."""
         return self._log
 
     def knows_answers(self, says: Iterable[str]) -> None:
-        """Fixed texts of servers' answers to writes, by the maps in use: nobody's words."""
+        """Set the fixed texts of servers' answers to writes, from the maps in use."""
         self._core.reader.says |= frozenset(says)
 
     @property
     def flooding(self) -> tuple[str, ...]:
-        """Principals that were told more in a day than a tenant can be expected to remember."""
+        """Principals that heard more in a day than the tenant's filter can hold."""
         return self._core.state.hearsay.flooding
 
     @property
     def print_count(self) -> int:
-        """How much of texts is kept in memory, to be searched."""
+        """The number of prints in memory."""
         return self._core.print_count
 
     def listed(self, limit: int) -> SessionList:
-        """The sessions heard of last, for an operator."""
+        """The most recently active sessions, for an operator."""
         return listed(self._core.state, limit, self.surroundings.now_ms())
 
     def session_ids(self) -> tuple[str, ...]:
@@ -156,21 +156,24 @@ class Sessions:
         return msgspec.structs.replace(view, unmapped_tools=self.unmapped.of(session))
 
     def are_kin(self, one: str, other: str) -> bool:
-        """Whether two sessions are one conversation with those that began under its calls."""
+        """Whether two sessions belong together.
+
+        One began under a call of the other, or both under a third.
+        """
         return self._core.state.root(one) == self._core.state.root(other)
 
     def tools(self, tenant: str) -> ToolList:
-        """Tools with a description that nobody approved, for an operator."""
+        """Tools with an unapproved description, for an operator."""
         view = tools(self._core.state, tenant)
         return msgspec.structs.replace(view, unmapped=self.unmapped.all())
 
     async def approve(self, tenant: str, tool: str, digest: str | None) -> ToolList:
-        """Approve a tool's description as it was sent last; what is left to approve.
+        """Approve a tool's description as last sent. Returns what is left to approve.
 
-        Sessions that saw it before it was approved stay unknown.
+        Sessions that saw it before stay unknown.
 
         Raises:
-            NotFound: Nothing of that name is to be approved, or it changed once more.
+            NotFound: No such tool needs approval, or it changed again.
             StoreUnavailable: It is not durable.
         """
         found = self._core.state.changed.get((tenant, tool))
@@ -182,11 +185,11 @@ class Sessions:
         return self.tools(tenant)
 
     async def check(self) -> str | None:
-        """What is wrong with the file, or None."""
+        """The defect of the file, or None."""
         return None if self._log is None else await self._log.check()
 
     async def compact(self) -> bool:
-        """Replace a log that grew by a snapshot; whether it was.
+        """Replace a long log by a snapshot; whether that was done.
 
         Raises:
             StoreUnavailable: The log is as it was.
@@ -194,7 +197,7 @@ class Sessions:
         log = self._log
         if log is None or log.length < max(GROWN_BYTES, GROWN_TIMES * self._snapshot_bytes):
             return False
-        # All at one moment: what happens from here on is written behind it.
+        # The snapshot is of one moment: later records are written behind it.
         self._core.take()
         snapshot = [encode(record) for record in snapshot_of(self._core.state)]
         for other in self._others:
@@ -207,7 +210,7 @@ class Sessions:
 
     @asynccontextmanager
     async def compacting(self) -> AsyncGenerator[None]:
-        """Compact every so often for as long as the block runs."""
+        """Compact periodically while the block runs."""
         if self._log is None:
             yield
             return
@@ -224,21 +227,21 @@ class Sessions:
             try:
                 await self.compact()
             except StorageError:
-                # The file is as it was, and whoever needs it will be told.
+                # The file is unchanged, and the next writer will report the error.
                 _LOG.warning("the session ledger could not be compacted")
 
     async def close(self) -> None:
         """Write what waits and give the file back.
 
         Raises:
-            StoreUnavailable: Something that waited is not in it.
+            StoreUnavailable: Some queued records were not written.
         """
         if self._log is not None:
             self._soon()
             await self._log.close()
 
     def unseen_tools(self, principal: Principal, request: ModelRequest) -> frozenset[str]:
-        """The names of the tools that no request of this tenant offered before."""
+        """The names of tools that no request of this tenant offered before."""
         return self._entering.unseen_tools(principal, request)
 
     async def entered(
@@ -249,11 +252,10 @@ class Sessions:
         user_turns: UserTurns | None = None,
         system_text: SystemText = SystemText.KNOWN,
     ) -> Entered:
-        """What a request puts into the context; durable when this returns.
+        """Note what a request puts into the context; durable when this returns.
 
-        A tool is approved by being seen, but no distrusted one.
-        `user_turns` says what a turn of a user endorses when it enters, `system_text` whether what
-        the agent's program adds later is its own.
+        A tool is approved by being seen, unless it is distrusted. `user_turns` says what a user's
+        turn endorses, `system_text` whether later texts of the agent's program are its own.
 
         Raises:
             StoreUnavailable: It is not durable; the request must not go on.
@@ -265,9 +267,9 @@ class Sessions:
         return entered
 
     async def replied(self, principal: Principal, session: str, reply: ModelReply) -> None:
-        """What the model said, and the calls it made; durable when this returns.
+        """Note what the model said and called; durable when this returns.
 
-        What the sidecar puts into a reply is to be among it: the agent will send it back.
+        Texts that the sidecar adds to a reply must be included: the agent will send them back.
 
         Raises:
             StoreUnavailable: It is not durable; after a restart it counts as unseen.
@@ -283,10 +285,10 @@ class Sessions:
         asked: Asked | None = None,
         looked: Looked | None = None,
     ) -> Seen:
-        """What is known of a candidate that says these texts.
+        """The evidence about a candidate with these texts.
 
-        `asked` is what a person must have said to endorse it; without it nothing is endorsed. An
-        edit of a text that is known is `looked` for beyond that text.
+        `asked` is what a person must have said to endorse it; without it nothing is endorsed.
+        `looked` is set for an edit of a known text: only the words that it adds are searched for.
         """
         now_ms = self.surroundings.now_ms()
         return evidence(
@@ -296,30 +298,30 @@ class Sessions:
     def recalled(
         self, principal_id: PrincipalId, memories: tuple[Memory | EarlierText, ...]
     ) -> None:
-        """A memory front served these: their texts keep their labels in a context."""
+        """Note memories that a front served: their texts keep their labels in a context."""
         self._core.recalled(principal_id, memories, self.surroundings.now_ms())
         self._soon()
 
     def saw(self, principal_id: PrincipalId, segment: Segment, tenant: str = "") -> None:
-        """A relay saw an answer of a server on its way to the agent."""
+        """Note a server's answer that a relay saw on its way to the agent."""
         self._core.saw(principal_id, segment, self.surroundings.now_ms(), tenant)
         self._soon()
 
     def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
-        """What relays saw, outside of any session we know, that the text is contained in."""
+        """Segments seen by relays outside of known sessions that contain the text."""
         found = self._core.ring_of(principal_id).containing(text, "")
         return self._core.origins(found)[:CULPRITS_MAX]
 
     def read_before(self, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
-        """Names of what the conversation that wrote a candidate had read before it."""
+        """Names of what the writing conversation had read before a candidate."""
         return read_before(self._core.state, candidate_id)
 
     def beside(self, candidate_id: str) -> frozenset[str]:
-        """Candidates that the conversation of this one wrote, with those that began under it."""
+        """Other candidates of the same conversation, and of those that began under it."""
         return beside(self._core.state, candidate_id)
 
     def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
-        """A candidate that `seen` was said of is decided."""
+        """Note the verdict on a candidate."""
         if principal_id not in self._core.state.books:
             return
         origins = tuple(
@@ -362,7 +364,7 @@ class Sessions:
             await self._log.append(records)
 
     def _soon(self) -> None:
-        """Written within moments. Where the disk refuses, the next request will not go on."""
+        """Write soon, without waiting. If the disk refuses, the next request will fail."""
         records = self._taken()
         if self._log is not None and records:
             with contextlib.suppress(StorageError):

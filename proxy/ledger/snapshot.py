@@ -1,4 +1,4 @@
-"""The state of the ledger as records that make it again: what a log that grew is replaced by."""
+"""The ledger's state as records, to replace a long log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def snapshot_of(state: State) -> Iterator[Record]:
-    """Records that make a new state what this one is."""
+    """Records from which a new state becomes equal to this one."""
     if state.distrusted_until_ms:
         yield Distrusted(state.distrusted_until_ms)
     for (tenant, tool), digests in state.pins.items():
@@ -101,7 +101,7 @@ def _shown(kept: KeptRow) -> ShownSegment:
 
 
 def restored_session(kept: KeptSession) -> SessionState:
-    """The session that a record was made of."""
+    """The session in a record."""
     session = SessionState(kept.began.principal, kept.began)
     session.used_ms = kept.used_ms
     session.taint = kept.taint
@@ -120,7 +120,7 @@ def restored_session(kept: KeptSession) -> SessionState:
 
 
 def restore_book(book: Book, kept: KeptBook) -> None:
-    """What a record has of a principal beside its sessions and sentences."""
+    """Restore a principal's data, apart from sessions and sentences."""
     book.ambiguous.update(dict.fromkeys(prints(kept.ambiguous)))
     if kept.dropped is not None:
         book.dropped = (kept.dropped, kept.dropped_ms)

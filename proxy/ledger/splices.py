@@ -1,4 +1,4 @@
-"""Splits what a person typed from what an agent spliced into her turn. The rules are data."""
+"""Separates what a person typed from what an agent spliced into her turn. The rules are data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RULES: Final = Path(__file__).with_name("splices.toml")
 
 
 class Inside(enum.Enum):
-    """What a rule says of the text it explains."""
+    """What a rule says about the text that it matches."""
 
     AGENT_SELF_EDIT = "agent_self_edit"
     USER_INPUT = "user_input"
@@ -27,7 +27,7 @@ class Inside(enum.Enum):
 
     @property
     def label(self) -> SourceKind:
-        """The most it can be labelled; of the last two, whoever asks knows more."""
+        """The highest label for it; for the last two kinds the caller knows more."""
         if self in {Inside.RECALL, Inside.INHERITED}:
             return SourceKind.UNKNOWN
         return SourceKind(self.value)
@@ -51,21 +51,21 @@ class _Span(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class _Preface(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: str
     begins: str
-    # Whether that is all of it.
+    # Whether the message ends there.
     whole: bool = False
     label: Inside
     beside_results: bool = False
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of them."""
+    """All splice rules."""
 
     span: tuple[_Span, ...]
     preface: tuple[_Preface, ...]
 
 
 class Piece(NamedTuple):
-    """A part of one string. `inside` is None where no rule explains it: somebody typed it."""
+    """A part of one string. `inside` is None where no rule matches: somebody typed it."""
 
     start: int
     end: int
@@ -82,10 +82,9 @@ def shipped_rules() -> Rules:
 
 
 def told_between(text: str, rules: Rules) -> SourceKind:
-    """The most that a text of the agent's own program can be, said between the turns.
+    """The highest label for a text of the agent's program between the turns.
 
-    The same things stand there that other versions of an agent splice into a turn of the user, with
-    their tags or without.
+    The same splices occur there as in user turns, with or without tags.
     """
     lowest = SourceKind.AGENT_SELF_EDIT
     for piece in pieces_of(text, rules):
@@ -98,7 +97,7 @@ def told_between(text: str, rules: Rules) -> SourceKind:
 
 
 def pieces_of(text: str, rules: Rules) -> tuple[Piece, ...]:
-    """The parts of a user turn's string, in order; together they are the whole of it."""
+    """The parts of a user turn's string, in order and complete."""
     begun = text.lstrip()
     for preface in rules.preface:
         if begun.startswith(preface.begins) and (
@@ -122,7 +121,7 @@ def _piece(text: str, rule: _Span) -> Piece | None:
     if start < 0 and closing < 0:
         return None
     if start < 0 or closing < start:
-        # Half of a pair: nobody can say where the other half was meant to be.
+        # An opening mark without its end: the end's place is unknown.
         if start < 0:
             return Piece(0, closing + len(rule.closes), Inside.UNKNOWN)
         return Piece(0 if closing >= 0 else start, len(text), Inside.UNKNOWN)
@@ -142,7 +141,7 @@ def _label(inside: str, rule: _Span) -> Inside:
 
 
 def _apart(found: list[Piece]) -> list[Piece]:
-    """Spans that overlap become one, with the lower label."""
+    """Merge overlapping spans, with the lower label."""
     apart: list[Piece] = []
     for piece in found:
         if apart and piece.start < apart[-1].end:
@@ -170,7 +169,7 @@ def _between(text: str, found: list[Piece]) -> list[Piece]:
         if text[at:start].strip():
             pieces.append(Piece(at, start, None))
         else:
-            start = at  # white space belongs to whatever follows it
+            start = at  # white space belongs to the part behind it
         pieces.append(piece._replace(start=start))
         at = piece.end
     if text[at:].strip():

@@ -1,4 +1,4 @@
-"""The state of the session ledger: what its records made of it. No I/O, no clock, no randomness."""
+"""The ledger's state, computed from its records. No I/O, no clock, no randomness."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LOST_PRINCIPALS_MAX: Final = 10_000
 
 
 class ShownSegment:
-    """A segment as `session show` has it, with the turn it came in."""
+    """A segment as `session show` lists it, with its turn."""
 
     __slots__ = ("at_ms", "row", "turn")
 
@@ -91,7 +91,7 @@ class CallMade:
         self.parts = frozenset(prints(row.parts))
         self.open = True
         self.used = False
-        # Whether a tool map says that it writes: its id came with what is written.
+        # Whether a tool map says that it writes: then its id came with the written text.
         self.mapped = False
 
 
@@ -105,35 +105,35 @@ class SessionState:
         self.began_ms = began.at_ms
         self.used_ms = began.at_ms
         self.taint: SourceKind | None = None
-        # Each time the taint fell: to what, and by which segment.
+        # Each fall of the taint: to which label, and by which segment.
         self.falls: list[tuple[SourceKind, ShownSegment]] = []
         self.shown: deque[ShownSegment] = deque(maxlen=ROWS_MAX)
         self.turns = 0
         self.rows = 0
         self.keys: OrderedDict[int, None] = OrderedDict()
         self.conversations: OrderedDict[int, SourceKind] = OrderedDict()
-        # What each turn was labelled when it first came, and the conversation it belongs to.
+        # The label of each turn when it first came, and its conversation.
         self.labels: OrderedDict[int, tuple[SourceKind, int]] = OrderedDict()
         self.typed: deque[TypedTurn] = deque(maxlen=TYPED_MAX)
         self.spoken: OrderedDict[int, SourceKind] = OrderedDict()
         self.writes: deque[Wrote] = deque(maxlen=WRITES_MAX)
-        # Turns whose text cannot be searched any more, by their lowest label.
+        # Turns whose text can no longer be searched, by their lowest label.
         self.unread: dict[int, SourceKind] = {}
 
     def lower(self, label: SourceKind, shown: ShownSegment) -> None:
-        """The taint only ever falls."""
+        """Lower the taint; it never rises."""
         low = label if self.taint is None else meet(self.taint, label)
         if self.taint is None or low is not self.taint:
             self.falls.append((low, shown))
             self.taint = low
 
     def hide(self, digest: int, label: SourceKind) -> None:
-        """Something of that turn cannot be searched."""
+        """Note that a part of that turn cannot be searched."""
         self.unread[digest] = meet(self.unread.get(digest, label), label)
 
     @property
     def blind(self) -> SourceKind | None:
-        """The lowest label of what a text may be contained in without our seeing it."""
+        """The lowest label among texts that cannot be searched."""
         lowest: SourceKind | None = None
         for label in self.unread.values():
             lowest = label if lowest is None else meet(lowest, label)
@@ -148,19 +148,19 @@ class Book:
         self.sentences = Sentences(principal, hearsay)
         self.recalls = Recalls()
         self.sessions: OrderedDict[str, SessionState] = OrderedDict()
-        # Names, reply ids and places in histories; of the newest session that has them.
+        # Names, reply ids and history hashes, with the newest session that has them.
         self.keys: dict[int, str] = {}
         self.calls: OrderedDict[int, CallMade] = OrderedDict()
-        # Ids that two replies gave: they name no call any more.
+        # Ids that occurred in two replies: they identify no call any more.
         self.ambiguous: OrderedDict[int, None] = OrderedDict()
         self.relayed: OrderedDict[int, Relayed] = OrderedDict()
         self.unplaced: deque[Wrote] = deque(maxlen=WRITES_MAX)
         self.distrusted_until_ms = 0
-        # The lowest taint of sessions that had to make room, and until when it counts.
+        # The lowest taint of dropped sessions, and until when it counts.
         self.dropped: tuple[SourceKind, int] | None = None
 
     def below(self, call: CallMade) -> SourceKind | None:
-        """The lowest taint of the sessions that began while that call was under way."""
+        """The lowest taint of sessions that began during that call."""
         lowest: SourceKind | None = None
         for one in self.sessions.values():
             if one.parent == call.session and one.began_ms >= call.at_ms:
@@ -170,44 +170,47 @@ class Book:
 
 
 class State:
-    """All principals. `apply` is the only way in, and `put` for a session of a snapshot."""
+    """The state of all principals. Only `apply` changes it, and `put` for a snapshot's session."""
 
     def __init__(self) -> None:
         self.books: OrderedDict[str, Book] = OrderedDict()
         self.hearsay = Hearsay()
         self.sessions: OrderedDict[str, SessionState] = OrderedDict()
         self.pins: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
-        # Tools with another description than those approved, and the digest of it; not kept.
+        # Changed tool descriptions with their digests; not stored.
         self.changed: OrderedDict[tuple[str, str], int] = OrderedDict()
         self.merged: OrderedDict[str, str] = OrderedDict()
         self.distrusted_until_ms = 0
-        # Principals whose books had to make room: what they did is not known any more.
+        # Principals whose books were dropped: their past is unknown.
         self.lost_principals: OrderedDict[str, None] = OrderedDict()
 
     @property
     def pins_full(self) -> bool:
-        """Whether no more tools can be pinned: then a new one is not approved by being seen."""
+        """Whether the table of pinned tools is full.
+
+        Then a new tool is not approved by being seen.
+        """
         return len(self.pins) >= PINS_MAX
 
     def change(self, tenant: str, tool: str, digest: int) -> None:
-        """A tool was sent with a description that nobody approved."""
+        """Note a tool with an unapproved description."""
         self.changed.pop((tenant, tool), None)
         self.changed[tenant, tool] = digest
         _bound(self.changed, CHANGED_MAX)
 
     def book(self, principal: str) -> Book:
-        """The book of a principal, made where there is none."""
+        """The book of a principal, created if needed."""
         book = self.books.get(principal)
         if book is None:
             book = self.books[principal] = Book(principal, self.hearsay)
         return book
 
     def session(self, session: str) -> SessionState | None:
-        """A session by its id, or by that of one that was merged into it."""
+        """A session by its id, or by the id of one merged into it."""
         return self.sessions.get(self.merged.get(session, session))
 
     def root(self, session: str) -> str:
-        """The session under whose calls, and theirs, this one began; itself where it did not."""
+        """The session at the top of a chain of calls; itself where it began under none."""
         passed: set[str] = set()
         while session not in passed:
             passed.add(session)
@@ -217,7 +220,7 @@ class State:
         return session
 
     def apply(self, record: Record) -> None:
-        """Make the state what this record says. The same record twice is the same as once."""
+        """Apply one record. Applying the same one twice changes nothing."""
         match record:
             case Began():
                 self._began(record)
@@ -246,7 +249,7 @@ class State:
             self.book(record.principal).sessions[record.session] = session
 
     def put(self, session: SessionState) -> None:
-        """A session as a snapshot has it."""
+        """Insert a session from a snapshot."""
         book = self.book(session.principal)
         self.sessions[session.session] = book.sessions[session.session] = session
         for key in session.keys:
@@ -316,7 +319,7 @@ class State:
             into.labels[digest] = (meet(there, label), root)
         into.typed.extend(gone.typed)
         into.writes.extend(gone.writes)
-        # Its texts are kept under a name that nobody asks for any more.
+        # Its texts stay under the old id, which nobody asks for.
         for unread in (gone.unread, unread_of(gone)):
             _lower(into.unread, unread)
         _lower(into.conversations, gone.conversations)
@@ -362,13 +365,13 @@ class State:
 
 
 def _lower(known: dict[int, SourceKind], more: dict[int, SourceKind]) -> None:
-    """Of two labels of one thing the lower counts."""
+    """The lower of two labels counts."""
     for one, label in more.items():
         known[one] = meet(known.get(one, label), label)
 
 
 def unread_of(session: SessionState) -> dict[int, SourceKind]:
-    """The turns that a text may be made of, as long as their texts are not there."""
+    """Turns that a text may be made of, if their texts cannot be searched."""
     return {
         digest: label
         for digest, (label, _) in session.labels.items()
@@ -423,7 +426,7 @@ def _called(session: SessionState, book: Book, at_ms: int, row: CallRow) -> None
             if len(book.calls) > CALLS_MAX:
                 book.calls.popitem(last=False)
     elif there.row != row or there.session != session.session:
-        # An id that two replies gave says nothing about which of them is meant.
+        # An id that occurred in two replies does not identify a call.
         del book.calls[row.key]
         book.ambiguous[row.key] = None
         _bound(book.ambiguous, CALLS_MAX)
@@ -434,7 +437,7 @@ def _wrote(session: SessionState, book: Book, wrote: Wrote) -> None:
     for key in prints(wrote.calls):
         call = book.calls.get(key)
         if call is not None:
-            # Its tool writes a memory: no conversation begins below it.
+            # A memory tool: no conversation begins below its call.
             call.used, call.open = True, False
             call.mapped |= wrote.joined == Joined.CALL.value
 

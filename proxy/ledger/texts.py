@@ -42,7 +42,7 @@ _NAME_PARTS_MAX: Final = 8
 
 @lru_cache(maxsize=1_024)
 def standing(text: str, model: str = "") -> str:
-    """What of a text stands when only its numbers and dates change, and the model's own name."""
+    """The parts of a text without numbers, dates and the model's own name."""
     numbered = _VARYING.sub("0", text)
     words: list[str] = re.findall(r"[A-Za-z]{3,}", model)
     parts = words[:_NAME_PARTS_MAX]
@@ -53,7 +53,7 @@ def standing(text: str, model: str = "") -> str:
 
 
 def paragraphs(text: str) -> Iterator[tuple[int, int]]:
-    """Where each paragraph begins and ends; together they are the text."""
+    """Start and end of each paragraph; together they cover the text."""
     at = 0
     for gap in _PARAGRAPH.finditer(text):
         if text[at : gap.start()].strip():
@@ -64,7 +64,7 @@ def paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def readings(text: str) -> Iterator[str]:
-    """A text, and what else it is to a reader; nothing that says the same words in a row."""
+    """A text with its other readings; none that has the same words in a row."""
     known = [_WORDS.findall(text)]
     yield text
     for reading in readings_of(text):
@@ -75,21 +75,21 @@ def readings(text: str) -> Iterator[str]:
 
 
 def is_long(sentence: str) -> bool:
-    """Whether a sentence is so long that hardly two say it by accident."""
+    """Whether a sentence is too long for two people to say it by accident."""
     if sentence.count(" ") >= _LONG_WORDS - 1:
         return True
     return not sentence.isascii() and len(_UNSPACED.findall(sentence)) >= _LONG_WORDS
 
 
 def sentences_between(text: str) -> tuple[str, ...]:
-    """The sentences of a text; tags stand between them."""
+    """The sentences of a text; tags end a sentence."""
     return sentences_of(_TAG.sub("\n", text) if "<" in text else text)
 
 
 def across(texts: Sequence[str]) -> tuple[str, ...]:
-    """What blocks side by side say together: as words in a row, and with words that were cut.
+    """Sentences that run across neighbouring blocks: joined as words, and with divided words.
 
-    Of a long block its two ends are all that a sentence can go on from; one ends it surely.
+    Only the ends of a long block can be part of such a sentence.
     """
     runs: list[list[str]] = [[]]
     for one in texts:
@@ -105,7 +105,7 @@ def across(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def strings_in(value: object) -> Iterator[str]:
-    """Every string below a JSON value that is no key."""
+    """Every string below a JSON value, keys excluded."""
     pending = [value]
     while pending:
         part = pending.pop()
@@ -118,7 +118,7 @@ def strings_in(value: object) -> Iterator[str]:
 
 
 def spelled_in(text: str) -> Iterator[str]:
-    """Every string that a text spells, keys among them; the text itself where it is no JSON."""
+    """Every string in a JSON text, keys included; the text itself if it is no JSON."""
     if text[:1] not in {"{", "["} or len(text) > _JSON_LEN_MAX:
         yield text
         return
@@ -132,7 +132,7 @@ def spelled_in(text: str) -> Iterator[str]:
         if isinstance(part, str):
             yield part
         elif isinstance(part, int | float) and not isinstance(part, bool):
-            yield str(part)  # a row of numbers may spell anything
+            yield str(part)  # a list of numbers may spell anything
         elif isinstance(part, list):
             pending.extend(cast("list[object]", part))
         elif isinstance(part, dict):
@@ -141,7 +141,7 @@ def spelled_in(text: str) -> Iterator[str]:
 
 
 def strings_of(text: str) -> Iterator[str]:
-    """The text itself, and where it spells JSON the strings in it."""
+    """The text itself, and the strings in it if it is JSON."""
     yield text
     if text[:1] in {"{", "["} and len(text) <= _JSON_LEN_MAX:
         try:

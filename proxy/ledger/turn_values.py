@@ -1,4 +1,4 @@
-"""What reading a turn takes and gives."""
+"""Input and output of reading a turn."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 class LabelledSpan(NamedTuple):
-    """A part of one string, and the label of whoever is accountable for it."""
+    """A part of one string, and its label."""
 
     start: int
     end: int
     label: SourceKind
-    # Whether it stands in the turn of a person, whoever said it first.
+    # Whether it stands in a person's turn, whoever said it first.
     typed: bool = False
 
 
 class TurnRead(NamedTuple):
-    """A turn as it was read: its lowest label, and the spans of each of its strings, in order."""
+    """A read turn: its lowest label, and the spans of each of its strings, in order."""
 
     label: SourceKind
     spans: tuple[tuple[LabelledSpan, ...], ...]
 
 
 class TurnGround(NamedTuple):
-    """What a turn is read against."""
+    """The context that a turn is read in."""
 
     book: Book
     session: SessionState
@@ -40,37 +40,38 @@ class TurnGround(NamedTuple):
     digest: int
     root: int
     now_ms: int
-    # The most that a user turn of this conversation can be, and whether history before it is lost.
+    # The highest label for a user turn of this conversation, and whether earlier history is lost.
     most: SourceKind
     lost: bool
-    # What a summary of an earlier context inherits.
+    # The label for a summary of an earlier context.
     inherited: SourceKind
-    # Whether the conversation goes on by now: the agent's program speaks between the turns.
+    # Whether the conversation is under way, so that the agent's program may speak between the
+    # turns.
     begun: bool = False
     user_turns: UserTurns | None = None
-    # Whether it is a conversation that a model began: no person has a turn in it.
+    # Whether a model began this conversation: then no person has a turn in it.
     by_model: bool = False
-    # Whether a text of its program has to be known by now: it is not the first one.
+    # Whether the program's text must be known: it is not the first one.
     settled: bool = False
-    # The name of the model that is asked.
+    # The model's name.
     model: str = ""
-    # Calls that the conversation went on without: nobody waits for their results any more.
+    # Calls that the conversation went on without: no result is expected.
     given_up: tuple[int, ...] = ()
 
 
 class Text(NamedTuple):
-    """A text to be searched later for what was made of it."""
+    """A text to be indexed, so that copies of it are found."""
 
     text: str
     origin: Origin
-    # What the model said is no source by itself; what it was made of is.
+    # A model's own words are no source; the texts that they were made of are.
     by_model: bool = False
-    # Nobody here can read it, so nothing can be found in it.
+    # Content that cannot be read here, so nothing can be found in it.
     sealed: bool = False
 
 
 class Told(NamedTuple):
-    """Prints of what somebody said; `long` is told to everybody of the tenant, the rest to one."""
+    """Prints of somebody's words; `long` ones are shared with the tenant, the others are not."""
 
     short: tuple[int, ...]
     long: tuple[int, ...] = ()
@@ -85,13 +86,13 @@ class Read(NamedTuple):
 
 
 class TurnSum:
-    """What one turn adds up to."""
+    """The summary of one turn."""
 
     def __init__(self, speaker: str = "") -> None:
         self.speaker = speaker
         self.rows: list[Row] = []
         self.typed: list[str] = []
-        # Whether any of what was typed is part of a longer text, or came from elsewhere.
+        # Whether some typed text is part of a longer one, or came from elsewhere.
         self.mixed = False
         self.own: list[int] = []
         self.host: list[int] = []
@@ -103,11 +104,11 @@ class TurnSum:
         self.lowest = SourceKind.OPERATOR
 
     def row(self, row: Row) -> None:
-        """One more row of what entered."""
+        """Add one row."""
         self.rows.append(row)
         self.lowest = meet(self.lowest, row.label)
 
     def heard(self, told: Told, label: SourceKind) -> None:
-        """What others said, of whom nobody has more trust than that."""
+        """Note others' words, under the highest label they may have."""
         self.foreign.setdefault(label.trust, []).extend(told.short)
         self.shared.setdefault(label.trust, []).extend(told.long)

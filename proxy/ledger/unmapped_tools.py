@@ -1,6 +1,6 @@
-"""Tools that speak of memory and that no map takes: each is told of once per session.
+"""Tools that seem to be about memory and fit no map: each is reported once per session.
 
-In memory only: after a restart it is told once more.
+In memory only: after a restart it is reported once more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SESSIONS_MAX: Final = 256
 TOOLS_MAX: Final = 64
 _ARGUMENTS_MAX: Final = 64
-# A host's name for a tool is shown to people and written to logs: nothing else is.
+# Names are shown to people and written to logs, so only names of this form are kept.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
 
@@ -31,13 +31,13 @@ class UnmappedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnmappedTools:
-    """What was seen of them. Event loop only."""
+    """The tools that were seen. Event loop only."""
 
     def __init__(self) -> None:
         self._by_session: OrderedDict[str, OrderedDict[str, UnmappedTool]] = OrderedDict()
 
     def note(self, session: str, tools: Iterable[Declared]) -> tuple[str, ...]:
-        """Note the tools of a request; the names of those that its session had not offered."""
+        """Note a request's tools. Returns the names that are new in its session."""
         known = self._by_session.setdefault(session, OrderedDict())
         self._by_session.move_to_end(session)
         if len(self._by_session) > SESSIONS_MAX:

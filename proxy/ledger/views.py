@@ -1,4 +1,4 @@
-"""Sessions as an operator is shown them."""
+"""Sessions in the form that an operator is shown."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ NEEDED: Final = {
 
 
 def listed(state: State, limit: int, now_ms: int) -> SessionList:
-    """The sessions heard of last."""
+    """The most recently active sessions."""
     newest = sorted(state.sessions.values(), key=lambda one: (-one.used_ms, one.session))
     return SessionList(
         total=len(newest),
@@ -88,7 +88,7 @@ def listed(state: State, limit: int, now_ms: int) -> SessionList:
 
 
 def tools(state: State, tenant: str) -> ToolList:
-    """The tools of a tenant that sessions are unknown for."""
+    """The tools of a tenant because of which sessions are unknown."""
     return ToolList(
         changed=tuple(
             ToolView(
@@ -131,7 +131,7 @@ def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
 
 
 def _unknown(session: SessionState) -> UnknownView | None:
-    """The fall to unknown; there is none below it."""
+    """The fall of the taint to unknown, which is the lowest label."""
     if not session.falls or session.falls[-1][0] is not SourceKind.UNKNOWN:
         return None
     segment = _segment(session.falls[-1][1])
@@ -140,10 +140,10 @@ def _unknown(session: SessionState) -> UnknownView | None:
 
 
 def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] | None:
-    """What entered a session below a person's words before it wrote this, the newest last.
+    """What entered a session below a person's label before it wrote this, the newest last.
 
-    Each is the names of a server and of its tool, or the kind of the segment where it has none.
-    None where no session that is still known wrote it.
+    Each is the names of a server and of its tool, or the kind of segment. None where the writing
+    session is no longer known.
     """
     for session in state.sessions.values():
         wrote = next((one for one in session.writes if one.candidate_id == candidate_id), None)
@@ -160,7 +160,7 @@ def read_before(state: State, candidate_id: str) -> tuple[tuple[str, ...], ...] 
 
 
 def beside(state: State, candidate_id: str) -> frozenset[str]:
-    """What the conversation that wrote a candidate wrote; nothing where it is not known."""
+    """Other writes of a candidate's conversation; none where that is not known."""
     sessions = state.sessions.values()
     wrote = (one for one in sessions if any(w.candidate_id == candidate_id for w in one.writes))
     first = next(wrote, None)

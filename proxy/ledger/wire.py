@@ -37,7 +37,7 @@ class SegmentView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OriginView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write was found in."""
+    """The segment that contains a write's text."""
 
     kind: SourceKind
     server: str = ""
@@ -47,7 +47,7 @@ class OriginView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionWriteView(msgspec.Struct, frozen=True, kw_only=True):
-    """A write of a session, and what became of it."""
+    """A write of a session, and its outcome."""
 
     at_ms: int
     candidate_id: str
@@ -57,7 +57,7 @@ class SessionWriteView(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind
     ceiling: SourceKind
     basis: Basis
-    # How it was known to be of this session: by the id of its call, or by its text.
+    # How its session was found: by the id of its call, or by its text.
     joined: str
     endorsed: bool
     derived_from: tuple[OriginView, ...]
@@ -71,10 +71,10 @@ class FallView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnknownView(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a session first became unknown, and what would have kept it from that."""
+    """Where a session first became unknown, and the kind of rule that would prevent it."""
 
     segment: SegmentView
-    # setting, map, splice, person, history, or none: what kind of rule it would be.
+    # setting, map, splice, person, history, or none
     rule: str
     needs: str
 
@@ -94,7 +94,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnplacedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A write that no session is known to have made."""
+    """A write without a known session."""
 
     principal: str
     write: SessionWriteView
@@ -105,16 +105,16 @@ class SessionList(msgspec.Struct, frozen=True, kw_only=True):
 
     total: int
     sessions: tuple[SessionRow, ...]
-    # Newest first: labelled by the lowest taint of their principal's live sessions.
+    # Newest first; their label is the lowest taint of their principal's live sessions.
     unplaced: tuple[UnplacedView, ...] = ()
-    # Principals that heard more in a day than their tenant can be expected to remember.
+    # Principals that heard more in a day than their tenant's filter can hold.
     flooding: tuple[str, ...] = ()
-    # Until when nothing is believed because history was lost; None where nothing was.
+    # Until when nothing is trusted because history was lost; None if none was.
     distrusted_until_ms: int | None = None
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole session: what entered it, what that made of its taint, and what was written."""
+    """A whole session: its segments, its taint, and its writes."""
 
     session: str
     principal: str
@@ -123,17 +123,17 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     used_at_ms: int
     turns: int
     fell: tuple[FallView, ...]
-    # The first place, where its taint is unknown.
+    # The first place at which it became unknown, if it is.
     unknown: UnknownView | None
-    # The newest segments; `segments_left_out` counts older ones, which count for the taint still.
+    # The newest segments; `segments_left_out` counts older ones, which still count for the taint.
     segments: tuple[SegmentView, ...]
     segments_left_out: int
     writes: tuple[SessionWriteView, ...]
     open_calls: tuple[OriginView, ...]
-    # The session's texts can be searched: else a write is taken to be of the lowest of them.
+    # Whether its texts can be searched; if not, a write gets their lowest label.
     searchable: bool
     distrusted_until_ms: int | None = None
-    # Tools that speak of memory, and that no map takes.
+    # Tools that seem to be about memory and fit no map.
     unmapped_tools: tuple[str, ...] = ()
 
 
@@ -145,18 +145,18 @@ class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ToolView(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool whose description is not one that was approved."""
+    """A tool with an unapproved description."""
 
     tenant: str
     tool: str
-    # Of the description that was sent last, to approve that one and no other.
+    # The digest of the description last sent, so that exactly this one is approved.
     digest: str
     approved_count: int
 
 
 class ToolList(msgspec.Struct, frozen=True, kw_only=True):
-    """Tools of a tenant with changed descriptions, the one seen last first."""
+    """Tools of a tenant with changed descriptions, the most recently seen first."""
 
     changed: tuple[ToolView, ...]
-    # Of all tenants: tools that speak of memory, and that no map takes.
+    # Of all tenants: tools that seem to be about memory and fit no map.
     unmapped: tuple[UnmappedTool, ...] = ()

@@ -52,7 +52,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Visit(Protocol):
-    """One request, which ends with the credential that it came in on."""
+    """One request, which ends with its credential."""
 
     @property
     def peer(self) -> Peer:
@@ -60,7 +60,7 @@ class Visit(Protocol):
         ...
 
     def stands_on(self, access: Access) -> None:
-        """It was let in on this, and is over when that ends."""
+        """The request is authenticated by this credential, and ends with it."""
         ...
 
 
@@ -76,10 +76,10 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def hash_key(plain: str) -> bytes:
-    """What is stored of a key.
+    """The hash under which a key is stored.
 
-    Plain SHA-256, no salt and no stretching: our keys carry 256 random bits, so there is no
-    dictionary to try. A key that the operator chose himself is only as good as his choice.
+    Plain SHA-256, without salt or stretching: our keys have 256 random bits, so there is no
+    dictionary to try. A key that the operator chose is only as good as the choice.
     """
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).digest()
 
@@ -124,7 +124,8 @@ def first_keys(
         if given is not None:
             digest = hash_key(given.reveal())
             stored = by_id.get(role)
-            # A shell that has the key that a first start made: it is known, under its own id.
+            # A shell may already have the key that a first start made: it is known under its own
+            # id.
             known_so = any(
                 one.key_sha256 == digest and one.principal.principal_id == role for one in known
             )
@@ -144,9 +145,8 @@ def first_keys(
 class Authenticator:
     """Maps a credential and a peer to a principal. Event loop only.
 
-    A credential that is sent must be right: a wrong key is not rescued by the uid or the
-    certificate it came with. A right key is always served; only failures are throttled, or one
-    process on the same host could lock the agent out.
+    A wrong key is refused, even with a known uid or certificate. A right key is always served; only
+    failures are throttled, or one process on the same host could lock the agent out.
 
     It holds one `Access` for each credential that came: when a key ends, so does all that is open
     on it, whichever front opened it.
@@ -161,7 +161,7 @@ class Authenticator:
         self._keys = keys
         self._now_ms = now_ms
         self._by_digest: dict[bytes, KeyRecord] | None = None
-        # A binding ends with its process: it is a line of the configuration.
+        # A binding stays valid while the process runs: it is a line of the configuration.
         self._by_uid = {
             bound.uid: _let_in(bound.principal, Access())
             for bound in bindings
@@ -174,12 +174,12 @@ class Authenticator:
         }
         self._accesses: dict[bytes, Access] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
-        # Ended by this process, whether or not its record says so yet.
+        # Keys ended by this process, perhaps before their records say so.
         self._ended: set[bytes] = set()
         self._failures: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def binds(self, principal_id: PrincipalId) -> bool:
-        """Whether a line of the configuration makes somebody this principal."""
+        """Whether the configuration binds somebody to this principal."""
         made = (*self._by_uid.values(), *self._by_subject.values())
         return any(one.principal_id == principal_id for one in made)
 
@@ -191,8 +191,8 @@ class Authenticator:
     def ending(self, record: KeyRecord) -> Generator[None]:
         """End a key; the block makes that durable.
 
-        From the first moment nobody is let in on it, and what is open on it ends: what is not
-        committed by then is refused. What the disk refuses in the block has not happened.
+        At once nobody is let in by it, and open requests on it end: uncommitted writes are refused.
+        If the disk refuses inside the block, the key is valid again.
         """
         digest = record.key_sha256
         self._ended.add(digest)
@@ -207,13 +207,13 @@ class Authenticator:
             self.invalidate()
 
     def ends_later(self, record: KeyRecord) -> None:
-        """A key was given an end that is still to come: then what is open on it ends."""
+        """A key was given an end in the future: its open requests end then."""
         self.invalidate()
         if record.key_sha256 in self._accesses:
             self._end_in_time(record)
 
     def authenticate(self, credential: str | None, peer: Peer) -> Authenticated | None:
-        """The principal behind a credential, or None; nothing is let in by that."""
+        """The principal behind a credential, or None; nothing is registered."""
         if credential is not None:
             record = self._record_of(credential)
             if record is None:
@@ -247,16 +247,16 @@ class Authenticator:
         return principal
 
     def is_ours(self, text: str) -> bool:
-        """Whether this is a key of ours, a revoked one included: nobody else may be shown it."""
+        """Whether this is a key of ours, revoked ones included; nobody else may see it."""
         if not SECRET_LEN_MIN <= len(text) <= CREDENTIAL_LEN_MAX:
             return False
         return text.startswith(KEY_PREFIX) or hash_key(text) in self._records()
 
     def names_a_key(self, text: str) -> bool:
-        """Whether a key of ours stands anywhere in a text: between other words, encoded, quoted.
+        """Whether a text contains a key of ours: between other words, encoded, quoted.
 
-        A key that the operator chose is known by its hash alone, so it is found where something
-        that no key needs stands around it.
+        An operator's own key is known by its hash alone, so it is found only between characters
+        that no key has.
         """
         if len(text) < SECRET_LEN_MIN:
             return False
@@ -264,7 +264,7 @@ class Authenticator:
         return found is None or not found.isdisjoint(self._records())
 
     def check_sent_on(self, place: str, texts: Iterable[str]) -> None:
-        """Refuse what would bring a key of ours to a server behind.
+        """Refuse a request that would send a key of ours upstream.
 
         Raises:
             MalformedRequest: One of the texts holds one; `place` is where.
@@ -284,7 +284,7 @@ class Authenticator:
         return self._accesses.setdefault(digest, Access())
 
     def _end_in_time(self, record: KeyRecord) -> None:
-        """End what is open on a key when its time comes, by the clock that decides who comes in."""
+        """End a key's open requests at its time, by the same clock that admission uses."""
         digest = record.key_sha256
         timer = self._timers.pop(digest, None)
         if timer is not None:
@@ -302,8 +302,8 @@ class Authenticator:
         if not 0 < len(credential) <= CREDENTIAL_LEN_MAX:
             return None
         digest = hash_key(credential)
-        # The table is keyed by SHA-256 of the key: a peer cannot steer its digest towards a stored
-        # one, so the time of the look-up tells it nothing.
+        # Looked up by SHA-256: a peer cannot steer its digest towards a stored one, so timing tells
+        # nothing.
         record = self._records().get(digest)
         if record is None or not hmac.compare_digest(record.key_sha256, digest):
             return None
@@ -324,9 +324,9 @@ class Authenticator:
 
 @lru_cache(maxsize=1_024)
 def _keys_in(text: str) -> frozenset[bytes] | None:
-    """The hashes of what may be keys in a text; None: one has the form of a minted key.
+    """Hashes of possible keys in a text; None: it has the form of a minted key.
 
-    Most headers are the same in each request of a client.
+    Cached: a client's headers are mostly the same in each request.
     """
     spellings = {text, unquote_plus(text)}
     spellings |= {_opened(word) for one in tuple(spellings) for word in _BREAKS.split(one)}
@@ -341,7 +341,7 @@ def _keys_in(text: str) -> frozenset[bytes] | None:
 
 
 def _opened(word: str) -> str:
-    """What a word says in base64, as HTTP's Basic scheme writes it; else nothing."""
+    """The text in a base64 word, as in HTTP's Basic scheme; "" if there is none."""
     try:
         return base64.b64decode(word + "=" * (-len(word) % 4), validate=True).decode()
     except ValueError:

@@ -1,7 +1,7 @@
-"""Where a body of chunks ends (RFC 9112, 7.1), read more strictly than the RFC asks of a reader.
+"""Finds the end of a chunked body (RFC 9112, 7.1), more strictly than the RFC demands.
 
-aiohttp reads the chunks. This reads their framing alone, so that it is bounded, what is behind the
-body is known, and a body that breaks is refused at once: aiohttp tells nobody who waits for it.
+aiohttp decodes the chunks. This only reads their framing, to bound it, to know what stands behind
+the body, and to refuse a broken body at once: aiohttp does not report that to a waiting reader.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 
 LINE_BYTES_MAX: Final = 4_096
 """Of a chunk's size with its extensions."""
-# Extensions as aiohttp's parser takes them all; those that it does not, nobody would be told of.
+# Chunk extensions as aiohttp's parser accepts them; others it would drop without an error.
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _SIZE: Final = re.compile(rb"0*([0-9a-fA-F]{1,15})(?:;" + _TOKEN + rb"(?:=" + _TOKEN + rb")?)*")
 
 
 class Unframed(Exception):  # noqa: N818 - what they are
-    """These are no chunks."""
+    """Not a valid chunked body."""
 
 
 class _Expects(Enum):
@@ -30,10 +30,10 @@ class _Expects(Enum):
 
 
 class Chunks:
-    """The framing of one body, as it comes.
+    """The framing of one body, read as it arrives.
 
-    Without trailers: no front reads one, and aiohttp's parser keeps the last of them for the head
-    of the next request on the connection, a credential too.
+    Trailers are refused: no front reads them, and aiohttp's parser carries the last one into the
+    next request's head, credentials included.
     """
 
     __slots__ = ("_expects", "_left", "_line")
@@ -45,11 +45,11 @@ class Chunks:
 
     @property
     def ended(self) -> bool:
-        """Whether its last byte was there."""
+        """Whether the body has ended."""
         return self._expects is _Expects.NOTHING
 
     def through(self, data: bytes) -> int:
-        """How many of these bytes are the body's: all, as long as it has not ended.
+        """How many of these bytes belong to the body: all, until it has ended.
 
         Raises:
             Unframed: No reader should take them.

@@ -1,11 +1,10 @@
-"""What a peer may take of a listener before it has said who it is: time, memory, connections.
+"""Bounds on what an unauthenticated peer may take of a listener: time, memory, connections.
 
-aiohttp's server parses and answers; a protocol of ours stands before it and gives it one request at
-a time, out of bytes that it counts. So a head, what waits behind a request, and the framing of a
-body are bounded, each wait for the peer has a deadline, and what aiohttp would say by itself (its
-errors quote the request) is said in fixed words. Nothing here reads a header: a head ends
-with an empty line, a body by the length that aiohttp read, and chunks where both readings of them
-agree.
+aiohttp parses and answers. A protocol of ours in front of it counts the bytes and hands over one
+request at a time. So heads, waiting bytes and the framing of bodies are bounded, and each wait for
+the peer has a deadline. aiohttp's own error texts, which quote the request, are replaced by fixed
+ones. No header is parsed here: a head ends with an empty line, a body by the length that aiohttp
+read, and chunks where both readings agree.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ _REQUEST_LINE: Final = re.compile(rb"[A-Z]+ [!-\xff]+ HTTP/1\.[01]")
 
 
 def _nowhere() -> logging.Logger:
-    # aiohttp logs each request that it cannot parse, with the bytes that it stumbled over. This one
-    # is in no hierarchy: no configuration can give it a handler.
+    # aiohttp logs unparsable requests with their bytes. This logger is in no hierarchy, so no
+    # configuration can give it a handler.
     silent = logging.Logger("aiohttp", logging.CRITICAL + 1)  # noqa: LOG001 - as said
     silent.disabled = True
     return silent
@@ -69,9 +68,10 @@ _SILENT: Final = _nowhere()
 
 
 def check_aiohttp(installed: str = aiohttp.__version__) -> None:
-    """Refuse an aiohttp that these options were not tried with.
+    """Refuse an aiohttp version that was not tested with these options.
 
-    A server that does not know one of them drops all, the bounds and the silent logger with it.
+    A version that does not know one of them drops all of them, the bounds and the silent logger
+    included.
 
     Raises:
         SettingsError: Another version than the project's metadata ask for is installed.
@@ -88,7 +88,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def may_begin(data: bytes) -> bool:
-    """Whether a request may begin with these bytes, as far as they came."""
+    """Whether these bytes can be the beginning of a request."""
     line, ended, _ = data.lstrip(b"\r\n").partition(b"\r\n")
     if ended:
         return _REQUEST_LINE.fullmatch(line) is not None
@@ -97,17 +97,17 @@ def may_begin(data: bytes) -> bool:
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What all connections of a listener have in common."""
+    """What all connections of a listener share."""
 
     answers: Answers
     limits: Limits
     crowd: Crowd
-    # Read into by one connection after the other, and emptied at once.
+    # A buffer that the connections use in turn, emptied after each read.
     window: memoryview
 
 
 class _At(Enum):
-    """Where a connection is in its requests."""
+    """The state of a connection within a request."""
 
     HEAD = "a head is awaited, or its beginning is there"
     PARSED = "a head is with aiohttp, which will hand the request over"
@@ -120,17 +120,16 @@ class _At(Enum):
 class Connection(asyncio.BufferedProtocol):
     """One connection. Event loop only.
 
-    It knows its `peer` from the beginning and its `principal` once a front found the credential
-    good; `departure` tells that it ended, and `end` ends it.
+    It knows its `peer` from the beginning, and its `principal` once a front has checked the
+    credential; `departure` reports its end, and `end` ends it.
     """
 
     def __init__(self, terms: Terms, welcome: Callable[[Peer], bool]) -> None:
-        """`welcome` says whether the peer is heard at all."""
+        """`welcome` decides whether the peer is served at all."""
         self.peer = Peer(address="")
         self.principal: str | None = None
         self.departure = Departure()
-        # Happens where a body is no longer one: badly framed, or larger than it may be around what
-        # is in it.
+        # Set when a body is broken: wrongly framed, or with more framing than allowed.
         self.breakage = Departure()
         self.broken = False
         self._terms = terms
@@ -145,20 +144,23 @@ class Connection(asyncio.BufferedProtocol):
         self._request: Received | None = None
         self._speaking = False
         self._held = bytearray()
-        self._last = b""  # of what was fed of this head, to find its empty line across reads
-        self._line = b""  # what was fed of this head, until its first line is whole
+        self._last = b""  # the last bytes of this head, to find its empty line across reads
+        # the bytes of this head until its first line is complete; and whether the peer will send
+        # nothing more
+        self._line = b""
         # The peer will send nothing more.
         self._said_all = False
-        self._raw = 0  # bytes fed of this head, or of this body
+        self._raw = 0  # number of bytes of this head, or of this body
         self._chunks = Chunks()
         self._deadline: asyncio.TimerHandle | None = None
-        # Runs while an answer waits for its peer to read; no answer that is read costs a timer.
+        # Runs while an answer waits for its peer to read; an answer that is read at once needs no
+        # timer.
         self._unread: asyncio.TimerHandle | None = None
 
-    # From the socket.
+    # ---- from the socket ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the clock, or turn the peer away."""
+        """Start the deadline, or turn the peer away."""
         if not isinstance(transport, asyncio.Transport):
             transport.close()
             return
@@ -173,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
             self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop both clocks, and tell who waits for this."""
+        """Stop both timers, and report the end."""
         self._transport = None
         self._stop_clock()
         self._heed()
@@ -183,19 +185,19 @@ class Connection(asyncio.BufferedProtocol):
             self._inner.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go; as many as may be held of them."""
+        """The buffer for the next bytes, at most as many as may be held."""
         del sizehint
         return self._terms.window[: max(1, HELD_BYTES_MAX - len(self._held))]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came: hold them, and hand on what is wanted."""
+        """Hold the new bytes, and hand on as many as are wanted."""
         self._held += self._terms.window[:nbytes]
         self._pump()
 
     def eof_received(self) -> bool:
-        """The peer says no more. It is heard out, and may still read what it asked for.
+        """The peer sends no more. Its requests are still answered.
 
-        Over TLS asyncio knows no half of a connection: it ends.
+        Over TLS asyncio has no half-closed connection: it ends.
         """
         if self._transport is None or self._transport.get_extra_info("sslcontext") is not None:
             return False
@@ -204,42 +206,42 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """The peer does not read its answer: it has so long to do so, or loses the connection."""
+        """The peer does not read its answer: start its deadline."""
         if self._inner is not None:
             self._inner.pause_writing()
         self._unread = self._loop.call_later(self._limits.body_seconds, self.abort)
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """The peer reads again."""
         self._heed()
         if self._inner is not None:
             self._inner.resume_writing()
 
-    # From aiohttp.
+    # ---- from aiohttp ----
 
     def pause(self) -> None:
-        """The body that is being read has enough."""
+        """Stop feeding the body that is being read."""
         self._inner_paused = True
         self._regulate()
 
     def resume(self) -> None:
-        """It wants more."""
+        """Go on feeding it."""
         self._inner_paused = False
         self._pump()
         self._hear_out()
 
     @property
     def speaking(self) -> bool:
-        """Whether what aiohttp writes now is an answer of ours."""
+        """Whether aiohttp's current write is an answer of ours."""
         return self._speaking
 
     def refuse_malformed(self) -> None:
-        """Say that this is no request, in words that quote nothing, and end."""
+        """Answer that this is no request, without quoting it, and end."""
         self.say(MALFORMED)
         self.end()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request. What is returned was sent, or is of a connection that ends."""
+        """Answer one request. A returned answer was sent, or its connection is closing."""
         self._stop_clock()
         received = Received(request, self)
         self._request = received
@@ -256,12 +258,12 @@ class Connection(asyncio.BufferedProtocol):
         if sent is None:
             self.say(INTERNAL)
             self.end()
-            # Nothing of it is written: the connection is closing.
+            # Nothing is written: the connection is closing.
             return web.Response(status=500)
         return sent
 
     def _settle(self, sent: web.StreamResponse | None) -> None:
-        """Behind an answer: on to the next request, or past the rest of a body nobody wants."""
+        """After an answer: go on to the next request, or skip the rest of an unwanted body."""
         request = self._request
         whole = self._at is _At.FED and request is not None and request.content.is_eof()
         if sent is not None and sent.keep_alive and whole:
@@ -269,30 +271,30 @@ class Connection(asyncio.BufferedProtocol):
             self._raw, self._last = 0, b""
             self._at = _At.HEAD
         elif self._at is _At.HELD and request is not None:
-            # aiohttp reads on for a moment: closed at once, the answer before it may be lost.
+            # aiohttp reads on for a moment: if it closed at once, the answer could be lost.
             request.body_bytes_max = self._limits.body_bytes_max
             self._at = _At.BODY
         self._pump()
         self._hear_out()
 
-    # For who answers.
+    # ---- for the answering side ----
 
     @property
     def waits(self) -> bool:
-        """Whether it is the peer's turn: nothing is being answered."""
+        """Whether it waits for the peer: nothing is being answered."""
         return self._at in {_At.HEAD, _At.BODY} or self._unread is not None
 
     @property
     def idle(self) -> bool:
-        """Whether the peer has begun nothing."""
+        """Whether the peer has not begun a request."""
         return self._at is _At.HEAD and not self._raw
 
     @property
     def garbled(self) -> bool:
-        """Whether behind a whole request came what can be none, or what nobody will answer.
+        """Whether the bytes behind a complete request cannot be another one.
 
-        What was sent in one breath is read as one: a request is not run where the bytes behind it
-        show that its sender cuts them in another place than this reader.
+        Bytes that arrived together are judged together: a request is not run if the bytes behind it
+        show that its sender frames it differently.
         """
         behind = bytes(self._held).lstrip(b"\r\n")
         if self._at is not _At.FED or self._request is None or not behind:
@@ -301,11 +303,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of answers that wait for the peer to read them."""
+        """Bytes of answers that the peer has not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def enter(self, principal: str) -> None:
-        """It has shown a credential of this principal.
+        """Its credential was checked: it belongs to this principal.
 
         Raises:
             Busy: Too many connections have.
@@ -314,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = principal
 
     def open_body(self) -> None:
-        """Let the body of the request that is being answered in."""
+        """Accept the body of the request that is being answered."""
         if self._at is _At.HELD:
             self._at = _At.BODY
             self._pump()
@@ -326,27 +328,27 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(raw)
 
     def end(self) -> None:
-        """Close, behind what is written already."""
+        """Close after what is already written."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once; what is not sent yet is lost."""
+        """Close at once; unsent bytes are lost."""
         if self._transport is not None:
             self._transport.abort()
 
     async def shutdown(self, drain_s: float) -> None:
-        """Let the request that is being answered finish within this time, and end."""
+        """Let the current request finish within this time, then end."""
         if self._at in {_At.HEAD, _At.PARSED}:
             self.end()
         if self._server is not None:
             await self._server.shutdown(drain_s)
         self.end()
 
-    # Between the two.
+    # ---- between the two ----
 
     def _pump(self) -> None:
-        """Hand on what is wanted of the held bytes, and hold the rest."""
+        """Hand on the wanted part of the held bytes, and keep the rest."""
         while self._held and not self._inner_paused:
             if self._at is _At.HEAD:
                 self._feed_head()
@@ -370,8 +372,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._raw or b"\r\n" not in self._line:
             self._line = self._line + part if self._raw else part
         self._raw += len(part)
-        # aiohttp's parser reads other protocols of this shape, and their versions (RTSP, ICE); of
-        # the preface of HTTP/2 it awaits the rest and tells nobody.
+        # aiohttp's parser accepts other protocols of this form (RTSP, ICE); after the preface of
+        # HTTP/2 it waits without notice.
         if self._raw > HEAD_BYTES_MAX or not may_begin(self._line):
             self._at = _At.PAST
             self.refuse_malformed()
@@ -397,7 +399,7 @@ class Connection(asyncio.BufferedProtocol):
             self._at = _At.FED
         self._feed(part)
         if self._at is _At.BODY and request.content.is_eof():
-            # Two readings of one body: neither is taken.
+            # The two readings of the body differ: neither is taken.
             self._break()
 
     def _break(self) -> None:
@@ -412,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _feed(self, part: bytes) -> None:
         if self._inner is None and self._transport is not None:
-            # Not before: whoever connects and says nothing costs no parser and no task.
+            # Only now: a peer that connects and is silent costs no parser and no task.
             self._server = _server(self._handle, self._limits)
             self._inner = self._server()
             self._inner.connection_made(Spoken(self._transport, self))
@@ -420,20 +422,20 @@ class Connection(asyncio.BufferedProtocol):
             self._inner.data_received(part)
 
     def _hear_out(self) -> None:
-        """Of a peer that says no more: answer what it asked for, and wait for nothing of it.
+        """Answer the requests of a peer that will send no more, without waiting for it.
 
-        What is done for it elsewhere ends, as if it had gone: whether it has, nobody can tell.
+        Background work for it ends as if it had left, because that cannot be told apart.
         """
         if not self._said_all or self._at is _At.PARSED or (self._inner_paused and self._held):
             return
         if self._at is _At.FED:
-            # In the next turn, when whoever reads the body has it.
+            # In the next turn of the loop, after the body's reader has run.
             self._loop.call_soon(self.departure.happen)
         elif self._at is not _At.HELD and not self.broken:
             self.end()
 
     def _regulate(self) -> None:
-        """Stop the peer where it is ahead of what is wanted."""
+        """Stop reading from the peer while it is ahead of what is wanted."""
         if self._transport is None or self._transport.is_closing() or self._said_all:
             return
         if self._inner_paused or len(self._held) >= HELD_BYTES_MAX:

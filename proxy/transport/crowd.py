@@ -1,4 +1,4 @@
-"""Who is connected to a listener, who goes first where it is full, and whose turn it is.
+"""The connections of a listener: who must go when it is full, and whose request is next.
 
 A connection without a credential costs a peer nothing, so such connections may never stand in the
 way of one with a credential, nor of each other's first request. A principal may take all places
@@ -42,7 +42,7 @@ class Guest(Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of answers that wait for the peer."""
+        """Bytes of answers that the peer has not read."""
         ...
 
     def end(self) -> None:
@@ -54,17 +54,17 @@ class Guest(Protocol):
         ...
 
     async def shutdown(self, drain_s: float) -> None:
-        """Let what is being answered finish within this time, and close it."""
+        """Let the current answer finish within this time, then close."""
         ...
 
 
 class Crowd:
     """The connections of one listener. Event loop only.
 
-    `connections_max` of them may have shown a credential; an eighth more may not have. What is new
-    takes the place of the oldest stranger of the peer that has most of them. One that shows a
-    credential where too many have takes the place of one of the principal that has most: an idle
-    one, else one whose body is still arriving.
+    There are `connections_max` places with a credential, and an eighth as many without. A new
+    connection replaces the oldest one without a credential, of the address with the most. If places
+    with a credential are full, it replaces one of the principal with the most: an idle one, else
+    one whose body is still arriving.
     """
 
     def __init__(self, connections_max: int) -> None:
@@ -72,7 +72,7 @@ class Crowd:
         self._known_max = connections_max
         self._all_max = connections_max + max(1, connections_max // STRANGERS_SHARE)
         self._known_count = 0
-        # Oldest first: a stranger's group is its address, another's is its principal.
+        # Oldest first, grouped by address without a credential, and by principal with one.
         self._strangers: dict[str, dict[Guest, None]] = {}
         self._known: dict[str, dict[Guest, None]] = {}
         self._groups: dict[Guest, tuple[bool, str]] = {}
@@ -90,7 +90,7 @@ class Crowd:
         return sum(one.unread_bytes for one in self._known.get(principal or "", ()))
 
     def enter(self, guest: Guest) -> bool:
-        """Take a stranger in, if room can be made."""
+        """Accept a connection without a credential, if room can be made."""
         if len(self._groups) >= self._all_max:
             leaving = _first(self._strangers, lambda one: one.waits)
             if leaving is None:
@@ -101,7 +101,7 @@ class Crowd:
         return True
 
     def recognise(self, guest: Guest, principal: str) -> None:
-        """It has shown the credential of this principal.
+        """Its credential was checked: it belongs to this principal.
 
         Raises:
             Busy: As many have as may, and each is being answered.
@@ -139,7 +139,7 @@ class Crowd:
 
 
 def _first(groups: dict[str, dict[Guest, None]], *may_go: Callable[[Guest], bool]) -> Guest | None:
-    """The oldest that may go, by the first of these that fits one, of the largest group."""
+    """The oldest connection that may go, of the largest group, by the first fitting condition."""
     for group in sorted(groups.values(), key=len, reverse=True):
         for fits in may_go:
             for guest in group:
@@ -149,7 +149,7 @@ def _first(groups: dict[str, dict[Guest, None]], *may_go: Callable[[Guest], bool
 
 
 class Turns:
-    """How many requests of whom are being answered. Event loop only.
+    """Requests that are being answered, counted by principal. Event loop only.
 
     One principal may have `BURST` times as many as are still free: alone it gets most, and
     beside others its next ones wait until they have theirs (dynamic thresholds, Choudhury and
@@ -165,10 +165,10 @@ class Turns:
         self._of: dict[str, int] = {}
 
     def begin(self, principal: str | None) -> None:
-        """One more is being answered.
+        """Count one more request.
 
         Raises:
-            Busy: There is no room for it; it does not count.
+            Busy: There is no room for it.
         """
         if principal is None:
             if self._strangers >= self._most:
@@ -182,7 +182,7 @@ class Turns:
         self._known += 1
 
     def finish(self, principal: str | None) -> None:
-        """One is answered that had begun so."""
+        """A counted request was answered."""
         if principal is None:
             self._strangers -= 1
             return
@@ -193,18 +193,18 @@ class Turns:
 
 
 class RequestTurn:
-    """Whether one request counts, and for whom: from when it is whole until it is answered."""
+    """One request's place in the count: from its completion until its answer."""
 
     __slots__ = ("_counts", "_principal", "_turns")
 
     def __init__(self, turns: Turns) -> None:
-        """It does not count yet."""
+        """Not counted yet."""
         self._turns = turns
         self._principal: str | None = None
         self._counts = False
 
     def whole(self) -> None:
-        """All of it is there.
+        """The request is complete: count it.
 
         Raises:
             Busy: There is no room for it.
@@ -214,7 +214,7 @@ class RequestTurn:
             self._counts = True
 
     def enter(self, principal: str) -> None:
-        """It is this principal's.
+        """The request belongs to this principal: count it there.
 
         Raises:
             Busy: There is no room for one more of it.

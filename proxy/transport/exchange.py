@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from telemetry.events import TraceContext
 
 
-# The route of a request that was refused before any front saw it.
+# The route of requests that were refused before a front saw them.
 REFUSED_ROUTE: Final = "refused"
 
 
 class Departure:
-    """Tells those who ask that the peer of one connection went away. Event loop only."""
+    """Reports that a connection's peer has left. Event loop only."""
 
     def __init__(self) -> None:
         self._told: list[Callable[[], None]] = []
         self._happened = False
 
     def tell(self, told: Callable[[], None]) -> None:
-        """Call `told` when the peer goes, at once if it did; it must not raise."""
+        """Call `told` when the peer leaves, at once if it did; it must not raise."""
         if self._happened:
             told()
         else:
             self._told.append(told)
 
     def forget(self, told: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Unregister a callback."""
         if told in self._told:
             self._told.remove(told)
 
     def happen(self) -> None:
-        """The peer went; called once by the connection."""
+        """The peer left; called once by the connection."""
         self._happened = True
         told, self._told = self._told, []
         for one in told:
@@ -51,9 +51,9 @@ class Departure:
 
 
 class Welcome:
-    """How long one request is wanted: until its peer goes, or a credential it came in on ends.
+    """How long a request is wanted: until its peer leaves, or its credential ends.
 
-    A context around all of it, the last piece of its answer included. Event loop only.
+    A context around the whole request, up to the last piece of its answer. Event loop only.
     """
 
     __slots__ = ("_accesses", "_departure", "gone")
@@ -81,17 +81,17 @@ class Welcome:
             access.forget(self.gone.happen)
 
     def stands_on(self, access: Access) -> None:
-        """It came in on this credential, too."""
+        """The request also depends on this credential."""
         self._accesses.append(access)
         access.tell(self.gone.happen)
 
     @property
     def over(self) -> bool:
-        """Whether a credential that it came in on has ended."""
+        """Whether its credential has ended."""
         return not all(access.stands() for access in self._accesses)
 
     def check(self) -> None:
-        """Look at its credential again.
+        """Check its credential again.
 
         Raises:
             Unauthenticated: It has ended meanwhile.
@@ -110,21 +110,21 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     peer: Peer
     trace: TraceContext
     answering: Answering
-    # The body, of so many bytes at most, once it is whole and its sender still welcome.
+    # Returns the body, of at most so many bytes, if its sender may still send it.
     read_up_to: Callable[[int], Awaitable[bytes]]
     body_bytes_max: int
     welcome: Welcome
-    # Said by a front as soon as the credential is found good, before the body: whose request and
-    # connection this is. It raises `Busy` where that principal has too many under way.
+    # Called by a front once the credential is checked, before the body: the principal of this
+    # request and connection. Raises `Busy` where that principal has too many requests.
     enter: Callable[[Principal], None]
 
     @property
     def gone(self) -> Departure:
-        """Tells when nobody may have the answer any more: the peer went, or its key ended."""
+        """Reports that the answer is no longer wanted: the peer left, or its key ended."""
         return self.welcome.gone
 
     def stands_on(self, access: Access) -> None:
-        """It came in on this credential; only the authenticator says so."""
+        """The request depends on this credential; only the authenticator calls this."""
         self.welcome.stands_on(access)
 
     async def complete(self, bytes_max: int | None = None) -> HttpRequest:
@@ -146,7 +146,7 @@ class Pieces(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Nobody reads on: let go of what stands behind it."""
+        """Stop reading, and release the source."""
         ...
 
 
@@ -157,10 +157,10 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     route: str
     principal: str = ""
     error_type: str = ""
-    # It tells of a change that is made: it is sent although its credential ended meanwhile.
+    # It reports a change that was made, so it is sent even if its credential ended meanwhile.
     done: bool = False
-    # The body in pieces, instead of the reply's own. It is closed when the peer or the listener
-    # goes first; what it raises tears the connection, so that nobody takes a part for the whole.
+    # The body in pieces, instead of the reply's own. It is closed if peer or listener go first. If
+    # it raises, the connection is torn, so that a part does not look complete.
     pieces: Pieces | None = None
 
 
@@ -168,7 +168,7 @@ class Front(Protocol):
     """Answers every request of one listener, failures included."""
 
     name: str  # "data" | "admin" | "health"
-    routes: frozenset[str]  # every `Answered.route` it can give
+    routes: frozenset[str]  # all values that its `Answered.route` can have
 
     async def answer(self, incoming: Incoming) -> Answered:
         """The answer; raises nothing."""

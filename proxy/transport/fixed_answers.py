@@ -1,6 +1,6 @@
-"""Whole answers in fixed words, for whom nothing was read of, or too much.
+"""Fixed answers for requests that were not read, or are too large.
 
-aiohttp's own would quote the request, and name every version to whoever sends a broken line.
+aiohttp's own would quote the request, and show versions to anybody who sends a broken line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from proxy.dialects.problem import PROBLEM_TYPE
 
 
 def _fixed(status: str, body: bytes) -> bytes:
-    """A whole answer that ends the connection."""
+    """A fixed answer that ends the connection."""
     head = (
         f"HTTP/1.0 {status}\r\nContent-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(body)}\r\n"
         "Server: mnemogate\r\nConnection: close\r\n\r\n"

@@ -1,7 +1,7 @@
-"""From what the parser accepted to the one `HttpRequest` everything behind it sees.
+"""From the parsed request to the one `HttpRequest` that all later code sees.
 
-A request that two readers could understand differently (a path decoded twice, a header sent twice,
-a body in an encoding) is refused here, so that there is nothing left to disagree about.
+A request that two readers could understand differently (a path decoded twice, a repeated header, an
+encoded body) is refused here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ TARGET_LEN_MAX: Final = 4_096
 QUERY_FIELDS_MAX: Final = 64
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-# Sent twice, these let a peer say one thing to whoever looks at the first and another to whoever
-# looks at the last.
+# Headers whose repetition would tell the first reader one thing and the last another.
 _SINGLE: Final = frozenset(
     {
         "authorization",
@@ -49,7 +48,7 @@ _SINGLE: Final = frozenset(
         "x-request-id",
     }
 )
-# Segments of letters, digits, "_" and "-": nothing in them to decode, and nothing to doubt.
+# A path of letters, digits, "_" and "-": nothing in it needs decoding.
 _PLAIN_TARGET: Final = re.compile(r"(?:/[A-Za-z0-9_-]{1,64}){1,8}/?")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
@@ -58,12 +57,12 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
     """Which names a request may be addressed to, and which pages may send one.
 
     A page that the victim's browser shows can send requests to a loopback port, or make its own
-    name resolve to one (DNS rebinding): its name is in `Host`, and it is in `Origin`.
+    name resolve to one (DNS rebinding). Then `Host` has the page's name, and `Origin` the page.
     """
 
     hosts: frozenset[str]
     origins: frozenset[str]
-    # Whether this listener serves pages of its own, which may send their forms back.
+    # Whether this listener serves pages whose forms are sent back to it.
     own_pages: bool = False
 
     @classmethod
@@ -87,7 +86,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
             raise MalformedRequest("host: not a name of this service", status=421)
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self.origins:
-            # A page of our own sends its forms from the very host that they go to.
+            # A page of ours sends its forms to the host that it came from.
             own = headers["host"].lower()
             if self.own_pages and origin.lower() in {f"http://{own}", f"https://{own}"}:
                 return
@@ -116,8 +115,8 @@ async def body_of(
 ) -> bytes:
     """The whole body, within size and time.
 
-    `continue_` is called where the peer waits to be told that its body is wanted; by then its
-    headers and its credential were found good.
+    `continue_` is called if the peer waits for permission to send the body; its head and credential
+    were checked before.
 
     Raises:
         MalformedRequest: 413 or 408; the connection closes behind the answer.
@@ -134,7 +133,7 @@ async def body_of(
     stop = Stop(limits.body_seconds)
     try:
         if request.content.is_eof():
-            # It came with its head, as a small body does: nothing to wait for, so no clock.
+            # A small body arrives with its head, so no timer is needed.
             return _checked(request, request.content.read_nowait(), limits)
         connection.breakage.tell(stop)
         async with stop:
@@ -149,7 +148,7 @@ async def body_of(
             ) from None
         raise MalformedRequest("body: took too long to arrive", status=408) from None
     except (web.RequestPayloadError, ConnectionError):
-        # Broken off or broken: the peer's doing, so no fault of ours in log and metrics.
+        # A broken body is the peer's fault, and is not counted as ours.
         raise MalformedRequest("body: did not arrive whole", status=400) from None
     finally:
         connection.breakage.forget(stop)
@@ -164,7 +163,7 @@ def _checked(request: Received, received: bytes, limits: Limits) -> bytes:
 
 
 def check_behind(request: Received) -> None:
-    """Refuse a request behind which came, in one breath, what can be none.
+    """Refuse a request whose following bytes cannot be another request.
 
     Raises:
         MalformedRequest: The connection closes behind the answer.
@@ -186,13 +185,13 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
             raise MalformedRequest("a header that may be sent once was sent twice", status=400)
         else:
             headers[key] += f", {stripped}"
-    # Decompression is work a peer makes us do before we know what it sent.
+    # Decompression would be work for a peer that is not known yet.
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise MalformedRequest("content-encoding: send the body as it is", status=415)
     if headers.get("expect", "100-continue").lower() != "100-continue":
         raise MalformedRequest("expect: only 100-continue is known", status=417)
     if headers.get("upgrade", "").lower() == "websocket":
-        # The status on which clients of model APIs go on without one.
+        # Clients of model APIs continue without compression after this status.
         raise MalformedRequest("upgrade: no WebSocket is served here, use HTTP", status=426)
     if "upgrade" in headers:
         raise MalformedRequest("upgrade: no other protocol is spoken here", status=400)

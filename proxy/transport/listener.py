@@ -69,7 +69,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 class Listener:
     """One front on any number of sockets. Event loop only.
 
-    Every request is answered, counted once and bounded in size, time and number in flight.
+    Every request is answered, counted once, and bounded in size, time and number.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Listener:
         return Address(host=address.host, port=opened.sockets[0].getsockname()[1])
 
     async def open_unix(self, path: Path, uids: frozenset[int], *, private: bool) -> None:
-        """Listen on a Unix socket for peers of these user ids; `private` closes it to the rest.
+        """Listen on a Unix socket for peers of these user ids; `private` excludes all others.
 
         Raises:
             OSError: The socket cannot be made, or another process serves it.
@@ -172,7 +172,7 @@ class Listener:
         return done
 
     async def _served(self, request: Received, turn: RequestTurn) -> web.StreamResponse:
-        """The answer: in pieces it is sent by then, and whole it is yet to be."""
+        """The answer; one in pieces has been sent when this returns, a whole one has not."""
         with Welcome(request.connection.departure) as welcome:
             return await self._welcomed(request, turn, welcome)
 
@@ -204,9 +204,8 @@ class Listener:
             )
         )
         headers = _headers(answered.reply, trace, answering, self._headers)
-        # After a request that could not be read in one way only, or whose body was left, what
-        # follows on the connection must not be read as the next one. And nobody who has shown no
-        # credential keeps one.
+        # After an ambiguous request, or one whose body was not read, the next bytes must not be
+        # read as a request. And no connection without a credential is kept.
         certain = answered.route != REFUSED_ROUTE and request.content.is_eof()
         known = bool(answered.principal) and not welcome.over
         stays = certain and known and request.stays and not self._closing
@@ -253,7 +252,7 @@ class Listener:
 
         async def read(bytes_max: int) -> bytes:
             within = msgspec.structs.replace(limits, body_bytes_max=bytes_max)
-            # It came with its head, as a small body does: there is nothing to wait for.
+            # A small body arrives with its head, so there is nothing to wait for.
             stop = None if request.content.is_eof() else Stop()
             work = body_of(request, head, within, lambda: request.connection.say(CONTINUE))
             body = await _while_welcome(welcome, work, stop)
@@ -297,13 +296,13 @@ class Listener:
         return self._out.traces.accept(request.headers.getall("traceparent", []))
 
     def _request_id(self, request: Received) -> str:
-        """The peer's id where it can spell nothing but hex digits, else one of ours."""
+        """The peer's request id if it is plain hex, else one of ours."""
         given = request.headers.get("X-Request-ID", "")
         return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
 
 
 async def _while_welcome(welcome: Welcome, work: Awaitable[bytes], stop: Stop | None) -> bytes:
-    """A body, unless the credential of its sender ends first.
+    """The body, unless its sender's credential ends first.
 
     Raises:
         Unauthenticated: It did.
@@ -343,14 +342,14 @@ def _headers(
     }
     if trace.caller:
         headers["Mnemogate-Caller"] = trace.caller
-    # A server behind numbers its own answers, and its support asks for that number.
+    # The upstream's own request id, which its support asks for.
     if "x-request-id" not in headers:
         headers["X-Request-ID"] = answering.request_id
     return headers
 
 
 def _queue(opened: asyncio.Server) -> None:
-    """Let more connections wait than one turn of the loop accepts."""
+    """Set a longer backlog than one turn of the loop accepts."""
     for one in opened.sockets:
         with socket.socket(fileno=os.dup(one.fileno())) as same:
             same.listen(QUEUED_MAX)

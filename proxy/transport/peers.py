@@ -1,4 +1,4 @@
-"""Who is at the other end of a socket, as the kernel and the TLS layer attest it."""
+"""The other end of a socket, as the kernel and the TLS layer attest it."""
 
 from __future__ import annotations
 

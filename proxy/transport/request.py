@@ -1,4 +1,4 @@
-"""One request as the parser accepted it, and how it is answered."""
+"""One parsed request, and the ways to answer it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _BREAKS: Final = "\r\n\0"
 
 
 class Connects(Protocol):
-    """The connection that a request came over, as those who answer it see it."""
+    """The connection of a request, as the answering side sees it."""
 
     departure: Departure
-    # Happens where the body is no longer one; `broken` is set by then.
+    # Set when the body is broken; `broken` says why.
     breakage: Departure
     broken: bool
     peer: Peer
@@ -34,15 +34,15 @@ class Connects(Protocol):
 
     @property
     def garbled(self) -> bool:
-        """Whether behind a whole request came what can be none."""
+        """Whether the bytes behind a complete request cannot be another one."""
         ...
 
     def enter(self, principal: str) -> None:
-        """It has shown a credential of this principal."""
+        """Its credential was checked: it belongs to this principal."""
         ...
 
     def open_body(self) -> None:
-        """Let the body in."""
+        """Accept the body."""
         ...
 
     def say(self, raw: bytes) -> None:
@@ -55,7 +55,7 @@ class Connects(Protocol):
 
 
 class Received:
-    """A request whose head is parsed; its body comes when it is asked for. Event loop only."""
+    """A request with a parsed head; its body is read on demand. Event loop only."""
 
     __slots__ = (
         "_request",
@@ -74,14 +74,15 @@ class Received:
         self.method: str = request.method
         self.raw_path: str = request.raw_path
         self.headers: CIMultiDictProxy[str] = request.headers
-        # Of the body, whose framing is bounded by it; whoever reads the body says how much.
+        # The limit for the body's framing; the body's reader sets its size.
         self.body_bytes_max = 0
 
     @property
     def framed(self) -> bool:
-        """Whether every reader finds the same end of it: nothing but chunks, and on 1.1 alone.
+        """Whether every reader finds the same end of the body.
 
-        RFC 9112, 6.1: a coding on HTTP/1.0 is treated as faulty framing, and the connection ends.
+        Only `chunked`, and on HTTP/1.1 only. RFC 9112, 6.1: a transfer coding on HTTP/1.0 counts as
+        faulty framing.
         """
         codings = self.headers.getall("Transfer-Encoding", [])
         version = tuple(self._request.version)
@@ -89,7 +90,7 @@ class Received:
 
     @property
     def length(self) -> int | None:
-        """Bytes of its body as declared; None of one that comes in chunks."""
+        """The declared length of the body; None for a chunked one."""
         if "Transfer-Encoding" in self.headers:
             return None
         return self._request.content_length or 0
@@ -101,11 +102,11 @@ class Received:
 
     @property
     def stays(self) -> bool:
-        """Whether the connection can be kept behind it."""
+        """Whether the connection can be kept after it."""
         return self.framed and self.keep_alive and not self.connection.garbled
 
     async def send(self, response: web.StreamResponse) -> None:
-        """Write a whole answer, once it fits what the peer has read; it may have gone."""
+        """Write a whole answer; the peer may have left."""
         try:
             await response.prepare(self._request)
             await response.write_eof()
@@ -113,7 +114,7 @@ class Received:
             self.connection.abort()
 
     async def begin(self, response: web.StreamResponse) -> None:
-        """Write the head of an answer that comes in pieces.
+        """Write the head of an answer in pieces.
 
         Raises:
             ConnectionError: The peer is gone.

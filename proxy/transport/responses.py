@@ -88,7 +88,7 @@ _T = TypeVar("_T")
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of work that did not succeed."""
+    """The outcome of failed work."""
 
     refusal: Refusal
     error_type: str
@@ -102,7 +102,7 @@ def refuse(
     title: str | None = None,
     allowed: tuple[str, ...] = (),
 ) -> Refusal:
-    """A refusal with the fixed title of its status."""
+    """A refusal with its status's fixed title."""
     return Refusal(
         status=status,
         title=title or _TITLES.get(status, "Refused"),
@@ -140,7 +140,7 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
         case NotFound():
             return refuse(404, error.detail)
         case RulesetRefused():
-            # It names lines and keys of an operator's own file, to the operator alone.
+            # It names lines and keys of the operator's file, to the operator alone.
             return refuse(409, f"ruleset_refused: {error}")
         case UnknownCandidate():
             return refuse(404, "no candidate of that id is held")
@@ -181,19 +181,19 @@ def refusal_for(error: Exception) -> Refusal:  # noqa: C901, PLR0911, PLR0912 - 
 
 
 async def attempt(work: Awaitable[_T], halt: Callable[[], None]) -> _T | Failure:
-    """The result of the work, or how to answer instead.
+    """The result of the work, or the answer for its failure.
 
     Cancellation passes through. A broken invariant is answered like any other failure, and then
-    `halt` stops the process: what it would do next cannot be relied on.
+    `halt` stops the process, whose state cannot be relied on.
     """
     try:
         return await work
     except Exception as error:  # noqa: BLE001 - the one broad catch: it answers no
         name = type(error).__name__
         refusal = refusal_for(error)
-        # A fault of ours, not of the peer; and to be asked for too much is none.
+        # A fault of ours, unlike a peer's mistake or too many requests.
         if refusal.status >= 500 and not isinstance(error, Busy):  # noqa: PLR2004
-            # The type alone: messages and frames of an exception hold what the peer sent.
+            # Only the type: an exception's message and frames may have what the peer sent.
             _LOG.error("request failed", extra={"error_type": name})
         if isinstance(error, InvariantBroken):
             _LOG.critical("invariant broken, stopping", extra={"error_type": name})

@@ -1,4 +1,4 @@
-"""The transport that aiohttp writes to: an answer of ours passes, its own words do not."""
+"""A transport for aiohttp that passes our answers, and replaces aiohttp's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Speaks(Protocol):
 
     @property
     def speaking(self) -> bool:
-        """Whether what is written now is an answer of ours."""
+        """Whether the current write is an answer of ours."""
         ...
 
     def refuse_malformed(self) -> None:
@@ -22,19 +22,19 @@ class Speaks(Protocol):
         ...
 
     def pause(self) -> None:
-        """Bring no more of the body for now."""
+        """Stop feeding the body for now."""
         ...
 
     def resume(self) -> None:
-        """Bring more of it."""
+        """Go on feeding the body."""
         ...
 
 
 class Spoken(asyncio.Transport):
-    """Passes to a socket what a connection says itself. Event loop only.
+    """Passes answers of ours to the socket. Event loop only.
 
-    What aiohttp writes between two answers is its own: the error of a request that it could not
-    parse, with the bytes that it stumbled over. The connection says something else instead.
+    Bytes that aiohttp writes between two answers are its error for an unparsable request, which
+    quotes it. The connection writes a fixed answer instead.
     """
 
     def __init__(self, real: asyncio.Transport, connection: Speaks) -> None:
@@ -44,7 +44,7 @@ class Spoken(asyncio.Transport):
         self._connection = connection
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Pass it on, or say that it was no request."""
+        """Pass the bytes on, or answer that this was no request."""
         if self._connection.speaking:
             self._real.write(data)
         elif not self._real.is_closing():
@@ -55,7 +55,7 @@ class Spoken(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited
-        """As the socket's."""
+        """As the socket's transport."""
         return self._real.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -67,15 +67,15 @@ class Spoken(asyncio.Transport):
         return self._real.is_reading()
 
     def pause_reading(self) -> None:
-        """Stop bringing bytes of the body."""
+        """Stop feeding the body."""
         self._connection.pause()
 
     def resume_reading(self) -> None:
-        """Bring them again."""
+        """Go on feeding it."""
         self._connection.resume()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that wait for the peer."""
+        """Bytes that the peer has not read."""
         return self._real.get_write_buffer_size()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Work that others may end: a timeout that anybody can bring forward."""
+"""A timeout that other code can bring forward."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class Stop:
-    """Ends the work inside its context with `TimeoutError` once it is called. Event loop only.
+    """Ends the work inside its context with `TimeoutError` when it is called. Event loop only.
 
-    It may be called at any time, any number of times, before the context and after it, too.
+    It may be called at any time and repeatedly, also before and after the context.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -35,7 +35,7 @@ class Stop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Raise `TimeoutError` where it was called, or its time is over."""
+        """Raise `TimeoutError` if it was called, or the time is over."""
         self._inside = False
         await self._scope.__aexit__(kind, error, trace)
 
@@ -45,7 +45,7 @@ class Stop:
         self.after(0)
 
     def after(self, seconds: float) -> None:
-        """End the work in so many seconds, unless it ends before."""
+        """End the work in so many seconds."""
         if self._inside and not self._scope.expired():
             due = asyncio.get_running_loop().time() + seconds
             when = self._scope.when()

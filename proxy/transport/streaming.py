@@ -1,4 +1,4 @@
-"""Answers whose body comes in pieces: written as fast as the peer reads, and never outliving it."""
+"""Answers in pieces: sent as fast as the peer reads, and ended with the peer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Streams:
-    """The bodies that one listener is sending piece by piece. Event loop only.
+    """The streamed answers of one listener. Event loop only.
 
-    A piece is asked for when the one before it was taken, so a slow reader holds one piece and a
-    socket buffer; the connection's own deadline cuts off who stops reading.
+    A piece is fetched when the previous one was written, so a slow reader costs one piece and a
+    socket buffer; the connection's deadline cuts off a peer that stops reading.
     """
 
     def __init__(self, halt: Callable[[], None]) -> None:
@@ -31,7 +31,7 @@ class Streams:
         return len(self._open)
 
     def end(self) -> None:
-        """End all of them now, as a listener does that closes."""
+        """End all of them now, because the listener closes."""
         for stop in tuple(self._open):
             stop()
 
@@ -53,12 +53,12 @@ class Streams:
             self._open.discard(stop)
             await attempt(pieces.aclose(), self._halt)
         if not whole:
-            # Without its last chunk nobody can take the part for the whole.
+            # Without its last chunk, the part cannot look complete.
             request.connection.abort()
 
 
 async def _write(request: Received, response: web.StreamResponse, pieces: Pieces) -> bool:
-    """Whether all of it was written; the peer may have gone."""
+    """Whether everything was written; the peer may have left."""
     try:
         await request.begin(response)
     except ConnectionError:

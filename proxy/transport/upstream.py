@@ -1,8 +1,7 @@
-"""The client side of HTTP: one server behind, chosen by configuration and by nothing else.
+"""The client side of HTTP: one server, chosen by configuration alone.
 
-Nothing that comes back is trusted to end, to be small, or to stay where it is: redirects are not
-followed, no cookie is kept, every wait has a deadline, and sizes count before and after
-decompression.
+Answers are not trusted: redirects are not followed, no cookie is kept, every wait has a deadline,
+and sizes are limited before and after decompression.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ HEADER_BYTES_MAX: Final = 16 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 _FINAL_FROM: Final = 200
 _REDIRECTS: Final = range(300, 400)
-# RFC 9110, section 7.6.1, and what only this hop can know: length, coding, host.
+# RFC 9110, section 7.6.1, and headers that each hop sets: length, coding, host.
 _HOP: Final = frozenset(
     {
         "accept-encoding",
@@ -51,12 +50,12 @@ _HOP: Final = frozenset(
 
 
 class UpstreamLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one server behind may take of us."""
+    """Limits on what one upstream server may use."""
 
     connect_seconds: float = 5.0
-    # Until the head of an answer; a slow tool thinks before its first byte.
+    # Seconds to the head of an answer; a slow tool thinks before its first byte.
     head_seconds: float = 120.0
-    # A whole answer that is not a stream of events, or one piece of one that is.
+    # Bytes of a whole answer, or of one piece of a stream.
     body_seconds: float = 120.0
     body_bytes_max: int = 16 * 1024 * 1024
     connections_max: int = 256
@@ -76,7 +75,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def end_to_end(headers: dict[str, str]) -> dict[str, str]:
-    """Headers without those that end at this hop, those that `Connection` names included."""
+    """Headers without hop-by-hop ones, including those that `Connection` names."""
     named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
     return {
         name: value for name, value in headers.items() if name not in _HOP and name not in named
@@ -94,9 +93,9 @@ class Upstream:
         limits: UpstreamLimits | None = None,
         connector: Callable[[], aiohttp.BaseConnector] | None = None,
     ) -> None:
-        """`headers` replace whatever a request would have said under their names.
+        """`headers` replace a request's own of the same name.
 
-        `connector` makes what connects, where addresses are judged first.
+        `connector` makes the connector, if addresses are judged first.
         """
         self._url = url
         self._injected = {name.lower(): value for name, value in headers}
@@ -113,7 +112,7 @@ class Upstream:
             connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            trust_env=False,  # a proxy variable would choose another server behind
+            trust_env=False,  # a proxy variable would choose another server
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
             max_line_size=HEADER_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
@@ -167,15 +166,15 @@ class Upstream:
         try:
             yield self._reply(response)
         finally:
-            # What is left of the body is not worth waiting for.
+            # The rest of the body is not waited for.
             response.close()
 
     def _reply(self, response: aiohttp.ClientResponse) -> Reply:
         if response.status < _FINAL_FROM:
-            # Another protocol on this connection, or an answer that has no end.
+            # Another protocol on this connection, or an answer without an end.
             raise UpstreamError("the server behind ended its answer with an interim one")
         if response.status in _REDIRECTS:
-            # It would choose where our credential and the next message go.
+            # A redirect would choose where our credential and the next message go.
             raise UpstreamError("the server behind sent a redirect; none is followed")
         headers: dict[str, str] = {}
         for name, value in response.headers.items():
@@ -223,7 +222,7 @@ class Upstream:
 
 
 class _Inflated:
-    """gzip or deflate, opened in bounded steps: a bomb is a few bytes until somebody opens it."""
+    """Decompresses gzip or deflate in bounded steps, so that a bomb stays small."""
 
     def __init__(self, window: int, bytes_max: int) -> None:
         self._open = zlib.decompressobj(window)

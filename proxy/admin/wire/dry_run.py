@@ -1,4 +1,4 @@
-"""What `mnemogate policy explain` asks the operator API, and what it is answered."""
+"""The request and answer of `mnemogate policy explain`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     channel: Channel = Channel.AGENT
     claims: Claims = Claims.IGNORED
     tenant: TenantName = DEFAULT_TENANT
-    token: bool = False  # as if a valid promotion token came along
+    token: bool = False  # as if with a valid promotion token
     trust: Annotated[str, Meta(pattern="^(trusted|degraded|untrusted)$")] = "trusted"
-    # As if a model front had seen the session: the least trusted thing in its context, what the
-    # text was found in, and whether a person had said the whole of it. Else: as without one.
+    # As if a model front had seen the session: the lowest label in its context, the segment that
+    # contains the text, and whether a person said all of it. Otherwise as without a model front.
     context: SourceKind | None = None
     contained: SourceKind | None = None
     endorsed: bool = False
 
 
 class ExplainStep(msgspec.Struct, frozen=True, kw_only=True):
-    """How one step of the gate ends for it."""
+    """The result of one step of the gate."""
 
     step: int
     name: str
@@ -49,10 +49,10 @@ class ExplainView(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind | None
     ceiling: SourceKind | None
     basis: Basis | None
-    rule: LabelRule  # what lowers a text of its class that a model wrote
+    rule: LabelRule  # the rule that lowers a model's text of this class: taint or containment
     steps: tuple[ExplainStep, ...]
     observation: str
-    # Of a text that counts as an order or an attack: words that would be taken for one alone.
+    # If the text counts as an order or an attack: the words that alone would count as one.
     fired: str | None = None
-    # What an operator changes, or leaves, where an honest text is not written.
+    # What an operator could change if an honest text is refused.
     remedy: str | None = None

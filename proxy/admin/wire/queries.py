@@ -1,4 +1,4 @@
-"""What the query of an operator's request may ask."""
+"""The query parameters of operator requests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _Limit = Annotated[int, Meta(ge=0, le=PAGE_MAX)]
 
 
 class TenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose."""
+    """The tenant."""
 
     tenant: TenantName = DEFAULT_TENANT
 
 
 class AnyTenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose; left out: everybody's."""
+    """The tenant; all tenants if absent."""
 
     tenant: TenantName | None = None
 

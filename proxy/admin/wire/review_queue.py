@@ -1,4 +1,4 @@
-"""What is asked and answered of many held candidates at once."""
+"""Requests and answers about many held candidates at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 
 
 class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which held candidates; everything given must fit. `origin` is as a row shows it."""
+    """A filter for held candidates; all given fields must match. `origin` is as a row shows it."""
 
     tenant: TenantName | None = None
     memory_class: MemoryClass | None = msgspec.field(default=None, name="class")
@@ -27,15 +27,15 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     principal: _Name | None = None
     origin: Annotated[str, Meta(min_length=1, max_length=1_024)] | None = None
     since_ms: Annotated[int, Meta(ge=0, le=10**15 - 1)] | None = None
-    # Those that say exactly what this one says, itself included.
+    # Only candidates with exactly the content of this one, itself included.
     same: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
-    # What its id begins with.
+    # The beginning of the candidate's id.
     id: Annotated[str, Meta(pattern="^[0-9a-f]{4,32}$")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
     @property
     def narrows(self) -> bool:
-        """Whether it asks for anything but a tenant."""
+        """Whether any field besides the tenant is given."""
         return any(
             one is not None
             for one in (
@@ -50,7 +50,7 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         )
 
     def fits(self, held: HeldCandidate) -> bool:
-        """Whether a candidate fits, but for what it says."""
+        """Whether a candidate matches, apart from its content."""
         return (
             (self.tenant is None or held.tenant == self.tenant)
             and (self.id is None or held.candidate_id.startswith(self.id))
@@ -63,14 +63,14 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReviewPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits and fits, oldest first; `total` counts all of it."""
+    """Matching held candidates, oldest first; `total` counts all of them."""
 
     held: tuple[HeldView, ...]
     total: int
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What was frozen; the digest names exactly these candidates as they are now."""
+    """A frozen selection; the digest names exactly these candidates in their present state."""
 
     digest: str
     count: int
@@ -78,13 +78,16 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SelectionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which frozen selection is to be decided."""
+    """The frozen selection to be decided."""
 
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 
 
 class DecidedMany(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a selection. `changed`: no more as they were, and therefore left alone."""
+    """The outcome for a selection.
+
+    `changed` candidates differ from the selection, and were left alone.
+    """
 
     admitted: int
     refused: int

@@ -74,7 +74,7 @@ class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     writable: bool
     reason: str | None
     observing: bool
-    # Since when the oldest waits for a person, Unix milliseconds.
+    # Unix milliseconds since which the oldest candidate waits for a person.
     held_since_ms: int | None = None
 
 
@@ -103,7 +103,7 @@ class MemoryView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at_ms: int
     candidate_id: str
     expires_at: str | None
-    # What the conversation that wrote it had read, by name; None: not asked for by id, or unknown.
+    # Names of what the writing conversation had read; None: unknown, or not fetched by id.
     had_read: tuple[str, ...] | None = None
 
 
@@ -173,21 +173,21 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     metadata_json: str | None = None
     claimed_source: SourceKind | None = None
-    # The class that it has once a person released it: her own order is no policy. With the content.
+    # Its class after a person's release: her own order is no policy. Only with the content.
     becomes: MemoryClass | None = None
-    # What the conversation that wrote it had read, by name; None: not asked for by id, or unknown.
+    # Names of what the writing conversation had read; None: unknown, or not fetched by id.
     had_read: tuple[str, ...] | None = None
-    # Where it comes from (a label, a server, a tool), its first characters, and how many wait that
-    # say exactly the same.
+    # Its origin (label, server, tool), its first characters, and how many candidates have exactly
+    # the same content.
     origin: str = ""
     begins: str | None = None
     same: int = 1
-    # Of what counts as an order or an attack: words that would be taken for one alone.
+    # If it counts as an order or an attack: the words that alone would count as one.
     fired: str | None = None
 
 
 class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a candidate after a person's word."""
+    """The outcome for a candidate after a person's decision."""
 
     candidate_id: str
     decision: str
@@ -256,12 +256,12 @@ class NewKeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Leave for one write of one principal to land in `to_class`, once.
+    """A request for a token: one write of one principal may land in `to_class`, once.
 
     The token covers every field of the write, so the write must repeat them exactly: this text,
-    this nonce, the class named as `to_class`, and what else is given here. `memory_id` makes it an
-    update, whose `from_class` must be the stored class; a new memory comes from no class, and
-    `from_class` is not looked at.
+    this nonce, the class named as `to_class`, and everything else given here. `memory_id` makes it
+    an update, whose `from_class` must be the stored class; for a new memory `from_class` is
+    ignored.
     """
 
     principal: Wide
@@ -290,7 +290,7 @@ class TokenView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnchorRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A statement to hold memories against, with the questions it answers."""
+    """A statement to compare memories with, and the questions that it answers."""
 
     statement: Annotated[str, Meta(min_length=1, max_length=4_096)]
     questions: Annotated[
@@ -362,7 +362,7 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OrphanView(msgspec.Struct, frozen=True, kw_only=True):
-    """One observation that hangs on a name."""
+    """One observation whose entity is gone."""
 
     tenant: str
     memory_id: str

@@ -28,7 +28,7 @@ class ForgivenView(msgspec.Struct, frozen=True, kw_only=True):
     """The text of a refused candidate is withheld no longer."""
 
     candidate_id: str
-    candidates: int  # how many refused ones said that and no more
+    candidates: int  # how many refused candidates had that text and no more
     leaf_index: int
 
 
@@ -39,7 +39,7 @@ class PolicyReloadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 class PolicyReloadView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in force now."""
+    """The ruleset in force now."""
 
     digest: str
     epoch: int
@@ -77,7 +77,7 @@ class VouchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class StandingView(msgspec.Struct, frozen=True, kw_only=True):
-    """How a memory stands now; `changed` is false where it stood so before."""
+    """A memory's status; `changed` is false where it was the same before."""
 
     memory_id: str
     tenant: str
@@ -135,10 +135,11 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     tenant: str
-    # Names the list as it is now: to approve what was looked at, and nothing later.
+    # The digest of the present list, so that exactly the list that was looked at is approved.
     digest: str
     tool_count: int
-    # New, gone, or another than approved; none of the server's tools is called while there are any.
+    # Tools that are new, gone or changed; while there are any, none of the server's tools is
+    # called.
     changed: tuple[str, ...]
 
 
@@ -149,21 +150,21 @@ class ServerList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApproveRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Approve a server's tools as they are; with a digest, only if they are those."""
+    """Approve a server's tools as they are; with a digest, only if it is that of the list."""
 
     tenant: TenantName = DEFAULT_TENANT
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
 
 
 class UnsettledView(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted change that the server behind does not have for sure. Without its content."""
+    """An admitted change that the server behind may not have. Without its content."""
 
     candidate_id: str
     tenant: str
     target: str
     change: str
-    # "to send": a person released it. "sent": on its way, or its relay is gone. "lost": the answer
-    # did not come, and reading has not told yet.
+    # "to send": released by a person. "sent": on its way, or its relay has gone. "lost": the answer
+    # was lost, and no read has settled it yet.
     state: str
 
 
@@ -174,6 +175,6 @@ class UnsettledList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person found at the server behind."""
+    """What a person found out at the server behind."""
 
     done: bool
