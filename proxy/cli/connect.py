@@ -18,6 +18,7 @@ import msgspec
 from proxy.cli.client import Operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.settings.load import MARKER, Settings, SettingsError, load_settings
+from proxy.settings.values import unquoted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -100,7 +101,7 @@ async def _over_http(address: str, settings: Settings) -> AsyncGenerator[Operato
             then="set MNEMOGATE_OPERATOR_KEY, or use the socket in --state",
         )
     url = admin_url(address)
-    headers = {"Authorization": f"Bearer {settings.operator_key.reveal()}"}
+    headers = {"Authorization": f"Bearer {unquoted(settings.operator_key.reveal())}"}
     async with aiohttp.ClientSession(headers=headers, trust_env=False) as session:
         yield Operator(session, url, url)
 

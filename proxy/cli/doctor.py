@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
@@ -14,8 +15,9 @@ from proxy.cli.connect import Where, admin_url
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.doctor.examine import examine
 from proxy.doctor.finding import Aim, ProbeResult
-from proxy.doctor.locate import gates_of, listening_uid
+from proxy.doctor.locate import gates_of, listening_uid, lock_holders, option_of
 from proxy.settings.load import Settings, SettingsError, load_settings
+from proxy.settings.values import BadValue, address, unquoted
 
 if TYPE_CHECKING:
     import argparse
@@ -65,13 +67,15 @@ def _aim(context: Context) -> Aim:
         settings = load_settings(flags, check_places=False)
     except SettingsError as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
-    data_url = _address("--data", asked.data) or _url(settings, settings.listen)
+    found = lock_holders(settings.state)
+    data_url = _address("--data", asked.data) or _told(found, "--listen", settings, settings.listen)
     return Aim(
         state=settings.state,
         checkpoint=settings.checkpoint,
         config=None if where.config is None else Path(where.config).absolute(),
         data_url=data_url,
-        admin_url=_address("--admin", where.admin) or _url(settings, settings.admin),
+        admin_url=_address("--admin", where.admin)
+        or _told(found, "--admin", settings, settings.admin),
         agent_key=_agent_key(asked, settings),
         pids=_pids(asked, settings, data_url),
     )
@@ -96,6 +100,17 @@ def _address(option: str, given: str | None) -> str | None:
     return url
 
 
+def _told(gates: tuple[int, ...], option: str, settings: Settings, default: Address) -> str:
+    """Where the gate of this state listens, as far as its command line says so to everybody."""
+    for pid in gates:
+        given = option_of(pid, option)
+        if given is not None:
+            with suppress(BadValue):
+                known = address(given)
+                return _url(settings, known if known.port else default)
+    return _url(settings, default)
+
+
 def _url(settings: Settings, address: Address) -> str:
     host = f"[{address.host}]" if ":" in address.host else address.host
     return f"{'http' if settings.tls is None else 'https'}://{host}:{address.port}"
@@ -104,8 +119,8 @@ def _url(settings: Settings, address: Address) -> str:
 def _agent_key(asked: _Doctor, settings: Settings) -> str | None:
     if asked.agent_key_file is not None:
         data = read_file(Path(asked.agent_key_file), "the agent's key", _KEY_LEN_MAX)
-        return data.decode("ascii", "replace").strip()
-    return None if settings.agent_key is None else settings.agent_key.reveal()
+        return unquoted(data.decode("ascii", "replace").strip())
+    return None if settings.agent_key is None else unquoted(settings.agent_key.reveal())
 
 
 def _show(terminal: Terminal, found: Examination) -> None:

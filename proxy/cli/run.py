@@ -107,6 +107,8 @@ async def _run(context: Context) -> Exit:
             signal.SIGHUP, lambda: reloads.create_task(sidecar.rules.reload_by_signal())
         )
         with suppress(BrokenPipeError):  # `| head`: who has read enough of this still wants a gate
+            # A start that failed may have left a store: it is new for as long as it has no keys.
+            new_store = new_store or bool(sidecar.shown_keys)
             _announce(context.terminal, settings, sidecar, shielding, new_store=new_store)
         await _first(asked_to_stop, sidecar.halted)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -67,12 +67,13 @@ def gates_of(state: Path, uid: int | None) -> tuple[int, ...]:
     answer (file systems with device numbers of their own), it is a process of `uid` whose command
     line names that directory.
     """
-    return _lock_holders(state) or tuple(
+    return lock_holders(state) or tuple(
         pid for pid in running_sidecars(uid) if _named_state(pid) == state
     )
 
 
-def _lock_holders(place: Path) -> tuple[int, ...]:
+def lock_holders(place: Path) -> tuple[int, ...]:
+    """The processes that hold a lock on a directory, as the kernel tells everybody."""
     try:
         found = place.stat()
         lines = Path("/proc/locks").read_text("ascii").splitlines()
@@ -90,12 +91,21 @@ def _lock_holders(place: Path) -> tuple[int, ...]:
 
 def _named_state(pid: int) -> Path | None:
     """The state directory in a process's command line, where it is an absolute path."""
+    given = option_of(pid, "--state")
+    return None if given is None else Path(given)
+
+
+def option_of(pid: int, option: str) -> str | None:
+    """What a process's command line gives for an option; None where it does not say."""
+    told: str | None = None
     words = iter(_words(pid))
     for word in words:
-        option, separator, value = word.partition("=")
-        if option == "--state":
-            return Path(value if separator else next(words, ""))
-    return None
+        if word == "--":  # the rest is the command line of a server that it wraps
+            break
+        name, separator, value = word.partition("=")
+        if name == option:
+            told = value if separator else next(words, "")
+    return told
 
 
 def _words(pid: int) -> list[str]:

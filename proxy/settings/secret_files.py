@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.settings.values import BadValue, Secret, secret
+from proxy.settings.values import BadValue, Secret, exact_secret
 from storage.trusted_files import Trust, UnfitFile, read_file
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def secret_from(path: Path) -> Secret:
     Raises:
         BadValue: What is required of the file; never its content.
     """
-    return secret(_read(path, _FILE_BYTES_MAX).removesuffix("\n").removesuffix("\r"))
+    return exact_secret(_read(path, _FILE_BYTES_MAX).removesuffix("\n").removesuffix("\r"))
 
 
 def pairs_from(path: Path, separator: str) -> tuple[tuple[str, str], ...]:

@@ -162,6 +162,14 @@ def one_of(*allowed: str) -> Callable[[Raw], str]:
 
 
 def secret(raw: Raw) -> Secret:
+    """A secret of at least 20 printable ASCII characters without spaces.
+
+    Blanks and line ends around it were pasted with it, and are no part of it.
+    """
+    return exact_secret(raw.strip() if isinstance(raw, str) else raw)
+
+
+def exact_secret(raw: Raw) -> Secret:
     """A secret of at least 20 printable ASCII characters without spaces."""
     if (
         not isinstance(raw, str)
@@ -172,6 +180,12 @@ def secret(raw: Raw) -> Secret:
             f"{SECRET_LEN_MIN} to {_SECRET_LEN_MAX} printable ASCII characters without spaces"
         )
     return Secret(raw)
+
+
+def unquoted(key: str) -> str:
+    """A key without the quotation marks that a person pasted around it."""
+    bare = key[1:-1]
+    return bare if len(key) > 1 and key[0] == key[-1] and key[0] in "\"'" else key
 
 
 def uids(raw: Raw) -> tuple[int, ...]:

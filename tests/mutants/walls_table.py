@@ -156,7 +156,7 @@ WALLS: Final = (
     Mutant(
         name="doctor reaches for every gate of the machine",
         file="proxy/doctor/locate.py",
-        old="    return _lock_holders(state) or tuple(\n",
+        old="    return lock_holders(state) or tuple(\n",
         new="    return running_sidecars(uid) or tuple(\n",
         invariant="doctor traces no process but the gate in question",
         tests=(at(_PROCESSES, "test_only_the_gate_of_the_state_in_question_is_found"),),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from proxy.cli.hardening import Shielding, shield
 from proxy.doctor.finding import Finding, ProbeResult
-from proxy.doctor.locate import effective_uid, gates_of, running_sidecars
+from proxy.doctor.locate import effective_uid, gates_of, option_of, running_sidecars
 from proxy.doctor.processes import probe_environment, probe_identity, probe_process
 from tests.unit.proxy.doctor.as_user import AGENT_UID, SIDECAR_UID, as_user, become, needs_root
 
@@ -211,7 +211,7 @@ def test_where_locks_say_nothing_the_command_line_tells_whose_gate_it_is(
     def nobody(_: Path) -> tuple[int, ...]:
         return ()
 
-    monkeypatch.setattr("proxy.doctor.locate._lock_holders", nobody)
+    monkeypatch.setattr("proxy.doctor.locate.lock_holders", nobody)
     words = ["mnemogate", "-c", "echo up; read line", "run", "--state", str(tmp_path / "one")]
     with subprocess.Popen(
         words, executable="/bin/sh", stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -221,3 +221,18 @@ def test_where_locks_say_nothing_the_command_line_tells_whose_gate_it_is(
         assert gates_of(tmp_path / "one", 0) == (running.pid,)
         assert gates_of(tmp_path / "two", 0) == ()
         running.kill()
+
+
+def test_where_a_gate_listens_is_read_off_its_own_command_line_alone() -> None:
+    words = ["x", "--listen=127.0.0.1:1", "--listen", "127.0.0.1:2", "--", "--admin", "127.0.0.1:3"]
+    program = [sys.executable, "-c", "print(flush=True); input()", *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, stdin=pipe, stdout=pipe) as running:
+        assert running.stdout is not None
+        try:
+            assert running.stdout.readline() == b"\n", "it is what it was started as"
+            assert option_of(running.pid, "--listen") == "127.0.0.1:2", "the last one counts"
+            assert option_of(running.pid, "--admin") is None, "what it wraps is another program"
+        finally:
+            running.communicate(b"\n")
+    assert option_of(running.pid, "--listen") is None

@@ -11,6 +11,7 @@ from policy.model import Channel, Claims
 from policy.ruleset import parse_ruleset
 from proxy.settings.load import Settings, SettingsError, load_settings, setting_table
 from proxy.settings.table import SETTINGS, Raw
+from proxy.settings.values import unquoted
 
 SECRET = "a-secret-that-must-not-be-shown"
 
@@ -274,3 +275,18 @@ def test_agent_and_operator_cannot_have_the_same_key(tmp_path: Path) -> None:
 def test_two_states_in_one_directory_keep_two_checkpoints(tmp_path: Path) -> None:
     kept = {load(tmp_path, state=str(tmp_path / name)).checkpoint for name in ("a", "b")}
     assert kept == {tmp_path / "mnemogate-checkpoint" / f"{name}.txt" for name in ("a", "b")}
+
+
+def test_what_was_pasted_around_a_key_is_no_part_of_it(tmp_path: Path) -> None:
+    key = "k" * 32
+    environment = {"HOME": str(tmp_path), "MNEMOGATE_OPERATOR_KEY": f" {key}\n"}
+    read = load_settings({}, environment=environment).operator_key
+    assert read is not None
+    assert read.reveal() == key
+    # Quotation marks may belong to a key that a gate was given: only who sends it takes them off.
+    assert [unquoted(one) for one in (f'"{key}"', f"'{key}'", f'"{key}', key, '"')] == [
+        *(key, key, f'"{key}', key, '"'),
+    ]
+    # Control: blanks inside of it are still no key.
+    with pytest.raises(SettingsError):
+        load_settings({}, environment=environment | {"MNEMOGATE_OPERATOR_KEY": f"{key} {key}"})
