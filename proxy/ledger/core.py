@@ -287,7 +287,7 @@ class Core:
         """The indexed texts of a principal."""
         ring = self._rings.get(principal_id)
         if ring is None:
-            ring = self._rings[principal_id] = Ring(self._lost)
+            ring = self._rings[principal_id] = Ring(self._lost, self.reader.once.readings)
         self._rings.move_to_end(principal_id)
         return ring
 

@@ -134,9 +134,7 @@ class Hearsay:
         parts = self._shared.parts
         for pair in self._floods.values():
             parts += pair.parts
-        scopes = [(0, _salt("principal", principal, 0))]
-        scopes += [(trust, _salt("tenant", tenant, trust)) for trust in _TRUSTS]
-        for trust, salt in scopes:
+        for trust, salt in _scopes(tenant, principal):
             key = one ^ salt
             for part in parts:
                 bits, length = part.bits, part.length
@@ -190,6 +188,13 @@ class Hearsay:
                 return self._floods[next(reversed(self._floods))]
             pair = self._floods[principal] = _Pair(FLOOD_CAPACITIES)
         return pair
+
+
+@lru_cache(maxsize=1_024)
+def _scopes(tenant: str, principal: str) -> tuple[tuple[int, int], ...]:
+    """Under what a sentence may be known that this principal may be told of, lowest first."""
+    own = (0, _salt("principal", principal, 0))
+    return (own, *((trust, _salt("tenant", tenant, trust)) for trust in _TRUSTS))
 
 
 @lru_cache(maxsize=4_096)

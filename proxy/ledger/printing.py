@@ -12,7 +12,8 @@ from policy.labels.endorsement import wanted_by
 from policy.text.repeating import repeated
 from policy.text.sentences import fingerprint, tails_of
 from policy.text.stems import is_nobodys
-from proxy.ledger.texts import is_long, readings, sentences_between, standing
+from proxy.ledger.once import Once
+from proxy.ledger.texts import is_long, standing
 from proxy.ledger.turn_values import Told
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Printer:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
+        self.once = Once()
 
     def print(self, text: str) -> int:
         """The fingerprint of a string."""
@@ -63,7 +65,7 @@ class Printer:
 
     def parts(self, text: str) -> list[int]:
         """The fingerprints of the sentences of a text."""
-        return [fingerprint(one, self._key) for one in sentences_between(text)]
+        return [fingerprint(one, self._key) for one in self.once.sentences(text)]
 
     def elsewhere(self, *texts: str, by_model: bool = False) -> Told:
         """The same for what was said elsewhere, in every reading in which it may be repeated.
@@ -73,8 +75,8 @@ class Printer:
         # Most sentences are equal in all readings, so each is hashed once.
         said: dict[str, None] = {}
         for text in texts:
-            for reading in dict.fromkeys((*readings(text), *repeated(text))):
-                said.update(dict.fromkeys(sentences_between(reading)))
+            for reading in dict.fromkeys((*self.once.readings(text), *repeated(text))):
+                said.update(dict.fromkeys(self.once.sentences(reading)))
         found = dict(self.told(said))
         long = tuple([one for one, is_long in found.items() if is_long or by_model])
         return Told(tuple(found.keys() - {*long}), long)
@@ -95,7 +97,7 @@ class Printer:
 
     def somebodys(self, text: str) -> list[int]:
         """The fingerprints of the sentences that can identify a speaker: all but nobody's."""
-        return [self.print(one) for one in sentences_between(text) if not is_nobodys(one)]
+        return [self.print(one) for one in self.once.sentences(text) if not is_nobodys(one)]
 
     def wanted(self, asked: Asked) -> frozenset[int] | None:
         """What one turn of a person must endorse to endorse a candidate."""
@@ -107,7 +109,7 @@ class Printer:
 
         Each as a sentence, as a part of one, and as a question: "Shall I note that I pay?"
         """
-        for sentence in sentences_between(text):
+        for sentence in self.once.sentences(text):
             tails = [one for one in tails_of(sentence) if len(one.split()) >= LED_IN_WORDS_MIN]
             for one in (sentence, *tails):
                 plain = one.removesuffix("?")
@@ -137,7 +139,7 @@ class Printer:
         As a sentence and as a part of one. Short ends are common: they count only if they are a
         whole sentence of a served memory.
         """
-        for sentence in sentences_between(text):
+        for sentence in self.once.sentences(text):
             for tail in dict.fromkeys(tails_of(sentence)):
                 found = self.print(tail)
                 if is_long(tail) or len(tail.split()) >= LED_IN_WORDS_MIN:
@@ -164,7 +166,7 @@ class Printer:
 
     def served(self, texts: Iterable[str]) -> list[int]:
         """The fingerprints of a served memory: its sentences, and their beginnings."""
-        said = [one for text in texts for one in sentences_between(text)]
+        said = [one for text in texts for one in self.once.sentences(text)]
         words = [one.split(" ") for one in said if not is_nobodys(one)]
         begun = (self.begins(one) for one in words if len(one) >= BEGIN_WORDS)
         return [*map(self.print, said), *begun]

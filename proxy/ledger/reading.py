@@ -24,7 +24,6 @@ from proxy.ledger.splices import Inside, Piece, pieces_of, told_between
 from proxy.ledger.texts import (
     across,
     paragraphs,
-    sentences_between,
     spelled_in,
     strings_in,
     strings_of,
@@ -174,7 +173,7 @@ class Reader(Printer):
         if below is not None and below.trust < label.trust:
             label, why = below, "below"
         told = self.elsewhere(*strings_of(said.text))
-        inside = (self.served_in(one, ground.book) for one in sentences_between(said.text))
+        inside = (self.served_in(one, ground.book) for one in self.once.sentences(said.text))
         known = chain(told.short, told.long, *inside)
         label, why = _recalled(known, ground.book, label) or (label, why)
         server = relayed.server if relayed else call.row.server if call else ""
@@ -333,7 +332,7 @@ class Reader(Printer):
                 why = why or ("lost" if ground.lost else "under_a_call")
             elif label is SourceKind.USER_INPUT:
                 hers = self.parts(part)
-                told = (one for one, _ in self.told(sentences_between(part)))
+                told = (one for one, _ in self.told(self.once.sentences(part)))
                 found.own += (*hers, *(one ^ TAIL for one in hers), *told)
             else:
                 found.mixed = True
@@ -417,7 +416,7 @@ class Reader(Printer):
                 found.heard(self.elsewhere(*new), SourceKind.UNKNOWN)
                 label, why = SourceKind.UNKNOWN, "system_changed"
         if label is SourceKind.AGENT_SELF_EDIT:
-            found.host += (*parts, *self.standing(sentences_between(said.text), ground.model))
+            found.host += (*parts, *self.standing(self.once.sentences(said.text), ground.model))
         else:
             found.texts.append(Text(said.text, Origin(kind=label)))
         channel = "system" if said.voice is Voice.SYSTEM else "catalogue"
@@ -436,7 +435,7 @@ class Reader(Printer):
         label, host = _HOSTS, list[int]()
         texts = [one.text for one in said]
         for at, text in enumerate((*texts, *across(texts))):
-            sentences = sentences_between(text)
+            sentences = self.once.sentences(text)
             prints = [*map(self.print, sentences)]
             host += (*prints, *self.standing(sentences, ground.model))
             here = *prints, *self.led_in(text, ground.book)
@@ -450,7 +449,7 @@ class Reader(Printer):
         pieces = pieces_of(text, self._rules)
         own = Inside.AGENT_SELF_EDIT
         left = (text[one.start : one.end] for one in pieces if one.inside is not own)
-        said = [one for part in left for one in sentences_between(part)]
+        said = [one for part in left for one in self.once.sentences(part)]
         return [*self._unknown_of(said, ground)]
 
     def _unknown_of(self, sentences: Iterable[str], ground: TurnGround) -> Iterator[str]:

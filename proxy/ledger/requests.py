@@ -77,6 +77,10 @@ class Entering:
         moment: Moment,
     ) -> Entered:
         """Read what is new in a request, and return the label of its context."""
+        with self._core.reader.once:
+            return self._entered(principal, request, moment)
+
+    def _entered(self, principal: Principal, request: ModelRequest, moment: Moment) -> Entered:
         book = self._core.book(principal.principal_id, moment.now_ms)
         book.sentences.tenant = principal.tenant
         history = self._numbering.history(request)

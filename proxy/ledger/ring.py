@@ -10,10 +10,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.labels.containment import Index, prints_of, resemblance
-from proxy.ledger.texts import readings
+from proxy.ledger.texts import all_readings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from policy.labels.containment import Prints
     from policy.model import Origin
@@ -54,13 +54,18 @@ class RingText(NamedTuple):
 class Ring:
     """The texts of one principal, oldest first."""
 
-    def __init__(self, on_lost: Callable[[RingText], None]) -> None:
+    def __init__(
+        self,
+        on_lost: Callable[[RingText], None],
+        readings: Callable[[str], Iterable[str]] = all_readings,
+    ) -> None:
         self._index = Index()
         self._kept: deque[RingText] = deque()
         # Keys of the texts of each session.
         self._of: dict[str, set[int]] = {}
         self.next = 0
         self._on_lost = on_lost
+        self._readings = readings
         self.print_count = 0
 
     def add(
@@ -76,8 +81,8 @@ class Ring:
         looked_at = text[:_TEXT_LEN_MAX]
         seen: set[int] = set()
         parts = (
-            (reading is not looked_at, reading[start : start + _PART_LEN + _PART_OVERLAP])
-            for reading in readings(looked_at)
+            (at > 0, reading[start : start + _PART_LEN + _PART_OVERLAP])
+            for at, reading in enumerate(self._readings(looked_at))
             for start in range(0, len(reading), _PART_LEN)
         )
         for respelled, part in parts:

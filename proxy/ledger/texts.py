@@ -74,6 +74,11 @@ def readings(text: str) -> Iterator[str]:
             yield reading
 
 
+def all_readings(text: str) -> tuple[str, ...]:
+    """The readings of a text at once."""
+    return tuple(readings(text))
+
+
 def is_long(sentence: str) -> bool:
     """Whether a sentence is too long for two people to say it by accident."""
     if sentence.count(" ") >= _LONG_WORDS - 1:

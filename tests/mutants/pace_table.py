@@ -8,9 +8,26 @@ from tests.mutants.mutant import Mutant, at
 
 _INTERCEPTOR: Final = "proxy/intercept/interceptor.py"
 _INTERCEPTED: Final = "tests/unit/proxy/intercept/test_interceptor.py"
+_ONCE: Final = "tests/unit/proxy/ledger/test_once.py"
 _PACE: Final = "tests/unit/proxy/seams/test_pace.py"
 
 PACE: Final = (
+    Mutant(
+        name="a long text is cut anew by everybody who asks",
+        file="proxy/ledger/once.py",
+        old="        self._known[call, text] = found\n",
+        new="",
+        invariant="the work of reading a request does not grow with what is asked of it",
+        tests=(at(_ONCE, "test_no_long_text_is_cut_twice_for_one_request"),),
+    ),
+    Mutant(
+        name="the texts of a request outlive it",
+        file="proxy/ledger/once.py",
+        old="        self._known = None\n\n    def sentences(",
+        new="        _ = kind\n\n    def sentences(",
+        invariant="no text of a request is kept where nobody asks for it",
+        tests=(at(_ONCE, "test_nothing_is_remembered_outside_of_it_and_little_within"),),
+    ),
     Mutant(
         name="every mention of a parent reads it again",
         file=_INTERCEPTOR,

@@ -87,8 +87,8 @@ SESSION_LABELS: Final = (
     Mutant(
         name="what one agent heard is told to no other",
         file="proxy/ledger/hearsay.py",
-        old="        scopes += [(trust",
-        new="        [(trust",
+        old="    return (own, *((trust, _salt(",
+        new="    return (own,) or (own, *((trust, _salt(",
         invariant="what one agent was shown is no person's of another key",
         tests=(at(_HEARSAY_TESTS, "test_what_one_agent_was_shown_is_no_person_s_of_another_key"),),
     ),
@@ -118,15 +118,15 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a text is indexed as it is spelled",
         file="proxy/ledger/ring.py",
-        old="            for reading in readings(looked_at)\n",
-        new="            for reading in (looked_at,)\n",
+        old="for at, reading in enumerate(self._readings(looked_at))\n",
+        new="for at, reading in enumerate((looked_at,))\n",
         invariant="what is made of a text is found, however the text was spelled",
         tests=(at(_DOOR_TESTS, "test_what_is_made_of_it_is_labelled_by_it"),),
     ),
     Mutant(
         name="a sentence is heard as it is spelled",
         file="proxy/ledger/printing.py",
-        old="dict.fromkeys((*readings(text), *repeated(text))):",
+        old="dict.fromkeys((*self.once.readings(text), *repeated(text))):",
         new="dict.fromkeys((text, *repeated(text))):",
         invariant="what was heard is known again, however it was spelled",
         tests=(
@@ -207,8 +207,8 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a line number makes a page's words somebody else's",
         file="proxy/ledger/printing.py",
-        old="            for reading in dict.fromkeys((*readings(text), *repeated(text))):\n",
-        new="            for reading in dict.fromkeys(readings(text)):\n",
+        old="in dict.fromkeys((*self.once.readings(text), *repeated(text))):\n",
+        new="in dict.fromkeys(self.once.readings(text)):\n",
         invariant="what a tool said first is not a person's, whatever the tool put around it",
         tests=(
             at(

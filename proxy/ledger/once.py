@@ -1,0 +1,66 @@
+"""What long texts are cut into, remembered for as long as one request is read. Pure.
+
+Each string of a request is looked at from several sides: who said its sentences before, what of it
+is hers, what others of the tenant are told, where it is found again. Cutting it takes most of the
+time, and gives the same for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from proxy.ledger.texts import all_readings, sentences_between
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+LONG: Final = 1_024
+"""Characters: what is shorter is cut again, which costs less than to remember it."""
+KEPT_MAX: Final = 16
+"""Results; the oldest makes room. One string has a few spellings, and then comes the next one."""
+
+_Found = TypeVar("_Found")
+
+
+class Once:
+    """A context in which no long text is cut twice. One thread, not nested."""
+
+    def __init__(self) -> None:
+        """Outside of the context nothing is remembered: no text outlives its request here."""
+        self._known: dict[tuple[Callable[[str], Any], str], Any] | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to remember."""
+        self._known = {}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Forget all of it."""
+        self._known = None
+
+    def sentences(self, text: str) -> tuple[str, ...]:
+        """The sentences of a text."""
+        return self._of(sentences_between, text)
+
+    def readings(self, text: str) -> tuple[str, ...]:
+        """A text in all its readings, itself first."""
+        return self._of(all_readings, text)
+
+    def _of(self, call: Callable[[str], _Found], text: str) -> _Found:
+        """What a pure function gives for a text, or gave."""
+        if self._known is None or len(text) < LONG:
+            return call(text)
+        if (call, text) in self._known:
+            known: _Found = self._known[call, text]
+            return known
+        found = call(text)
+        if len(self._known) >= KEPT_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[call, text] = found
+        return found
