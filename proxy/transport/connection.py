@@ -151,6 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         # The peer will send nothing more.
         self._said_all = False
         self._raw = 0  # number of bytes of this head, or of this body
+        self._excused = False  # a whole head waited longer than a peer may
         self._chunks = Chunks()
         self._deadline: asyncio.TimerHandle | None = None
         # Runs while an answer waits for its peer to read; an answer that is read at once needs no
@@ -246,6 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         received = Received(request, self)
         self._request = received
         self._raw, self._last, self._chunks = 0, b"", Chunks()
+        self._excused = False
         self._at = _At.FED if received.content.is_eof() else _At.HELD
         self._speaking = True
         self._hear_out()
@@ -454,6 +456,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _late(self) -> None:
         self._deadline = None
+        if self._at is _At.PARSED and not self._excused:
+            # All of it is here, and the loop was busy: that is not the peer's doing.
+            self._excused = True
+            self._start_clock()
+            return
         self.say(LATE)
         self.end()
 

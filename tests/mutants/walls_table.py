@@ -394,6 +394,19 @@ WALLS: Final = (
         ),
     ),
     Mutant(
+        name="a head that waits for the loop is late",
+        file=_CONNECTION,
+        old="        if self._at is _At.PARSED and not self._excused:\n",
+        new="        if self._excused:\n",
+        invariant="nobody pays for a neighbour's work with an error",
+        tests=(
+            at(
+                _CONNECTIONS,
+                "test_who_sent_a_whole_head_does_not_pay_for_a_loop_that_was_busy",
+            ),
+        ),
+    ),
+    Mutant(
         name="a request line of another protocol is served",
         file=_CONNECTION,
         old=" or not may_begin(self._line):",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from proxy.settings.load import Limits, SettingsError
@@ -81,12 +83,12 @@ class Transport(asyncio.Transport):
 class Listening:
     """What a listener is to its connections: notes each request, and answers none before `let`."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = LIMITS) -> None:
         self.came: list[Received] = []
         self.let = asyncio.Event()
         self.terms = Terms(
             answers=self.answer,
-            limits=LIMITS,
+            limits=limits,
             crowd=Crowd(LIMITS.connections_max),
             window=memoryview(bytearray(HELD_BYTES_MAX)),
         )
@@ -156,6 +158,19 @@ async def test_a_head_is_refused_above_its_bound_and_not_at_it() -> None:
         assert (b" 400 " in transport.written) is refused
         connection.connection_lost(None)
     assert len(listening.came) == 1
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "control"])
+async def test_who_sent_a_whole_head_does_not_pay_for_a_loop_that_was_busy(*, whole: bool) -> None:
+    listening = Listening(msgspec.structs.replace(LIMITS, header_seconds=0.01))
+    connection, transport = listening.connected()
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    listening.sent(connection, head if whole else head[:-1])
+    time.sleep(0.05)  # noqa: ASYNC251 - somebody else's work, longer than the deadline
+    await settle()
+    assert (b" 408 " in transport.written) is not whole
+    assert len(listening.came) == int(whole)
+    connection.connection_lost(None)
 
 
 async def test_no_more_is_held_than_may_be_before_anybody_asks_for_a_body() -> None:
