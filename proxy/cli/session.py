@@ -122,6 +122,12 @@ def _tell(terminal: Terminal, view: SessionView) -> None:
         at = view.unknown
         what = f"turn {at.segment.turn}, {_what(at.segment)}, {at.segment.characters} characters"
         terminal.say(f"It became unknown at {inert(what)}. To place that: {at.needs}.")
+    if view.began_under:
+        call = inert(_source(view.began_under.call))
+        terminal.say(
+            f"It began while {call} had no result: its turns count as the model's own words. "
+            f"To place them: {view.began_under.needs}."
+        )
     _warn(terminal, view.distrusted_until_ms)
     if not view.searchable:
         terminal.say(
@@ -219,6 +225,8 @@ def _because(one: SessionWriteView) -> str:
         parts.append("made of " + ", ".join(_origin(origin) for origin in one.derived_from))
     elif not one.endorsed:
         parts.append("found in nothing that entered")
+    if one.not_hers:
+        parts.append(one.not_hers)
     return "; ".join(parts)
 
 

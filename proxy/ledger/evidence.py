@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from policy.labels.endorsement import Asked
 from policy.labels.taint import Joined, Seen
 from policy.model import Origin, SourceKind, meet
 from policy.text.skeleton import skeleton
@@ -17,7 +18,6 @@ from proxy.ledger.joining import lowest_live
 
 if TYPE_CHECKING:
     from policy.labels.editing import Looked
-    from policy.labels.endorsement import Asked
     from policy.model import PrincipalId
     from proxy.ledger.core import Core
     from proxy.ledger.reading import Reader
@@ -32,6 +32,8 @@ class SeenCall(Seen, frozen=True, kw_only=True):
     """The evidence, with the calls that it rests on."""
 
     calls: tuple[int, ...] = ()
+    # Its text would be a person's own, but for a name or an id beside it that says something.
+    unsaid_name: bool = False
 
 
 class _CandidateText:
@@ -93,6 +95,7 @@ def evidence(
         contained = tuple(sorted((Origin(kind=blind), *contained), key=lambda one: one.kind.trust))
     distrusted = core.distrusts(book, now_ms)
     turn = None if distrusted else _endorsing(session, wanted, core.reader)
+    alone = None if wanted is None else Asked(texts=wanted.texts, sayable=True)
     return SeenCall(
         session=session.session,
         joined=joined,
@@ -103,6 +106,9 @@ def evidence(
         by_person=turn is not None and turn.by_person,
         whole=not distrusted and blind is None,
         calls=calls,
+        unsaid_name=turn is None
+        and not distrusted
+        and _endorsing(session, alone, core.reader) is not None,
     )
 
 

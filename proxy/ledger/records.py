@@ -163,6 +163,8 @@ class Wrote(msgspec.Struct, frozen=True, array_like=True):
     # Its principal, where no session was found.
     principal: str = ""
     ceiling: SourceKind | None = None
+    # Its text is a person's own, and a name beside it is not.
+    unsaid_name: bool = False
 
 
 class Marked(msgspec.Struct, frozen=True, array_like=True):

@@ -351,6 +351,7 @@ class Sessions:
             calls=packed(seen.calls) if isinstance(seen, SeenCall) else b"",
             principal=principal_id,
             ceiling=outcome.ceiling,
+            unsaid_name=isinstance(seen, SeenCall) and seen.unsaid_name,
         )
         self._core.do(record)
         self._soon()

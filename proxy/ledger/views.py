@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET, UnsetType
+
 from policy.labels.ceiling import ceiling_of
 from policy.model import SourceKind
 from proxy.ledger.core import taint_now
 from proxy.ledger.wire import (
+    BeganUnderView,
     FallView,
     OriginView,
     SegmentView,
@@ -52,6 +55,10 @@ WHY: Final = {
 
 _SPLICE: Final = "splice", "a rule for it in proxy/ledger/splices.toml"
 _WHOLE: Final = "history", "its requests through this sidecar from the beginning, turns unchanged"
+NOT_HERS: Final = (
+    "a name or an id beside the text says something that she did not: it needs words of hers, or "
+    "none that say anything"
+)
 NEEDED: Final = {
     "beside_results": _SPLICE,
     "unplaced": ("splice", "a version that knows where such a block comes from"),
@@ -59,7 +66,10 @@ NEEDED: Final = {
     "lost": _WHOLE,
     "history_lost": _WHOLE,
     "summary": ("history", "the summary asked of a model behind this sidecar"),
-    "under_a_call": ("person", "a key of its own, if it is no part of that call"),
+    "under_a_call": (
+        "person",
+        "that call's result, its conversation going on after a cancel, or a key of its own",
+    ),
     "not_recalled": (
         "map",
         "its memories served by this sidecar, or read through a relay with a map",
@@ -127,7 +137,17 @@ def shown(state: State, session: SessionState, now_ms: int) -> SessionView:
         open_calls=tuple(_call(session, one) for one in _open_calls(book, session)),
         searchable=session.blind is None,
         distrusted_until_ms=_distrusted(state, book, now_ms),
+        began_under=_began_under(book, session),
     )
+
+
+def _began_under(book: Book | None, session: SessionState) -> BeganUnderView | UnsetType:
+    """The newest call of the session above that was made before this one began."""
+    under = any(one.row.why == "under_a_call" for one in session.shown)
+    for one in reversed(book.calls.values()) if book is not None and under else ():
+        if one.session == session.parent and one.at_ms <= session.began_ms and not one.used:
+            return BeganUnderView(call=_call(session, one), needs=NEEDED["under_a_call"][1])
+    return UNSET
 
 
 def _unknown(session: SessionState) -> UnknownView | None:
@@ -244,4 +264,5 @@ def _write(wrote: Wrote) -> SessionWriteView:
             )
             for row in wrote.origins
         ),
+        not_hers=NOT_HERS if wrote.unsaid_name else UNSET,
     )

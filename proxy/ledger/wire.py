@@ -61,6 +61,8 @@ class SessionWriteView(msgspec.Struct, frozen=True, kw_only=True):
     joined: str
     endorsed: bool
     derived_from: tuple[OriginView, ...]
+    # What kept a person's words from being hers, where that is known.
+    not_hers: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class FallView(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,13 @@ class UnknownView(msgspec.Struct, frozen=True, kw_only=True):
     segment: SegmentView
     # setting, map, splice, person, history, or none
     rule: str
+    needs: str
+
+
+class BeganUnderView(msgspec.Struct, frozen=True, kw_only=True):
+    """The call that had no result when a session began, and what would end that."""
+
+    call: OriginView
     needs: str
 
 
@@ -135,6 +144,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     distrusted_until_ms: int | None = None
     # Tools that seem to be about memory and fit no map.
     unmapped_tools: tuple[str, ...] = ()
+    # The call without a result under which it began: no turn of it is a person's.
+    began_under: BeganUnderView | msgspec.UnsetType = msgspec.UNSET
 
 
 class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

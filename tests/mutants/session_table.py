@@ -278,6 +278,32 @@ SESSIONS: Final = (
         ),
     ),
     Mutant(
+        name="a name that kept her words from being hers is not told",
+        file="proxy/ledger/evidence.py",
+        old="        unsaid_name=turn is None\n",
+        new="        unsaid_name=turn is not None\n",
+        invariant="what kept a person's words from being hers is shown",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_unknown.py",
+                "test_a_name_that_kept_her_words_from_being_hers_is_told",
+            ),
+        ),
+    ),
+    Mutant(
+        name="nobody says under which call a conversation began",
+        file="proxy/ledger/views.py",
+        old="    under = any(one.row.why",
+        new="    under = False and any(one.row.why",
+        invariant="the call under which a conversation began is shown",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_unknown.py",
+                "test_a_conversation_that_began_under_an_open_call_says_which",
+            ),
+        ),
+    ),
+    Mutant(
         name="a row of numbers is an echo",
         file="proxy/ledger/texts.py",
         old="            yield str(part)  # a list of numbers may spell anything",

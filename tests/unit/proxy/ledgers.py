@@ -18,12 +18,14 @@ from policy.model import (
     SourceKind,
     Tenant,
 )
+from policy.trust.ladder import TrustState
 from proxy.dialects.model.anthropic import messages as anthropic
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.ledger.sessions import Sessions
 from proxy.seams.surroundings import Surroundings
 from storage.session_log.frames import FrameKeys
 from storage.session_log.log import open_session_log, prints_key
+from storage.values import Decision, Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +83,26 @@ def call(call_id: str, tool: str = "remember", **arguments: Json) -> ModelCall:
 
 def reply(text: str = "", *calls: ModelCall, reply_id: str | None = None) -> ModelReply:
     return ModelReply(reply_id=reply_id, said=(text,) if text else (), calls=calls)
+
+
+def admitted() -> Outcome:
+    """A verdict: stored as everyday knowledge, as a model's words."""
+    return Outcome(
+        candidate_id=CandidateId("c" * 32),
+        decision=Decision.ADMIT,
+        reason=None,
+        step=None,
+        memory_class=MemoryClass.L3,
+        source=MODEL,
+        ceiling=MODEL,
+        basis=Basis.CONTAINMENT,
+        passed=(),
+        structural=False,
+        version=1,
+        leaf_index=0,
+        memory=None,
+        trust=TrustState(),
+    )
 
 
 class Ledger:

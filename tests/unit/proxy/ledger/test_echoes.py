@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.labels.taint import Joined
-from policy.model import Basis, CandidateId, MemoryClass, SourceKind
-from policy.trust.ladder import TrustState
+from policy.model import MemoryClass, SourceKind
 from policy.verdict import Reason
 from proxy.ledger.texts import spelled_in
 from proxy.seams.guard import Join, Segment
 from proxy.seams.observations import is_observation, observation_for, observation_of_call
 from proxy.settings.tool_maps import load_map
-from storage.values import Decision, Outcome
 from tests.unit.proxy.ledgers import (
     ADA,
     HOST,
@@ -22,6 +20,7 @@ from tests.unit.proxy.ledgers import (
     TOOL,
     UNKNOWN,
     Ledger,
+    admitted,
     assistant,
     call,
     kept,
@@ -53,25 +52,6 @@ FOREIGN = [
 ]
 
 
-def _admitted() -> Outcome:
-    return Outcome(
-        candidate_id=CandidateId("c" * 32),
-        decision=Decision.ADMIT,
-        reason=None,
-        step=None,
-        memory_class=MemoryClass.L3,
-        source=MODEL,
-        ceiling=MODEL,
-        basis=Basis.CONTAINMENT,
-        passed=(),
-        structural=False,
-        version=1,
-        leaf_index=0,
-        memory=None,
-        trust=TrustState(),
-    )
-
-
 async def _answered(answer: str, *, wrote: bool = True, relayed: bool | None = None) -> Entered:
     """A memory is written, and its server answers this."""
     ledger = Ledger()
@@ -80,7 +60,7 @@ async def _answered(answer: str, *, wrote: bool = True, relayed: bool | None = N
     await ledger.answer(first, reply("", SAVE))
     if wrote:
         seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
-        ledger.sessions.wrote(ADA.principal_id, seen, _admitted())
+        ledger.sessions.wrote(ADA.principal_id, seen, admitted())
     if relayed is not None:
         join = Join(tool_use_id="w1") if relayed else Join()
         shown = Segment(
@@ -141,7 +121,7 @@ async def test_a_call_that_no_map_takes_is_answered_by_a_tool(tool: str) -> None
     await ledger.answer(first, reply("", fetched))
     seen = ledger.seen(NOTE)
     assert seen.joined is Joined.TEXT
-    ledger.sessions.wrote(ADA.principal_id, seen, _admitted())
+    ledger.sessions.wrote(ADA.principal_id, seen, admitted())
     asked = user("Keep what matters."), assistant("", fetched), result("w1", ECHO)
     assert (await ledger.ask(*asked, system="You are an agent.")).taint is TOOL
 
@@ -162,7 +142,7 @@ async def test_an_answer_without_an_id_is_an_echo_only_of_its_own_server_and_too
     first = await ledger.ask(user("Keep what matters."), system="You are an agent.")
     await ledger.answer(first, reply("", HOSTED))
     seen = ledger.seen(NOTE, join=Join(tool_use_id="w1"))
-    ledger.sessions.wrote(ADA.principal_id, seen, _admitted())
+    ledger.sessions.wrote(ADA.principal_id, seen, admitted())
     segment = Segment(server=server, tool=tool, call_id="1", texts=(ECHO,), kind=UNKNOWN)
     ledger.sessions.saw(ADA.principal_id, segment)
     assert bool(ledger.sessions.culprits(ADA.principal_id, NOTE)) is not echo
@@ -176,7 +156,7 @@ async def test_what_was_an_echo_is_one_after_a_restart(
     first = await before.ask(user("Keep what matters."), system="You are an agent.")
     await before.answer(first, reply("", SAVE))
     seen = before.seen(NOTE, join=Join(tool_use_id="w1"))
-    before.sessions.wrote(ADA.principal_id, seen, _admitted())
+    before.sessions.wrote(ADA.principal_id, seen, admitted())
     if compacted:
         monkeypatch.setattr("proxy.ledger.sessions.GROWN_BYTES", 1)
         assert await before.sessions.compact()
