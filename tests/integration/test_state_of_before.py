@@ -55,7 +55,7 @@ def waiting(place: Place) -> Any:  # noqa: ANN401 - the answer as it came
     """What waits, without what a row of the list tells from here on."""
     answer = place.command("review", "list", "--json").data
     for row in answer["held"]:
-        for later in ("origin", "begins", "same"):
+        for later in ("origin", "begins", "same", "becomes", "fired"):
             del row[later]
         row["change"] = None
     return {"held": answer["held"]}
