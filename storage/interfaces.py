@@ -101,6 +101,12 @@ class MemoryWriter(Protocol):
         """
         ...
 
+    async def deny_many(
+        self, candidate_ids: Sequence[CandidateId], by: PrincipalId
+    ) -> tuple[Outcome, ...]:
+        """Refuse those of them that are held, a leaf each, in one transaction."""
+        ...
+
     async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
         """Log that a person ended the withholding of a refused candidate; the leaf's index."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +11,8 @@ from proxy.intercept.verdict_events import Judging, decided_event
 from telemetry.events import TraceContext
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from policy.model import CandidateId, PrincipalId
     from proxy.seams.surroundings import Surroundings
     from storage.interfaces import MemoryReader, MemoryWriter
@@ -54,6 +57,23 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
     def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
         # Read before the decision: afterwards trace and target are gone with the key.
         return self.reader.held_candidate(candidate_id), self.surroundings.clock_ns()
+
+    async def deny_many(
+        self, candidate_ids: Sequence[CandidateId], by: PrincipalId, way: str
+    ) -> frozenset[CandidateId]:
+        """Refuse those of them that are held, together; which they were.
+
+        Raises:
+            StorageError: None of them could be decided.
+        """
+        before = await asyncio.to_thread(
+            lambda: {one: self.reader.held_candidate(one) for one in candidate_ids}
+        )
+        started_ns = self.surroundings.clock_ns()
+        outcomes = await self.writer.deny_many(candidate_ids, by)
+        for outcome in outcomes:
+            self._told(before[outcome.candidate_id], outcome, way, started_ns)
+        return frozenset(outcome.candidate_id for outcome in outcomes)
 
     def expired(self, held: HeldCandidate, outcome: Outcome) -> None:
         """Record that a candidate expired undecided. Any thread."""

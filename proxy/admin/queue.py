@@ -38,6 +38,9 @@ FROZEN_S: Final = 15 * 60
 SELECTIONS_MAX: Final = 32
 BEGINNING_LEN: Final = 60
 PAGE_LEN_MAX: Final = 1_000
+# In one transaction: each key is overwritten on the disk, and whoever writes waits for all of them.
+DENIED_TOGETHER: Final = 4
+_PAUSE_S: Final = 0.002
 _EVERYBODYS: Final = frozenset({MemoryClass.L3, MemoryClass.L4})
 
 
@@ -118,7 +121,26 @@ class Queue:
             StorageError: One could not be decided; those before it are.
         """
         selection = self._taken(digest)
-        return await self._decided(selection, by, release=False)
+        refused = 0
+        changed: list[str] = []
+        chosen = selection.chosen
+        for start in range(0, len(chosen), DENIED_TOGETHER):
+            some = chosen[start : start + DENIED_TOGETHER]
+            as_they_were = await asyncio.to_thread(self._unchanged, selection, some)
+            gone = await self._deciding.deny_many(as_they_were, by, REVIEW)
+            refused += len(gone)
+            changed += [one.candidate_id for one in some if one.candidate_id not in gone]
+            # Writes that came meanwhile go first: a person who refuses a thousand is in no hurry.
+            await asyncio.sleep(_PAUSE_S)
+        return DecidedMany(admitted=0, refused=refused, changed=tuple(changed))
+
+    def _unchanged(
+        self, selection: _Selection, some: tuple[_Frozen, ...]
+    ) -> tuple[CandidateId, ...]:
+        """Which of these are still as they were when they were chosen. In a thread."""
+        if self._reader.status().ruleset_digest != selection.rules:
+            return ()
+        return tuple(one.candidate_id for one in some if self._frozen(one.candidate_id) == one)
 
     async def release(self, digest: str, by: PrincipalId) -> DecidedMany:
         """Release the unchanged candidates of a selection: one text, exactly equal.
@@ -139,7 +161,7 @@ class Queue:
             raise MalformedRequest(
                 "release: L1, L2, changes of what is stored, and orders are let in one by one"
             )
-        return await self._decided(selection, by, release=True)
+        return await self._released(selection, by)
 
     def _taken(self, digest: str) -> _Selection:
         selection = self._selections.get(digest)
@@ -147,19 +169,15 @@ class Queue:
             raise NotFound("no such selection, or it is older than 15 minutes: choose again")
         return selection
 
-    async def _decided(
-        self, selection: _Selection, by: PrincipalId, *, release: bool
-    ) -> DecidedMany:
-        decide = self._deciding.release if release else self._deciding.deny
+    async def _released(self, selection: _Selection, by: PrincipalId) -> DecidedMany:
         counts = {"admit": 0, "reject": 0, "hold": 0}
         changed: list[str] = []
-        moved = self._reader.status().ruleset_digest != selection.rules
         for one in selection.chosen:
-            if moved or await asyncio.to_thread(self._frozen, one.candidate_id) != one:
+            if not await asyncio.to_thread(self._unchanged, selection, (one,)):
                 changed.append(one.candidate_id)
                 continue
             try:
-                outcome = await decide(one.candidate_id, by, REVIEW)
+                outcome = await self._deciding.release(one.candidate_id, by, REVIEW)
             except UnknownCandidate:
                 changed.append(one.candidate_id)
                 continue
@@ -169,7 +187,7 @@ class Queue:
         )
 
     async def _found(self, asked: ReviewFilter) -> list[HeldCandidate]:
-        held = self._reader.held()
+        held = await asyncio.to_thread(self._reader.held)
         await asyncio.to_thread(self._learn, held)
         same = None
         if asked.same is not None:

@@ -25,6 +25,8 @@ from storage.write.quarantine import Quarantine
 from storage.write.vouching import Vouching
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from policy.model import PrincipalId
     from policy.ruleset import Ruleset
     from policy.trust.ladder import TrustState
@@ -73,6 +75,22 @@ class Operating:
             UnknownCandidate: Nothing of that id is held.
         """
         return self._deny(candidate_id, self._held(candidate_id), by)
+
+    def deny_many(
+        self, candidate_ids: Sequence[CandidateId], by: PrincipalId
+    ) -> tuple[Outcome, ...]:
+        """Refuse those of them that are held, in one transaction; their keys are destroyed."""
+        engine = self._engine
+        rows: dict[CandidateId, HeldRow] = {}
+        for candidate_id in candidate_ids:
+            with contextlib.suppress(UnknownCandidate):
+                rows[candidate_id] = self._held(candidate_id)
+
+        def work(change: Change) -> tuple[Outcome, ...]:
+            judge, ruleset = engine.parts.judge, engine.ruleset
+            return tuple(judge.deny(change, one, row, ruleset, by=by) for one, row in rows.items())
+
+        return engine.transact(work) if rows else ()
 
     def _deny(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Outcome:
         engine = self._engine

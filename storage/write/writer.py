@@ -20,7 +20,7 @@ from storage.write.jobs import Answer, Gathering, Job, Patience, deliver
 from storage.write.wellness import try_again
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from policy.model import CandidateId, MemoryId, PrincipalId, Tenant
     from policy.ruleset import Ruleset
@@ -159,6 +159,12 @@ class EmbeddedWriter:
     async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
         """Refuse a held candidate; its staging key is destroyed."""
         return await self._run(lambda: self._operating.deny(candidate_id, by))
+
+    async def deny_many(
+        self, candidate_ids: Sequence[CandidateId], by: PrincipalId
+    ) -> tuple[Outcome, ...]:
+        """Refuse those of them that are held, a leaf each, in one transaction."""
+        return await self._run(lambda: self._operating.deny_many(candidate_ids, by))
 
     async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
         """Log that a person ended the withholding of a refused candidate; the leaf's index."""

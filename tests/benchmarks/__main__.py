@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.benchmarks import (
     decision,
     growth,
+    held,
     labels,
     mcp,
     model,
@@ -41,12 +42,13 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "labels": ("texts found in what they were made of, and what looking costs", labels.run),
     "model": ("what the model front adds to the first streamed byte", model.run),
     "stall": ("how long others wait while the costliest bodies are judged", stall.run),
+    "held": ("ten thousand that wait: the list, and a thousand refused in one act", held.run),
     "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
     "growth": ("a million memories: writes, starts, searches, memory", growth.run),
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
 }
-_HEAVY = frozenset({"neighbours", "growth", "guards"})
+_HEAVY = frozenset({"neighbours", "growth", "guards", "held"})
 
 
 def sections() -> str:

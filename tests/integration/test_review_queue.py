@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from policy.model import CandidateId, PrincipalId
+from policy.verdict import Reason
 from tests.integration.otlp_receiver import attributes, otlp_receiver
 from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
 
@@ -237,3 +239,27 @@ async def test_a_wait_that_nobody_ended_has_its_span_in_the_trace_of_the_write(
     assert waited[2] == ended[2]
     count = 'mnemogate_verdicts_total{decision="reject",memory_class="L1",reason="hold_expired"'
     assert any(line.startswith(count) and line.endswith(" 1.0") for line in counted.splitlines())
+
+
+async def test_what_is_refused_together_is_a_few_transactions_with_a_leaf_for_each(
+    tmp_path: Path,
+) -> None:
+    async with reviewing(tmp_path) as review:
+        held = [await review.hold(f"{ORDER} {number}") for number in range(9)]
+        chosen = await review.ask("POST", "/select", {"reason": "class_floor"})
+        store = review.on.sidecar.store
+        before = store.reader.status().leaf_count
+        done = await review.ask("POST", "/deny", {"digest": chosen["digest"]})
+        assert (done["refused"], done["changed"]) == (9, [])
+        assert store.reader.status().leaf_count == before + 9
+        decided = [store.followed.decided(CandidateId(one)) for one in held]
+        assert {None if one is None else one.verdict.reason for one in decided} == {
+            Reason.DENIED_BY_PERSON
+        }
+        assert store.reader.check().problems == ()
+        # What is gone by then is left out, and takes nobody else along.
+        last = CandidateId(await review.hold(f"{ORDER} last"))
+        gone = CandidateId(held[0])
+        outcomes = await store.writer.deny_many((gone, last), PrincipalId("operator"))
+        assert [one.candidate_id for one in outcomes] == [last]
+        assert await store.writer.deny_many((gone,), PrincipalId("operator")) == ()

@@ -239,8 +239,8 @@ OPERATE: Final = (
     Mutant(
         name="a choice is acted on as it is now, not as it was frozen",
         file=_QUEUE,
-        old="if moved or await asyncio.to_thread(self._frozen, one.candidate_id) != one:",
-        new="if moved:",
+        old="for one in some if self._frozen(one.candidate_id) == one)",
+        new="for one in some)",
         invariant="a person decides on what she was told of, and what moved since is left alone",
         tests=(at(_QUEUES, "test_a_choice_of_an_update_ends_with_what_it_would_change"),),
     ),

@@ -19,6 +19,19 @@ _QUEUES: Final = "tests/integration/test_review_queue.py"
 
 REPORTING: Final = (
     Mutant(
+        name="what is gone takes along what is refused with it",
+        file="storage/write/orders.py",
+        old="            with contextlib.suppress(UnknownCandidate):\n",
+        new="            if True:\n",
+        invariant="of many, each that waits is refused, and nothing else is",
+        tests=(
+            at(
+                _QUEUES,
+                "test_what_is_refused_together_is_a_few_transactions_with_a_leaf_for_each",
+            ),
+        ),
+    ),
+    Mutant(
         name="a wait that nobody ended ends unheard",
         file="storage/write/judging.py",
         old="        change.expired.append((held, outcome))\n",
