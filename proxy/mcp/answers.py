@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policy.model import SourceKind
 from proxy.dialects.mcp.known_members import METHODS
@@ -34,7 +34,7 @@ from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarding import UNDECIDED
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from proxy.dialects.mcp.maps import Shown
     from proxy.dialects.strict_json.strict import JsonValue
@@ -48,12 +48,29 @@ NOT_SHOWN: Final = (
 )
 
 
+REMEMBERED_BYTES_MAX: Final = 256 * 1024
+
+
+class _Unchanged(NamedTuple):
+    """An answer of which nothing was withheld, and what was asked and noted of it."""
+
+    value: JsonValue
+    shown: Shown
+    asked: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
 class Answers:
-    """Filters what a client sees of a server's messages. Event loop only."""
+    """Filters what a client sees of a server's messages. Event loop only.
+
+    The last answer is remembered: an agent reads its whole memory again and again. What is kept is
+    what to ask of it, never what was said: whether it may be shown is asked each time.
+    """
 
     def __init__(self, connection: Connection, catalogue: Catalogue) -> None:
         self._connection = connection
         self._catalogue = catalogue
+        self._last: _Unchanged | None = None
 
     def needs_all_pages(self, pending: Pending, message: Message) -> bool:
         """Whether this answer is a page of tools, which is shown only once all pages are known."""
@@ -72,7 +89,7 @@ class Answers:
         part = "result" if message.kind is Kind.RESULT else "error"
         found = self._with_handles(pending.method, message.body.get(part))
         try:
-            kept = await self._sifted(pending, part, found)
+            kept = await self._sifted(pending, part, found, len(message.one_line()))
         except UNDECIDED:
             return self._withheld(pending)
         await self._note(pending, kept)
@@ -107,10 +124,9 @@ class Answers:
         """Whether the id or the method of a message contains something withheld."""
         said = [message.request_id, None if message.method in METHODS else message.method]
         texts = tuple(one for one in said if isinstance(one, str))
-        connection = self._connection
         if not texts:
             return False
-        return any(await connection.guard.sift(connection.principal, connection.server.name, texts))
+        return any(await self._sift(texts))
 
     def _with_handles(self, method: str | None, value: JsonValue) -> JsonValue:
         connection = self._connection
@@ -122,12 +138,27 @@ class Answers:
             ),
         )
 
-    async def _sifted(self, pending: Pending, part: str, found: JsonValue) -> JsonValue:
+    async def _sifted(
+        self, pending: Pending, part: str, found: JsonValue, length: int
+    ) -> JsonValue:
         if self._connection.server.is_context:
             return found
         if part == "result" and pending.method == LIST:
             return await self._plan(filtering_tools(found))
-        return await self._plan(filtering(found, self._shown_of(pending)))
+        return await self._read(found, self._shown_of(pending), length)
+
+    async def _read(self, found: JsonValue, shown: Shown, length: int) -> JsonValue:
+        last, self._last = self._last, None
+        # Equal trees hold the same strings in the same places, so the same would be asked of them.
+        same = last is not None and last.shown is shown and last.value == found
+        if last is not None and same and not any(await self._sift(last.asked)):
+            self._last = last._replace(value=found)
+            return found
+        asked: list[tuple[str, ...]] = []
+        kept = await self._plan(filtering(found, shown), asked.append)
+        if kept is found and len(asked) == 1 and length <= REMEMBERED_BYTES_MAX:
+            self._last = _Unchanged(found, shown, asked[0], texts_of(found))
+        return kept
 
     def _shown_of(self, pending: Pending) -> Shown:
         tool_map = self._connection.tool_map
@@ -136,16 +167,20 @@ class Answers:
         rule = pending.rule
         return tool_map.shown if rule is None or rule.shown is None else rule.shown
 
+    async def _sift(self, strings: tuple[str, ...]) -> tuple[bool, ...]:
+        connection = self._connection
+        return await connection.guard.sift(connection.principal, connection.server.name, strings)
+
     async def _plan(
-        self, plan: Generator[tuple[str, ...], tuple[bool, ...], JsonValue]
+        self,
+        plan: Generator[tuple[str, ...], tuple[bool, ...], JsonValue],
+        asking: Callable[[tuple[str, ...]], None] = lambda _strings: None,
     ) -> JsonValue:
-        guard, connection = self._connection.guard, self._connection
         try:
             strings = next(plan)
             while True:
-                strings = plan.send(
-                    await guard.sift(connection.principal, connection.server.name, strings)
-                )
+                asking(strings)
+                strings = plan.send(await self._sift(strings))
         except StopIteration as end:
             value: JsonValue = end.value
             return value
@@ -164,7 +199,8 @@ class Answers:
         connection = self._connection
         kind = SourceKind.TOOL_RESULT if connection.server.is_context else SourceKind.UNKNOWN
         try:
-            texts = texts_of(value)
+            last = self._last
+            texts = texts_of(value) if last is None or last.value is not value else last.texts
             if texts:
                 segment = Segment(
                     server=connection.server.name,

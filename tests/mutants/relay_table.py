@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant, at
 
 _RELAY: Final = "proxy/mcp/relay.py"
 _CALLS: Final = "proxy/mcp/calls.py"
+_SAME: Final = "tests/unit/proxy/mcp/test_same_answer.py"
 _TEST_CALLS: Final = "tests/unit/proxy/mcp/test_calls.py"
 _TEST_RELAY: Final = "tests/unit/proxy/mcp/test_relay.py"
 
@@ -210,6 +211,26 @@ RELAY: Final = (
         tests=(
             at(_TEST_CALLS, "test_a_gate_that_cannot_answer_refuses_writes_and_withholds_reads"),
         ),
+    ),
+    Mutant(
+        name="an answer that was shown once is shown unasked",
+        file="proxy/mcp/answers.py",
+        old="and same and not any(await self._sift(last.asked)):\n",
+        new="and same:\n",
+        invariant="whether an answer may be shown is asked each time that it comes",
+        tests=(
+            at(_SAME, "test_the_same_answer_is_taken_apart_once_and_asked_for_each_time"),
+            at(_SAME, "test_what_is_shown_again_is_what_a_new_relay_would_show"),
+            at(_SAME, "test_a_gate_that_cannot_say_withholds_an_answer_that_was_shown_before"),
+        ),
+    ),
+    Mutant(
+        name="an answer is taken for the one before",
+        file="proxy/mcp/answers.py",
+        old=" and last.value == found\n",
+        new="\n",
+        invariant="all of an answer is asked for, and what is withheld is taken out",
+        tests=(at(_SAME, "test_another_answer_is_not_taken_for_the_one_before"),),
     ),
     Mutant(
         name="a lost verdict is asked for again",
