@@ -1,1 +1,1 @@
-"""Where memories, verdicts and trust become durable. LMDB is the truth, FAISS follows from it."""
+"""The durable side: memories, verdicts and trust. LMDB is the truth, FAISS follows from it."""

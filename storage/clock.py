@@ -1,7 +1,7 @@
-"""A clock that cannot be turned back: what expired or was revoked must not come to life again.
+"""A clock that cannot go back: an expired memory or a revoked key must not become valid again.
 
-The time of the last transaction is in the store. A wall clock that is behind it (a dead battery, a
-wrong server, a hand on the clock) is not believed: time goes on from there with the monotonic one.
+The store has the time of the last transaction. A wall clock behind it (a dead battery, a wrong
+server, manipulation) is not trusted: time goes on from there with the monotonic clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SteadyClock:
     def __init__(self, wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> None:
         self._wall_ns = wall_ns
         self._monotonic_ns = monotonic_ns
-        # The latest time known, and when the monotonic clock said so; replaced as one.
+        # The latest known time, with the monotonic time at that moment; replaced as one.
         self._latest = (wall_ns(), monotonic_ns())
 
     def __call__(self) -> int:
@@ -39,11 +39,11 @@ class SteadyClock:
         return self() // 1_000_000
 
     def not_before(self, time_ms: int) -> None:
-        """It is later than this: the store knows."""
+        """Advance the clock to at least this time, which the store has seen."""
         if time_ms > self.now_ms():
             self._latest = (time_ms * 1_000_000, self._monotonic_ns())
 
     def behind_s(self) -> float:
-        """How far the wall clock is behind the time that counts; 0 within the slack."""
+        """By how much the wall clock is behind the trusted time; 0 within the slack."""
         behind_ns = self() - self._wall_ns()
         return behind_ns / 1e9 if behind_ns > SLACK_NS else 0.0

@@ -1,8 +1,8 @@
-"""How long a candidate may be decided: whoever waits for it no longer, and the writer, agree.
+"""A deadline for deciding a candidate, on which the waiting request and the writer agree.
 
-A model request waits for the candidates of its principal. When it has waited long enough it goes on
-as if they had been refused, and then they must be: the writer's thread looks here inside the
-decision and tells the gate. What it has begun to decide nobody takes back.
+A model request waits for its principal's candidates. After the deadline it goes on as if they were
+refused, so they must be: the writer checks this object during the decision, and tells the gate. A
+decision that has begun is not taken back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 
 
 class Due:
-    """One candidate. Any thread; the first of the two calls decides."""
+    """The deadline of one candidate. Any thread; the first of the two calls wins."""
 
     __slots__ = ("_begun", "_lock", "_over")
 
@@ -21,13 +21,13 @@ class Due:
         self._over = False
 
     def begin(self) -> bool:
-        """The writer decides now: False where nobody waits any more. The same each time."""
+        """The writer decides now; False where the request has given up. Repeated calls agree."""
         with self._lock:
             self._begun = not self._over
             return self._begun
 
     def expire(self) -> bool:
-        """Nobody waits any more: False where the writer has begun. The same each time."""
+        """The request gives up; False where the writer has begun. Repeated calls agree."""
         with self._lock:
             self._over = not self._begun
             return self._over

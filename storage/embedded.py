@@ -72,19 +72,19 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     tenant_share: float = 1.0
     origin: str = "mnemogate"
     segment_len: int = SEGMENT_LEN
-    # The directory was put back from a backup on purpose: a new incarnation begins, nonces of the
-    # one before are refused, and the checkpoint outside is written anew.
+    # True after a restore: a new incarnation begins, earlier nonces are refused, and the checkpoint
+    # outside is rewritten.
     restored: bool = False
-    # What the leaf of the restoring says, and who did it.
+    # The text and the author of the restore's leaf.
     restore_detail: str = ""
     restored_by: PrincipalId = THE_STORE
-    # False for a command on a stopped state: it is no change of mode.
+    # False for a command on a stopped state, which does not change the mode.
     adopts_mode: bool = True
     writer: WriterOptions = WriterOptions()
 
 
 def _no_failpoint(name: str) -> None:
-    """What ships: crash points that do nothing."""
+    """The shipped failpoints: they do nothing."""
     del name
 
 
@@ -128,7 +128,7 @@ class EmbeddedStore:
 
     @property
     def time_ms(self) -> int:
-        """The latest time at which anything was written; it is later now, whatever a clock says."""
+        """The latest time of any write; the present is later, whatever the wall clock says."""
         return self._engine.generation.header.time_ms
 
     @property
@@ -171,7 +171,7 @@ class EmbeddedStore:
         """The session ledger's log, and what was in it; see `Store`."""
         state = self._directory.root
         keys = FrameKeys(self._store_key, self._engine.generation.header.incarnation_name)
-        # Without that directory no model front was ever served here: nothing was lost.
+        # Without that directory no model front ever ran on this state, so nothing was lost.
         is_new = not (state / DIRECTORY).exists()
         opened = open_session_log(state, keys, scar, is_new=is_new)
         return opened.log, opened.records

@@ -1,10 +1,10 @@
-"""Failures of the store, named for what the caller can still believe."""
+"""Failures of the store, named after what the caller may still rely on."""
 
 from __future__ import annotations
 
 
 class StorageError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base of all errors that this package raises on purpose."""
 
 
 class StoreUnavailable(StorageError):
@@ -12,7 +12,7 @@ class StoreUnavailable(StorageError):
 
 
 class QuotaReached(StoreUnavailable):
-    """No room is left in the store, or in the share of it that a tenant may use."""
+    """The store, or the tenant's share of it, is full."""
 
 
 class CredentialEnded(StoreUnavailable):
@@ -28,11 +28,11 @@ class StoreCorrupt(StorageError):
 
 
 class BadBackup(StorageError):
-    """A backup that is incomplete or was changed, or a place where it cannot go."""
+    """A backup that is incomplete or was changed, or a target where it cannot go."""
 
 
 class NoSecrets(BadBackup):
-    """A backup without the secrets that make it a store again."""
+    """A backup without secrets, from which no store can be restored."""
 
 
 class UnknownFormat(StorageError):
@@ -40,7 +40,7 @@ class UnknownFormat(StorageError):
 
 
 class StoreRolledBack(StorageError):
-    """The checkpoint kept outside the store is ahead of it: an older copy was put in place."""
+    """The checkpoint outside the store is ahead of it: somebody put an older copy in place."""
 
 
 class StoreLocked(StorageError):
@@ -56,11 +56,11 @@ class UnknownCandidate(StorageError):
 
 
 class UnknownMemory(StorageError):
-    """No memory of that id stands in the tenant."""
+    """The tenant has no memory of that id."""
 
 
 class MemoryMoved(StorageError):
-    """The memory is not the one any more that a person was shown; nothing was written."""
+    """The memory is no longer the version that a person was shown; nothing was written."""
 
 
 class UnknownLeaf(StorageError):
@@ -68,4 +68,4 @@ class UnknownLeaf(StorageError):
 
 
 class UnknownPins(StorageError):
-    """No server of that name was seen, or its tools are not those that were meant."""
+    """No server of that name was seen, or its tools have another digest."""

@@ -85,7 +85,7 @@ class MemoryWriter(Protocol):
             StoreUnavailable: Queue full, quota reached, not writable, the writer did not get to it
                 in time, or the vector is not a unit vector of its embedder; nothing was written.
             OutcomeUnknown: The disk failed mid-commit and the store could not be reopened, or does
-                not answer: ask again with the same nonce.
+                not answer: repeat the request with the same nonce.
         """
         ...
 
@@ -108,13 +108,16 @@ class MemoryWriter(Protocol):
         ...
 
     async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Log that a person ended the withholding of a refused candidate; the leaf's index."""
+        """Log that a person ended the withholding of a refused candidate.
+
+        Returns the leaf's index.
+        """
         ...
 
     async def quarantine(
         self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
     ) -> Standing:
-        """Take a memory out of every read at once, with a leaf; again changes nothing.
+        """Take a memory out of every read at once, with a leaf; a repetition changes nothing.
 
         Raises:
             UnknownMemory: There is none of that id in the tenant.
@@ -124,13 +127,13 @@ class MemoryWriter(Protocol):
     async def parole(
         self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, reason: str = ""
     ) -> Standing:
-        """Show a quarantined memory again; like `quarantine` in all else."""
+        """Show a quarantined memory again; otherwise like `quarantine`."""
         ...
 
     async def vouch(
         self, memory_id: MemoryId, tenant: Tenant, by: PrincipalId, version: int
     ) -> Standing:
-        """Label a stored memory as a person's own, who was shown this version of it.
+        """Label a stored memory as the words of a person who was shown this version of it.
 
         Raises:
             UnknownMemory: There is none of that id in the tenant, or it was deleted.
@@ -149,18 +152,22 @@ class MemoryWriter(Protocol):
         """Register or replace an anchor; leaves a leaf."""
 
     async def record_outcome(self, principal_id: PrincipalId, *, good: bool) -> TrustState:
-        """Feed a principal's soft score with what a memory of it turned out to be worth."""
+        """Feed a principal's soft score with how a memory of it turned out."""
         ...
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
-        """Put other rules in force for everything judged from here on; returned with their epoch.
+        """Put other rules in force for everything judged from here on.
 
-        Another digest is another epoch, with a leaf; the same digest changes nothing.
+        Returns them with their epoch. Another digest is another epoch, with a leaf; the same digest
+        changes nothing.
         """
         ...
 
     async def compact(self) -> int:
-        """Rewrite the store without its free pages, so that purged bytes are gone; bytes saved."""
+        """Rewrite the store without its free pages, which erases purged bytes.
+
+        Returns the bytes saved.
+        """
         ...
 
 
@@ -180,7 +187,7 @@ class MemoryReader(Protocol):
         ...
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
-        """Live memories that match, newest first; fewer than asked where they are large."""
+        """Live memories that match, newest first; fewer than asked for if they are large."""
         ...
 
     def ids(self, tenant: Tenant, where: Filter, limit: int) -> tuple[MemoryId, ...]:
@@ -284,10 +291,10 @@ class AuditReader(Protocol):
 
 
 class Quarantined(Protocol):
-    """What only an operator may read: memories under quarantine. Any thread."""
+    """Memories under quarantine, which only an operator may read. Any thread."""
 
     def find(self, tenant: Tenant) -> tuple[Memory, ...]:
-        """Every one of a tenant, oldest first; walks every id of the store."""
+        """All quarantined memories of a tenant, oldest first; walks every id of the store."""
         ...
 
     def get(self, tenant: Tenant, memory_id: MemoryId) -> Memory | None:
@@ -300,15 +307,15 @@ class Quarantined(Protocol):
 
 
 class Objections(Protocol):
-    """Which memories observe mode let in. Any thread; walks every memory of the store."""
+    """Memories that observe mode admitted over an objection. Any thread; walks every memory."""
 
     def find(self, tenant: Tenant) -> tuple[Objection, ...]:
-        """Memories of a tenant that stand over an objection, oldest first."""
+        """Memories of a tenant that were admitted over an objection, oldest first."""
         ...
 
 
 class Retained(Protocol):
-    """The stored memories as a pass of retention sees them: not the quarantined. Any thread."""
+    """The stored memories for a pass of retention, without quarantined ones. Any thread."""
 
     def slice(self, start: int, length: int) -> tuple[tuple[Item, ...], int | None]:
         """Memories whose newest row is among `length` rows from an ordinal on, expired ones too.
@@ -318,32 +325,32 @@ class Retained(Protocol):
         ...
 
     def stands(self, item: Item) -> bool:
-        """Whether the memory is still as it was seen: nobody changed or deleted it since."""
+        """Whether nobody changed or deleted the memory since it was seen."""
         ...
 
 
 class Forwards(Protocol):
-    """What is on its way to other servers. Coroutines raise as `MemoryWriter.submit`.
+    """Items on their way to other servers. Coroutines raise as `MemoryWriter.submit`.
 
     They run on any loop; reads see the last commit, on any thread.
     """
 
     async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
-        """Record what became of sent items, one leaf each; for which of them it was news."""
+        """Record outcomes of sent items, one leaf each; returns which of them were new."""
         ...
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Which of these released items the caller shall send; nobody else will."""
+        """Which of these released items the caller alone shall send."""
         ...
 
     def pending(
         self, tenant: Tenant | None = None, target: str | None = None
     ) -> tuple[Pending, ...]:
-        """What waits to be sent or to be looked up, oldest first."""
+        """The items to be sent or to be looked up, oldest first."""
         ...
 
     def standing(self, behind: Behind, key: str) -> TextStanding:
-        """What our own verdicts say of the text under a key, for a change by who asks."""
+        """Our own verdicts' knowledge of the text under a key, for a change by this principal."""
         ...
 
     def unmoved(
@@ -352,18 +359,18 @@ class Forwards(Protocol):
         candidate_ids: tuple[CandidateId, ...],
         waiting: frozenset[CandidateId],
     ) -> bool:
-        """Whether nothing that these intents were admitted on is another by now.
+        """Whether everything that these intents were admitted on is still the same.
 
-        `waiting`: admitted ahead as they were, and not sent yet.
+        `waiting`: intents that were admitted ahead like these and not sent yet.
         """
         ...
 
 
 class Followed(Protocol):
-    """What became of everything behind other servers, as the log grows. Any thread."""
+    """The state of all memories behind other servers, as the log grows. Any thread."""
 
     def since(self, leaf_count: int) -> News:
-        """What moved since the log had so many leaves; -1 for everything."""
+        """The changes since the log had so many leaves; everything for -1."""
         ...
 
     def decided(self, candidate_id: CandidateId) -> Decided | None:
@@ -371,7 +378,7 @@ class Followed(Protocol):
         ...
 
     def held(self) -> tuple[Moved, ...]:
-        """Everything that waits for a person now."""
+        """All candidates that wait for a person now."""
         ...
 
 
@@ -398,7 +405,7 @@ class Pins(Protocol):
 
 
 class SessionLog(Protocol):
-    """The session ledger's own records, sealed; what they say is the ledger's business.
+    """The session ledger's own records, encrypted; their meaning is the ledger's business.
 
     One writer, on the event loop. Where a call raises StoreUnavailable, records that were to be
     added go with the next ones, and a rewriting changed nothing.
@@ -406,7 +413,7 @@ class SessionLog(Protocol):
 
     @property
     def length(self) -> int:
-        """Bytes that are kept."""
+        """Bytes in the log."""
         ...
 
     def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
@@ -414,36 +421,36 @@ class SessionLog(Protocol):
         ...
 
     async def append(self, records: Iterable[bytes] = ()) -> None:
-        """Make records durable, and all that were added before them."""
+        """Make these records durable, and all that were queued before them."""
 
     async def rewrite(self, records: Iterable[bytes]) -> None:
-        """Put these records in the place of all that were added before."""
+        """Replace all earlier records by these."""
 
     async def check(self) -> str | None:
-        """What is wrong with it by now, or None."""
+        """The defect of the log, or None."""
         ...
 
     async def close(self) -> None:
-        """Write what waits and give it back."""
+        """Write queued records, and release the file."""
 
 
 class Staged(Protocol):
-    """Where candidates wait for their verdict. The evaluation alters them here (MWP 3.2, A5)."""
+    """The staged candidates. The evaluation alters them here (MWP 3.2, A5)."""
 
     def staged_ids(self) -> frozenset[CandidateId]:
-        """Candidates that nobody decided yet."""
+        """The undecided candidates."""
         ...
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
-        """What is staged of them; None for what does not open."""
+        """The staged candidates; None for one that does not open."""
         ...
 
     def sealed(self, candidate_id: CandidateId, contents: Contents) -> Sealed:
-        """A candidate, ready to be put."""
+        """A candidate, encrypted and ready to be put."""
         ...
 
     def put(self, sealed: Sequence[Sealed]) -> None:
-        """Stage candidates, in the place of what is there."""
+        """Stage candidates, replacing those that are there."""
 
 
 class Store(Protocol):
@@ -485,8 +492,8 @@ class Store(Protocol):
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
         """The session ledger's log, and what was in it. Blocks; once for each open store.
 
-        Where anything is lost, it is begun anew with what could be read and with `scar`, a record
-        that says so: the next start must not take it for a whole one.
+        If anything is lost, a new log is begun with the readable records and with `scar`, a record
+        that marks it as incomplete for later starts.
 
         Raises:
             StoreUnavailable: It cannot be opened or made.
@@ -494,20 +501,20 @@ class Store(Protocol):
         ...
 
     def read_cursor(self, name: str) -> bytes | None:
-        """How far a follower of the log had come; None where it never said. Blocks."""
+        """The position of a follower of the log; None where it never stored one. Blocks."""
         ...
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Keep that, durable and whole when this returns. Blocks; OSError: the one before stays."""
+        """Store that position durably. Blocks. OSError: the old position stays."""
 
     def close(self) -> None:
         """Finish what is queued, and give the store back. Blocks."""
 
 
 class AuditedView(Protocol):
-    """What a store holds, for an auditor who recomputes what the log promises and trusts nobody.
+    """A store's contents for an auditor who recomputes what the log promises.
 
-    Nothing of it is checked but that it can be read; else a call raises StoreCorrupt.
+    Values are only decoded, not checked; an unreadable one raises StoreCorrupt.
     """
 
     leaf_count: int
@@ -526,7 +533,7 @@ class AuditedView(Protocol):
         ...
 
     def made_with(self, store_key: bytes) -> bool:
-        """Whether this is the key that names are kept under; True where the store does not say."""
+        """Whether names are kept under this key; True where the store does not say."""
         ...
 
     def leaf(self, index: int) -> bytes | None:
@@ -534,16 +541,16 @@ class AuditedView(Protocol):
         ...
 
     def node(self, level: int, index: int) -> bytes | None:
-        """The kept hash of one complete subtree."""
+        """The stored hash of one complete subtree."""
         ...
 
     def rows(self) -> Iterator[Row | StoreCorrupt | None]:
-        """Every admitted change in its order; in the place of one, why it cannot be read."""
+        """Every admitted change in its order; for an unreadable one, the reason."""
         ...
 
 
 class OfflineStore(Protocol):
-    """A store as it is on disk, read without a gate, also while one serves it. Blocks.
+    """A store on disk, read without a gate, also while a gate runs. Blocks.
 
     Never in the gate's own process.
     """
@@ -594,7 +601,7 @@ class Backup(Protocol):
         clock: Callable[[], int],
         accept_rollback: bool = False,
     ) -> StoreStatus:
-        """Begin a new life of it in a new state directory, with a leaf that says from what. Blocks.
+        """Restore it into a new state directory as a new incarnation, with a leaf. Blocks.
 
         Raises:
             BadBackup: The place is taken, or the restored store contradicts itself.

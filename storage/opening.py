@@ -1,6 +1,6 @@
-"""The one place that picks an engine. Nobody outside this package names one.
+"""The one place that picks an engine. No other package names one.
 
-There is one so far: `storage.embedded`. Another takes its place here, by what the settings say.
+There is one so far: `storage.embedded`.
 """
 
 from __future__ import annotations

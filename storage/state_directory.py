@@ -54,7 +54,7 @@ def fsync_directory(directory: Path) -> None:
 def write_durably(path: Path, data: bytes) -> None:
     """Put a file in place whole or not at all, mode 0600, durable when this returns."""
     temporary = path.with_name(f".{path.name}.unfinished")
-    temporary.unlink(missing_ok=True)  # a crash left it; nobody else writes here
+    temporary.unlink(missing_ok=True)  # left by a crash; no other process writes here
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -88,7 +88,7 @@ class StateDirectory:
             self._create()
             self._lock = self._take_lock()
         except OSError as error:
-            # No leave, no room, or mounted read-only.
+            # No permission, no room, or mounted read-only.
             raise StoreUnavailable(f"no access to the state directory: {error.strerror}") from error
 
     def _create(self) -> None:
@@ -96,7 +96,7 @@ class StateDirectory:
         parts = (self.store, self.staging, self.held_keys, self.segments, self._secrets)
         for part in (self.root, *parts):
             part.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-            # mkdir leaves an existing directory's mode alone, and umask narrows a new one's.
+            # mkdir keeps an existing directory's mode, and umask narrows a new one's.
             part.chmod(DIRECTORY_MODE)
         fsync_directory(self.staging)
         fsync_directory(self.root)
@@ -105,8 +105,8 @@ class StateDirectory:
     def _take_lock(self) -> tuple[int, ...]:
         path = self.root / "gate.lock"
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        # The directory as well: a lock file that somebody clears away locks nobody out, and by the
-        # directory's own lock `doctor` finds whose process the gate of this state is.
+        # The directory itself is locked too: a removed lock file would lock nobody out, and
+        # `doctor` finds the gate's process by the directory's lock.
         itself = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for one in (handle, itself):
@@ -149,7 +149,7 @@ class StateDirectory:
 
     @property
     def bootstrapped(self) -> bool:
-        """Whether a first commit was durable here once: from then on nothing may be recreated."""
+        """Whether a first commit was ever durable here: afterwards nothing may be recreated."""
         return self._marker.exists()
 
     def mark_bootstrapped(self) -> None:

@@ -20,8 +20,8 @@ from storage.errors import StorageError
 
 _LINKS_MAX: Final = 40
 _CHUNK_LEN: Final = 1024 * 1024
-# The owning group may read a secret: a kubelet makes a mounted one root's, and readable by the
-# pod's `fsGroup`. Nobody else may read it, and nobody but its owner may write it.
+# The owning group may read a secret: a kubelet mounts secrets as root's, readable by the pod's
+# `fsGroup`. No other user may read it, and only its owner may write it.
 _OPEN_TO_STRANGERS: Final = 0o037
 
 
@@ -30,11 +30,13 @@ class UnfitFile(StorageError):  # noqa: N818 - as its siblings: named for what i
 
 
 class Trust(enum.Enum):
-    """What is asked of a file before its content counts."""
+    """What a file must fulfil before its content is used."""
 
     OURS = enum.auto()  # nobody but this user and root can change it
     SECRET = enum.auto()  # the same, and strangers cannot read it
-    PLAIN = enum.auto()  # any owner's file: its content is proven by a signature
+    # any owner's file, because a signature proves its content; or a file that a person named at a
+    # terminal: any owner, a pipe as well.
+    PLAIN = enum.auto()
     # A person at a terminal named it, to have it examined: any owner, and a pipe as well.
     ANYBODYS = enum.auto()
 
@@ -49,7 +51,7 @@ def read_file(path: Path, bytes_max: int, trust: Trust = Trust.OURS) -> bytes:
         OSError: It cannot be opened or read.
     """
     checked = trust is not Trust.ANYBODYS
-    # Not blocking: a named pipe in its place would stop a start, or a reload, for good.
+    # Non-blocking: a named pipe in its place would block a start or a reload for ever.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NONBLOCK if checked else 0))
     try:
         if checked:
@@ -65,7 +67,7 @@ def read_file(path: Path, bytes_max: int, trust: Trust = Trust.OURS) -> bytes:
 def refuse_replaceable(path: Path) -> None:
     """Refuse a place that another user can take away, put elsewhere, or put something else in.
 
-    What is not there yet is judged by what is there of its way.
+    For a missing path, its existing parents are checked.
 
     Raises:
         UnfitFile: Who could do it where, and what to do.
@@ -129,7 +131,7 @@ def _refuse_writable(directory: Path, found: os.stat_result) -> None:
     others = found.st_mode & stat.S_IWOTH
     if not others and not (found.st_mode & stat.S_IWGRP and not _nobody_else_in(found.st_gid)):
         return
-    # In a directory with the sticky bit nobody renames what is another one's.
+    # In a directory with the sticky bit nobody can rename another user's file.
     if found.st_mode & stat.S_ISVTX:
         return
     if os.path.ismount(directory) and os.statvfs(directory).f_flag & os.ST_RDONLY:
@@ -141,7 +143,7 @@ def _refuse_writable(directory: Path, found: os.stat_result) -> None:
 
 
 def _relied_on() -> frozenset[int]:
-    """Owners who need no file to change what this process does.
+    """Users who can change this process without changing a file: this uid and root.
 
     In a user namespace every uid from outside has the same number, root's among them.
     """
@@ -151,12 +153,12 @@ def _relied_on() -> frozenset[int]:
         if not whole:
             known.add(int(Path("/proc/sys/kernel/overflowuid").read_text("ascii")))
     except (OSError, ValueError):
-        pass  # another system than Linux: it has no such namespaces
+        pass  # another system than Linux has no such namespaces
     return frozenset(known)
 
 
 def _nobody_else_in(group: int) -> bool:
-    """Whether a group has no member besides this user and root, as far as this machine knows."""
+    """Whether a group has no members besides this user and root, as far as this machine knows."""
     try:
         names = frozenset(grp.getgrgid(group).gr_mem)
     except KeyError:

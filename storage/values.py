@@ -1,5 +1,5 @@
 # ruff: noqa: TC001 - msgspec reads these annotations when it builds the decoders
-"""Values that cross the seam of a store, whatever engine stands behind it."""
+"""Values of the store's interface, independent of the engine."""
 
 from __future__ import annotations
 
@@ -77,20 +77,25 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     # change without text.
     vector: bytes
     embedder_id: str
-    trace_id: str  # W3C, of the request; opaque to the store, written into the verdict leaf
+    # trace: W3C id of the request, opaque to the store, kept in the verdict leaf; guard mode: the
+    # key under which the server behind files the memory, None for a memory of our own.
+    trace_id: str
     # Guard mode: what the server behind files the memory under; None for a memory of our own.
     guarded_key: str | None = None
-    # Where `provenance` rests on containment: the label under taint, and the text it was given for.
+    # If `provenance` rests on containment: the label under taint, and the text it was given for.
     tainted: Provenance | None = None
     edit: Edit | None = None
-    seen_version: int = 0  # of the memory to change, for token and shadow; 0: there was none
-    due: Due | None = None  # whether somebody still waits for the verdict
+    # version of the memory to change, for token and shadow; 0: there was none
+    seen_version: int = 0
+    # the deadline that the waiting request shares; and a check whether its credential is still
+    # valid (None: it cannot end).
+    due: Due | None = None
     # Whether the credential that it came in on is still good; None: nothing that could end.
     welcome: Callable[[], bool] | None = None
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What staging holds of one candidate: its canonical bytes, and what else was gathered."""
+    """The staged content of one candidate: its canonical bytes, and further evidence."""
 
     canonical: bytes
     evidence: bytes
@@ -105,7 +110,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(enum.Enum):
-    """What became of a candidate."""
+    """The outcome of a candidate."""
 
     ADMIT = "admit"
     HOLD = "hold"
@@ -113,7 +118,7 @@ class Decision(enum.Enum):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The durable answer for one candidate, without content but for an admitted one's `memory`."""
+    """The durable answer for one candidate; without content, except an admitted one's `memory`."""
 
     candidate_id: CandidateId
     decision: Decision
@@ -126,12 +131,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     passed: tuple[int, ...]
     structural: bool
     version: int  # the store's version after this outcome
-    leaf_index: int  # of the verdict leaf
+    leaf_index: int  # index of the verdict leaf
     memory: Memory | None
     trust: TrustState
-    # What an enforcing gate would have answered, where an observing one admitted over it.
+    # The objection of an enforcing gate, where an observing one admitted all the same.
     objection: Hold | Reject | None = None
-    replayed: bool = False  # the first verdict of an earlier identical request, given again
+    # whether it repeats the first verdict of an identical request; then durations in microseconds
+    replayed: bool = False
     # Monotonic durations in microseconds.
     queued_us: int = 0
     gate_us: int = 0
@@ -151,10 +157,10 @@ class HeldCandidate(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: SourceKind
     basis: Basis
     held_at_ms: int
-    # Where it comes from, as coarsely as a leaf may say it: a label, a server, a tool.
+    # Its origin, as coarsely as a leaf may say it: a label, a server, a tool.
     origin: str = ""
     candidate: Candidate | None = None
-    # With the content only: the trace of the write, which its verdicts belong to.
+    # Only with the content: the trace of the write, to which its verdicts belong.
     trace_id: str = ""
 
 
@@ -179,7 +185,10 @@ class Anchor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of a listing; `total` counts every match. `cut`: too large, so it ends early."""
+    """A slice of a listing; `total` counts every match. `cut`.
+
+    Shortened because it is too large.
+    """
 
     total: int
     memories: tuple[Memory, ...]
@@ -187,10 +196,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Turnover(msgspec.Struct, frozen=True, kw_only=True):
-    """What became live, and what no longer is, since an earlier look; by the store's own numbers.
+    """Ordinals that became live or ceased to be since an earlier look.
 
-    A number is that of one state of a memory: an update ends one and begins another. `seen` is for
-    the next look, and means nothing to anybody else.
+    An ordinal is one version of a memory: an update ends one and begins another. `seen` is passed
+    to the next look, and is opaque.
     """
 
     came: tuple[tuple[int, Memory], ...]
@@ -199,7 +208,7 @@ class Turnover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EntityPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of all ids; `total` counts every one. `cut`: too large, so it ends early."""
+    """A slice of all ids; `total` counts every one. `cut`: shortened because it is too large."""
 
     total: int
     entities: tuple[Entity, ...]
@@ -218,12 +227,14 @@ class StoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     leaf_count: int
     bytes_used: int
     bytes_quota: int
-    # False above the quota too, and from a write that the disk refused until it takes writes again.
+    # False above the quota, and from a write that the disk refused until it takes writes again.
     writable: bool
     reason: str | None  # why not writable; or what a person should know or do
-    retrying: bool = False  # whether what the disk refused is tried again, without a new start
-    observing: bool = False  # whether the gate admits what it objects to (observe mode)
-    held_since_ms: int | None = None  # since when the oldest waits for a person
+    retrying: bool = False  # whether a refused write is retried without a restart
+    observing: bool = False  # whether the gate only observes (observe mode)
+    # since when the oldest candidate waits for a person; and where undecided candidates are staged:
+    # "memfd", "unlinked file", or "" for nowhere yet
+    held_since_ms: int | None = None
     # Where candidates are before their verdict: "memfd", "unlinked file", or "" for nowhere yet.
     staged_in: str = STAGED_IN_MEMORY
 
@@ -247,7 +258,7 @@ class AuditHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditProof(msgspec.Struct, frozen=True, kw_only=True):
-    """That one leaf is in the log which `head` signs (RFC 6962 inclusion)."""
+    """The proof that a leaf is in the log that `head` signs (RFC 6962 inclusion)."""
 
     leaf_index: int
     leaf: bytes
@@ -267,7 +278,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tenant takes of the store, and how much it may take."""
+    """The bytes that one tenant uses, and may use."""
 
     tenant: Tenant
     bytes_used: int
@@ -275,7 +286,7 @@ class TenantUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Objection(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored memory, and the first step in its life that was objected to."""
+    """A stored memory, and the first objected step in its history."""
 
     memory: Memory
     decision: str  # "hold" | "reject"
@@ -285,7 +296,7 @@ class Objection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Behind(msgspec.Struct, frozen=True, kw_only=True):
-    """The server that is meant, as the tenant whose memory is behind it knows it; and who asks."""
+    """A server behind, the tenant whose memory it keeps, and the requesting principal."""
 
     tenant: Tenant
     target: str
@@ -293,7 +304,7 @@ class Behind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted change that the server behind does not have for sure."""
+    """An admitted change that the server behind may not have."""
 
     candidate_id: CandidateId
     candidate: Candidate
@@ -302,7 +313,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stands(enum.Enum):
-    """How a change that was to reach another server stands now."""
+    """The state of a change that was to reach another server."""
 
     HELD = "held"
     DENIED = "denied"
@@ -313,7 +324,7 @@ class Stands(enum.Enum):
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """One change and how it stands; `candidate` None where its content is gone, or not asked for.
+    """One change and its state; `candidate` None where its content is gone, or not asked for.
 
     `name` is the candidate's id while it waits for a person, else the memory's.
     """
@@ -325,7 +336,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """What moved up to a leaf, in order. `whole`: nothing that was known before counts any more."""
+    """Changes up to a leaf, in order. `whole`: all earlier knowledge is void."""
 
     leaf_count: int
     moved: tuple[Moved, ...]
@@ -333,7 +344,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The tools of one server as (name, digest), sorted. Times in the log, not here."""
+    """The tools of one server as (name, digest), sorted. Their times are in the log."""
 
     tenant: Tenant
     server: str
@@ -342,12 +353,12 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Names of tools that are new, gone, or another than was approved."""
+        """Names of tools that are new, gone, or changed since the approval."""
         return tuple(sorted({name for name, _ in set(self.approved) ^ set(self.seen)}))
 
     @property
     def digest(self) -> str:
-        """What a person names to approve the list that was seen: hex, 16 digits.
+        """The digest by which a person approves exactly this list: hex, 16 digits.
 
         It covers the sorted names and digests. A name cannot hold the separator: digests are hex,
         and come first.
@@ -357,7 +368,7 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """What an update left as it was: the values of the row before it."""
+    """The fields that an update left unchanged: the values of the row before it."""
 
     text: str | None
     metadata_json: str | None
@@ -402,13 +413,13 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BackupSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup is of, and what is in it."""
+    """The origin and the contents of a backup."""
 
     directory: str
     incarnation: str
     version: int
     leaf_count: int
     held_count: int
-    with_secrets: bool  # whether it can be restored by itself
-    with_held: bool  # whether held candidates came along
+    with_secrets: bool  # whether it can be restored without separately kept secrets
+    with_held: bool  # whether held candidates are in it
     bytes: int

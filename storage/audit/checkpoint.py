@@ -1,7 +1,7 @@
 """Signed tree heads in the C2SP forms: tlog-checkpoint inside a signed note (c2sp.org).
 
-Any verifier of that ecosystem can open what is signed here; what is opened here is read strictly,
-because the copy outside the store is what an attacker would edit.
+Any verifier of that ecosystem can open these notes. Reading is strict here, because an attacker
+would edit the copy outside the store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a leaf of the audit log says, and its bytes.
+"""The leaves of the audit log, and their bytes.
 
-A leaf never holds content: the candidate is named by its random id and by a salted commitment, so
-that a log cannot be searched for guessed content once the salt is gone.
+A leaf never holds content: it names the candidate by its random id and a salted commitment, so that
+a log cannot be searched for guessed content once the salt is gone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Short = Annotated[str, Meta(max_length=256)]
 
 
 class Culprit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The segment that a candidate's text was found in. Names, never content."""
+    """The segment that contains a candidate's text. Names, never content."""
 
     kind: SourceKind
     server: _Short
@@ -77,7 +77,7 @@ class InterceptedLeaf(
 class VerdictLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=2
 ):
-    """What became of a candidate, and under which label; `version` is the store's after it."""
+    """The verdict on a candidate, and its label; `version` is the store's after it."""
 
     candidate_id: CandidateId
     at_ms: _Index
@@ -94,22 +94,21 @@ class VerdictLeaf(
     ruleset_epoch: _Index
     structural: bool
     trust_level: Annotated[str, Meta(max_length=16)]
-    # Where the text was seen before: kind, server, tool and call of that segment. Left out where
-    # nothing is named.
+    # The segment that contains the text: kind, server, tool and call. Left out where none is named.
     culprit: Culprit | None = None
-    # The session that it was joined to, by our own id (32 hex digits); left out in the same way.
+    # Our own id of the session that it belongs to (32 hex digits); left out in the same way.
     session: Annotated[str, Meta(max_length=64)] | None = None
-    # At most `source`; left out by format 3.
+    # At most `source`; absent in format 3.
     ceiling: SourceKind | None = None
 
     @property
     def objection(self) -> str | None:
-        """`hold` or `reject`: what an enforcing gate would have answered; None where it agreed."""
+        """`hold` or `reject`: the decision of an enforcing gate; None where it agreed."""
         return _OBJECTIONS.get(self.approved_by) if self.approved_by else None
 
 
-# Who approved an admission over an objection: not a person, but the mode that refuses nothing. No
-# principal can be called so: names have no colon, and `uid:` is all that we make ourselves.
+# The approver of an admission over an objection: not a person, but observe mode. No principal can
+# have this name: names have no colon, and `uid:` is the only prefix that we make.
 OBSERVED_HOLD: Final = PrincipalId("observe:hold")
 OBSERVED_REJECT: Final = PrincipalId("observe:reject")
 
@@ -117,7 +116,7 @@ OBSERVED_REJECT: Final = PrincipalId("observe:reject")
 class OperatorLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=3
 ):
-    """A person or the store itself changed what governs it: a key, an anchor, trust, a purge."""
+    """An operator's act, or one of the store itself: a key, an anchor, trust, a purge."""
 
     at_ms: _Index
     action: Annotated[str, Meta(min_length=1, max_length=64)]
@@ -129,9 +128,9 @@ class OperatorLeaf(
 class ResultLeaf(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=4
 ):
-    """What became of an admitted change at the server behind (guard mode).
+    """The outcome of an admitted change at the server behind (guard mode).
 
-    Until one of these says `done` or `failed`, the verdict leaf is an intent.
+    Until such a leaf says `done` or `failed`, the verdict leaf is an intent.
     """
 
     candidate_id: CandidateId
@@ -142,22 +141,22 @@ class ResultLeaf(
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """The last verdict on one candidate, and whose it is."""
+    """The last verdict on one candidate, and its principal."""
 
     verdict: VerdictLeaf
     intercepted: InterceptedLeaf
 
 
 def class_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
-    """Whether it was judged as less than the class that its client named; both leaves say so."""
+    """Whether it was judged below the class that its client named; both leaves say so."""
     named = intercepted.claimed_class if intercepted.class_named else None
     return is_lowered(intercepted.change, named, verdict.memory_class)
 
 
 def wrongly_lowered(intercepted: InterceptedLeaf, verdict: VerdictLeaf) -> bool:
-    """Whether it landed below the class that its client named where no gate may do that.
+    """Whether it landed below the class that its client named although no gate may do that.
 
-    Only a preference becomes knowledge, and only under a label that nobody vouched for.
+    Only a preference may become knowledge, and only under a label that nobody vouched for.
     """
     if verdict.decision is not Decision.ADMIT or not class_lowered(intercepted, verdict):
         return False
@@ -181,16 +180,16 @@ _RUN_LEN: Final = 8
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{0,64}")
 _FORMAT_BYTE: Final = bytes((LEAF_FORMAT,))
 _UUID_AT: Final[dict[int, tuple[int, ...]]] = {1: (), 2: (11,), 3: (), 4: ()}
-# Where appended fields begin, by tag: as many as are None at the end are not written.
+# The first optional field, by tag: trailing fields that are None are not written.
 _APPENDED: Final[dict[int, int]] = {2: 16}
 
 
 def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | None:
-    """The first segment that is named, in words that spell nothing: a tool's name is its server's.
+    """The first named segment, with only the names that are safe to log.
 
-    None where the origins are only the candidate's own channel. A name that shares eight letters
-    in a row with the candidate is not said: whoever can call a tool, or number a call, could
-    otherwise have a refused text written here.
+    None where the candidate's own channel is the only origin. A name that shares eight letters in a
+    row with the candidate is left out: otherwise a caller could name a tool, or number a call, so
+    that a refused text is logged.
     """
     named = next((origin for origin in origins if origin.server is not None), None)
     if named is None:
@@ -205,7 +204,10 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
 
 
 def plain_name(name: str, *texts: str | None) -> str:
-    """A name as it may be written beside these texts: "other" for one that could spell of them."""
+    """A name that may be logged beside these texts.
+
+    "other" for one that could spell a part of them.
+    """
     said = _letters(" ".join(text or "" for text in texts))
     letters = _letters(name)
     runs = (letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1))
@@ -223,7 +225,7 @@ def commitment(salt: bytes, digest: bytes) -> bytes:
 
     Raises:
         InvariantBroken: The salt or the digest has another length, so that bytes could move from
-            one to the other under the same commitment.
+            one to the other.
     """
     if len(salt) != SALT_LEN or len(digest) != hashlib.sha256().digest_size:
         raise InvariantBroken("a commitment takes a 16-byte salt and a SHA-256 digest")
@@ -231,7 +233,7 @@ def commitment(salt: bytes, digest: bytes) -> bytes:
 
 
 def veiled_target(target: str, salt: bytes) -> str:
-    """A stand-in for a target that must not be readable, the same for the same salt only.
+    """A salted stand-in for a client's target, which must not be readable in the log.
 
     A target is the client's own text: a refused candidate could carry its content there.
     """
@@ -284,16 +286,16 @@ def decode_leaf(data: bytes) -> Leaf:
 
 
 class Results:
-    """What the log says of everything that was sent, leaf by leaf in its order."""
+    """The log's knowledge of all sent items, collected leaf by leaf."""
 
     def __init__(self, problem: Callable[[str], None]) -> None:
         self._problem = problem
-        # By the verdict that admitted it: how often its end was told, and whether it ever was lost.
+        # By admitting verdict: how often its end was recorded, and whether it was ever lost.
         self.ended: dict[int, Forwarded] = {}
         self.lost: set[int] = set()
 
     def take(self, index: int, leaf: ResultLeaf, verdict: VerdictLeaf | None) -> None:
-        """One result leaf, with the admission that it names."""
+        """Take in one result leaf, with the admission that it names."""
         if verdict is None or verdict.decision is not Decision.ADMIT:
             self._problem(f"result leaf {index} names no admission")
         elif verdict.candidate_id != leaf.candidate_id:
@@ -309,18 +311,18 @@ class Results:
 
 
 class Labels:
-    """What the log says of the label of each admission: its verdict's, until a person vouched."""
+    """The log's label of each admission: its verdict's, until a person vouched."""
 
     def __init__(self) -> None:
         self._vouched: set[str] = set()
 
     def take(self, leaf: Leaf | None) -> None:
-        """One leaf of the log, or none where it cannot be read."""
+        """Take in one leaf; None for an unreadable one."""
         if isinstance(leaf, OperatorLeaf) and leaf.action == VOUCH:
             self._vouched.add(leaf.subject)
 
     def fit(self, leaf: VerdictLeaf, row: Row) -> bool:
-        """Whether the row that this leaf admitted is what the log says. After the last `take`."""
+        """Whether the row admitted by this leaf agrees with the log. After the last `take`."""
         label = (leaf.source, ceiling_of(leaf), leaf.basis)
         if vouched_subject(leaf.candidate_id) in self._vouched:
             label = (SourceKind.USER_INPUT, SourceKind.USER_INPUT, Basis.CONFIRMATION)
@@ -330,7 +332,7 @@ class Labels:
 
 
 def vouched_subject(candidate_id: CandidateId) -> str:
-    """What a leaf of a person's word for a row is about: one row, and not those after it."""
+    """The subject of a vouching leaf: one row, and not later ones."""
     return f"candidate {candidate_id}"
 
 

@@ -26,7 +26,7 @@ _EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
 
 
 class NodeStore(Protocol):
-    """Where hashes of complete subtrees live; bound to the caller's transaction."""
+    """The store of subtree hashes; bound to the caller's transaction."""
 
     def put(self, level: int, index: int, node: bytes) -> None:
         """Keep the hash over leaves `index << level` up to `(index + 1) << level`, exclusive."""
@@ -179,7 +179,7 @@ def consistency_proof(
         else:
             path.append(range_root(start, middle, leaf_at, nodes))
             start = middle
-    # The old tree's own root is left out where it is a subtree of the new one: the verifier has it.
+    # The old root is left out where it is a subtree of the new tree: the verifier has it.
     if start:
         path.append(range_root(start, stop, leaf_at, nodes))
     return tuple(reversed(path))

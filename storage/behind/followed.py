@@ -1,7 +1,7 @@
-"""What became of everything behind other servers, read off the audit log as it grows.
+"""The state of all memories behind other servers, read off the audit log as it grows.
 
-Nothing that a read may show changes without a leaf. So whoever keeps something derived of it, in
-memory, asks for what is new since the leaf that he saw last.
+Nothing that a read may show changes without a leaf. So a cache asks for what is new since the last
+leaf that it saw.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class EmbeddedFollowed:
         self._names = engine.parts.names
 
     def since(self, leaf_count: int) -> News:
-        """What moved since the log had so many leaves; -1 for everything."""
-        # A cheap look first: most reads come when nothing happened.
+        """The changes since the log had so many leaves; everything for -1."""
+        # A cheap check first: most reads come when nothing has changed.
         if self._engine.generation.header.leaf_count == leaf_count:
             return News(leaf_count=leaf_count, moved=())
         with self._store.reading() as view:
@@ -94,7 +94,8 @@ class EmbeddedFollowed:
             case VerdictLeaf(decision=Decision.HOLD):
                 yield from self._held(view, leaf.candidate_id)
             case VerdictLeaf(decision=Decision.REJECT):
-                # Nobody knows of it unless it was held: then a person, or the release, said no.
+                # A refused candidate is only reported if it was held before: then a person, or its
+                # release, refused it.
                 yield Moved(name=leaf.candidate_id, stands=Stands.DENIED)
             case VerdictLeaf():
                 yield Moved(name=leaf.candidate_id, stands=Stands.GONE)
@@ -107,9 +108,12 @@ class EmbeddedFollowed:
                 return
 
     def _admitted(self, view: View, leaf: VerdictLeaf) -> Iterator[Moved]:
-        """How the memory of an admission stands; after a deletion, all that it may have ended."""
+        """The state of an admission's memory.
+
+        After a deletion, of all memories that it may have ended.
+        """
         if leaf.memory_id is None:
-            return  # an id that a client chose: never one of a memory behind another server
+            return  # an id that a client chose is never that of a memory behind another server
         tenant = _intercepted(view, leaf).tenant
         known = read_id(view, self._names.memory(tenant, leaf.memory_id))
         if known is None:
@@ -131,13 +135,13 @@ class EmbeddedFollowed:
         key = held_key(candidate_id)
         payload = None if key is None else view.get(HELD, key)
         if payload is None:
-            return  # decided since; a later leaf says how
+            return  # decided meanwhile; a later leaf has the outcome
         contents = self._engine.parts.staging.read_held(candidate_id)
         if contents is None:
             return
         candidate = decode_canonical(contents.canonical)
         guarded = decode_evidence(contents.evidence).guarded_key is not None
-        # What a held deletion names is what stands.
+        # A held deletion names a memory that still exists.
         if guarded and candidate.change is not ChangeKind.DELETE:
             yield Moved(
                 name=candidate_id,
@@ -147,7 +151,7 @@ class EmbeddedFollowed:
             )
 
     def held(self) -> tuple[Moved, ...]:
-        """Everything that waits for a person now."""
+        """All candidates that wait for a person now."""
         with self._store.reading() as view:
             ids = [CandidateId(key.hex()) for key in view.keys(HELD)]
             return tuple(moved for one in ids for moved in self._held(view, one))

@@ -1,7 +1,7 @@
 """Guard mode: what was admitted, and what the server behind made of it (docs/architecture.md#mcp).
 
 An admission is an intent: its row is there with both leaves, and no read shows it. A result leaf
-makes it a memory or ends it; without one, nobody knows, and it is listed until somebody does.
+makes it a memory or ends it; without one the outcome is unknown, and it stays listed.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class EmbeddedForwards:
         self._writer = writer
 
     async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
-        """Record what became of sent items; for which of them it was news."""
+        """Record outcomes of sent items; returns which of them were new."""
         return await self._writer.run(lambda: self._settled(behind, settled))
 
     async def claim(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> frozenset[str]:
-        """Which of these released items the caller shall send; nobody else will.
+        """Which of these released items the caller alone shall send.
 
-        After a crash they are to be looked up, not to be sent again.
+        After a crash they are looked up, not sent again.
         """
         return await self._writer.run(lambda: self._claimed(behind, candidate_ids))
 
     def pending(
         self, tenant: Tenant | None = None, target: str | None = None
     ) -> tuple[Pending, ...]:
-        """What waits to be sent or to be looked up, oldest first."""
+        """The items to be sent or to be looked up, oldest first."""
         found: list[tuple[int, Pending]] = []
         with self._engine.parts.store.reading() as view:
             for key, payload in view.scan(FORWARDS):
@@ -71,7 +71,7 @@ class EmbeddedForwards:
         return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
 
     def standing(self, behind: Behind, key: str) -> TextStanding:
-        """What our own verdicts say of the text under a key, for a change by who asks."""
+        """Our own verdicts' knowledge of the text under a key, for a change by this principal."""
         names = self._engine.parts.names
         with self._engine.parts.store.reading() as view:
             thing = read_thing(view, names, behind.tenant, behind.target, key, behind.by)
@@ -83,7 +83,7 @@ class EmbeddedForwards:
         candidate_ids: tuple[CandidateId, ...],
         waiting: frozenset[CandidateId],
     ) -> bool:
-        """Whether nothing that these intents were admitted on is another by now."""
+        """Whether everything that these intents were admitted on is still the same."""
         parts = self._engine.parts
         with parts.store.reading() as view:
             looked = Unmoved(view, parts.names, self._engine.ruleset.epoch, waiting)
@@ -149,7 +149,7 @@ class EmbeddedForwards:
     def _conclude(self, change: Change, record: ForwardRecord, *, done: bool) -> None:
         known = read_id(change.draft, record.name)
         if known != IdRecord(record.ordinal, MemoryStatus.FORWARDING):
-            return  # purged, or written over by somebody who chose the same id
+            return  # purged, or replaced by somebody who chose the same id
         row = read_row(change.draft, record.ordinal)
         removal = row.change is ChangeKind.DELETE
         shown = done and not removal
@@ -162,7 +162,7 @@ class EmbeddedForwards:
             self._take_away(change, record, row)
 
     def _take_away(self, change: Change, record: ForwardRecord, row: Row) -> None:
-        """End the memories of what the server behind has deleted. Evidence stays as it is."""
+        """End the memories that the server behind has deleted. Evidence stays as it is."""
         deletion = call_of(candidate_of(row))
         if deletion is None:
             return
@@ -190,7 +190,7 @@ def _pending(key: bytes, record: ForwardRecord, row: Row) -> Pending:
 def _record(
     view: View, behind: Behind, candidate_id: CandidateId
 ) -> tuple[bytes, ForwardRecord | None]:
-    """The record of one item, where it is one of this tenant's and server's."""
+    """The record of an item, if it is this tenant's and server's."""
     key = held_key(candidate_id)
     if key is None:
         raise UnknownCandidate("no candidate has such an id")

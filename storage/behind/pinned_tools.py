@@ -1,4 +1,4 @@
-"""The tools of servers behind the gate: which were approved, and which they have now."""
+"""The pinned tools of servers behind: the approved ones, and the present ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EmbeddedPins:
         self._writer = writer
 
     async def see(self, tenant: Tenant, server: str, tools: Tools) -> Pinned:
-        """Compare a server's tools with those approved; the first list is approved as it is.
+        """Compare a server's tools with the approved ones; the first list is approved as it is.
 
         Writes only where something is new, with a leaf.
         """
@@ -46,11 +46,11 @@ class EmbeddedPins:
     async def approve(
         self, tenant: Tenant, server: str, by: PrincipalId, digest: str | None = None
     ) -> Pinned:
-        """Approve the list that was seen last; with a digest, only if it is that one."""
+        """Approve the last seen list; with a digest, only if it has that digest."""
         return await self._writer.run(lambda: self._approve(tenant, server, by, digest))
 
     def get(self, tenant: Tenant, server: str) -> Pinned | None:
-        """What is known of one server."""
+        """The pins of one server."""
         with self._engine.parts.store.reading() as view:
             return self._read(view, tenant, server)
 

@@ -1,8 +1,8 @@
-"""Whether an admission still stands on what it was given for, read off the store when it is asked.
+"""Whether the grounds of an admission still hold, read off the store at the moment of sending.
 
-Between a verdict and the call there may be minutes: a host asks its user first. Nothing is noted
-at the verdict for that: its leaf names the ladder and the ruleset, and all that moved since has a
-leaf or a row behind it.
+Minutes may pass between a verdict and the call, because a host asks its user first. Nothing extra
+is stored at the verdict: the leaf names trust level and ruleset, and every later change has a leaf
+or a row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from storage.values import Behind, Row
 
 LOOKED_BACK_MAX: Final = 8_192
-# A relay that connects pins its tools just before its first call: that moves nothing.
+# A relay pins its tools just before its first call, so such a leaf does not count as a change.
 _OF_TOOLS: Final = "tools."
 _ORDINAL_LEN: Final = 8
 
@@ -43,16 +43,17 @@ class Unmoved:
     def __init__(
         self, view: View, names: KeyedNames, epoch: int, waiting: frozenset[CandidateId]
     ) -> None:
-        """`waiting`: admitted ahead like these, and no relay has taken them yet."""
+        """`waiting`: intents that were admitted ahead like these and not sent yet."""
         self._view = view
         self._names = names
         self._epoch = epoch
         self._waiting = waiting
 
     def holds(self, behind: Behind, candidate_ids: tuple[CandidateId, ...]) -> bool:
-        """Whether each of these intents is one still, and would be judged on the same ground.
+        """Whether each of these is still an intent, and would be judged on the same grounds.
 
-        The ladder, the ruleset, what people and operators decided, and what stands under its key.
+        Grounds are trust level, ruleset, decisions of people and operators, and the memory under
+        its key.
         """
         return all(self._one(behind, one, frozenset(candidate_ids)) for one in candidate_ids)
 
@@ -75,7 +76,7 @@ class Unmoved:
         return all(self._counted(one, row, ended) for one in self._beside(record, row, together))
 
     def _record(self, behind: Behind, candidate_id: CandidateId) -> ForwardRecord | None:
-        """The intent, where nobody settled, lost, erased or changed it meanwhile."""
+        """The intent, if nobody settled, lost, erased or changed it meanwhile."""
         key = held_key(candidate_id)
         payload = None if key is None else self._view.get(FORWARDS, key)
         if payload is None:
@@ -91,9 +92,9 @@ class Unmoved:
         return (NEWCOMER if payload is None else trust_of(decode_trust(payload))).level
 
     def _since(self, record: ForwardRecord) -> dict[CandidateId, Forwarded] | None:
-        """How calls ended since the verdict; None where a person or an operator acted since.
+        """The calls that ended since the verdict; None where a person or an operator acted since.
 
-        Whom an act concerns is not always in its leaf: each one counts for everybody.
+        An act's leaf does not always name whom it concerns, so each counts for everybody.
         """
         header = self._view.header()
         now = 0 if header is None else header.leaf_count
@@ -116,7 +117,7 @@ class Unmoved:
     def _beside(
         self, record: ForwardRecord, row: Row, together: frozenset[CandidateId]
     ) -> Iterator[GuardedRow]:
-        """The other rows under its key, where they were looked at for the verdict."""
+        """The other rows under its key that were considered for the verdict."""
         call = call_of(candidate_of(row))
         made_new = row.change is ChangeKind.CREATE and (call is None or call.effect is None)
         if made_new or call is None or not call.key:
@@ -129,10 +130,11 @@ class Unmoved:
                 yield one
 
     def _counted(self, one: GuardedRow, row: Row, ended: dict[CandidateId, Forwarded]) -> bool:
-        """Whether another row says the same to this admission as it did then."""
+        """Whether another row still means the same for this admission."""
         waits = one.sent.candidate_id in self._waiting
         if one.sent.version > row.version:
-            # Judged later, with this one in sight. Done before it, the order is another.
+            # It was judged later, with this one in sight. If it was done earlier, the order has
+            # changed.
             failed = one.status is MemoryStatus.DELETED and one.sent.change is not ChangeKind.DELETE
             return waits or (failed and one.row is one.sent)
         if waits or one.row.version > row.version:

@@ -1,1 +1,1 @@
-"""Indexes that may be deleted and are made anew from the tables."""
+"""Indexes that may be deleted and are rebuilt from the tables."""

@@ -1,7 +1,7 @@
-"""Which ordinals are live, whose, and under which ids: derived from rows, held in memory.
+"""The live ordinals, by tenant and ids: derived from rows, held in memory.
 
-The writer appends; readers take views of arrays that are never changed below the length they saw,
-except for the live marks, which every reader joins against the store afterwards anyway.
+The writer appends; readers take views of arrays that never change below the length they saw. Only
+the live marks change, and every reader checks its hits against the store afterwards.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class _Ordinals:
         self._length = 0
         self.dead = 0
         self._marking = threading.Lock()
-        # The same as marks indexed by ordinal, and how many of the list are in them.
+        # The same as marks indexed by ordinal, and how many entries of the list they include.
         self._marks: tuple[Mask, int] | None = None
 
     def marks(self, reach: int) -> Mask:
-        """Marks set at these ordinals, of `reach` at least; they may be set further on as well."""
+        """Marks at these ordinals, at least up to `reach`; further ones may be set too."""
         with self._marking:
             found = self.view()
             marks, known = self._marks or (np.zeros(0, dtype=np.bool_), 0)
@@ -69,7 +69,7 @@ class _Ordinals:
             return marks
 
     def forget_marks(self) -> None:
-        """The list was changed elsewhere than at its end."""
+        """Drop the marks after a change elsewhere than at the list's end."""
         with self._marking:
             self._marks = None
 
@@ -93,7 +93,8 @@ class _Ordinals:
         if at < len(kept) and kept[at] == ordinal:
             self.dead -= 1
             return
-        # It was sifted out. A copy: a reader may be walking the old buffer.
+        # It was removed from the list. A copy is made, because a reader may be using the old
+        # buffer.
         buffer: Ordinals = np.empty(max(_FIRST_CAPACITY, 2 * (len(kept) + 1)), dtype=np.int64)
         buffer[:at] = kept[:at]
         buffer[at] = ordinal
@@ -103,8 +104,8 @@ class _Ordinals:
         self.forget_marks()
 
     def view(self) -> Ordinals:
-        # Buffer and length are read one after the other; the length first, so that it never
-        # reaches past what the buffer holds.
+        # Buffer and length are read one after the other; length first, so that it never exceeds the
+        # buffer.
         length = self._length
         return self._buffer[:length]
 
@@ -126,9 +127,9 @@ class _Ordinals:
 class Catalogue:
     """Writer thread changes it; any thread reads it.
 
-    `stamp` is the header's `leaf_count` that the catalogue agrees with (nothing changes what reads
-    may show without a leaf), or -1 while it is being changed. A reader that saw the same stamp
-    before and after, and in its view of the store, has seen one generation.
+    `stamp` is the header's `leaf_count` that the catalogue agrees with, or -1 during a change;
+    every visible change has a leaf. A reader that finds the same stamp before, after, and in its
+    view of the store has seen one generation.
     """
 
     def __init__(self) -> None:
@@ -159,7 +160,7 @@ class Catalogue:
             self._expiry[ordinal] = expiry_ms(expires_at)
 
     def add(self, ordinal: int, row: Row) -> None:
-        """A row became the live state of its memory. Ordinals ascend."""
+        """Add a row that became the live state of its memory. Ordinals ascend."""
         self._reserve(ordinal + 1)
         for entry in self._lists(row.tenant, row.scope):
             entry.append(ordinal)
@@ -169,7 +170,7 @@ class Catalogue:
         self._reach = ordinal + 1
 
     def retire(self, ordinal: int, row: Row) -> None:
-        """A row is no longer the live state of its memory."""
+        """Remove a row that is no longer the live state of its memory."""
         self._live[ordinal] = False
         self._expiry.pop(ordinal, None)
         for entry in self._lists(row.tenant, row.scope):
@@ -178,7 +179,7 @@ class Catalogue:
                 entry.sift(self._live)
 
     def readmit(self, ordinal: int, row: Row) -> None:
-        """A row that was retired, or never shown, is the live state of its memory (parole)."""
+        """Add a row that was removed, or never shown, as its memory's live state (parole)."""
         self._reserve(ordinal + 1)
         for entry in self._lists(row.tenant, row.scope):
             entry.readmit(ordinal)
@@ -194,7 +195,7 @@ class Catalogue:
         self._live = grown
 
     def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
-        # Not `setdefault`: that would make an empty list for every name that is known.
+        # Not `setdefault`: it would create an empty list for every known name.
         mine = self._tenants.get(tenant)
         if mine is None:
             mine = self._tenants[tenant] = _Ordinals()
@@ -206,7 +207,7 @@ class Catalogue:
             yield entry
 
     def candidates(self, tenant: Tenant, where: Filter, now_ms: int) -> tuple[Ordinals, bool]:
-        """Live ordinals of a tenant that may match, ascending, and whether all of them do."""
+        """Live ordinals of a tenant that may match, ascending; and whether all of them match."""
         lists, exact = self._asked(tenant, where)
         if all(self._dense(entry) for entry in lists):
             return np.flatnonzero(self._marked(lists, now_ms)), exact
@@ -220,14 +221,14 @@ class Catalogue:
         return self.mask(self._listed(lists, now_ms)), exact
 
     def _asked(self, tenant: Tenant, where: Filter) -> tuple[list[_Ordinals], bool]:
-        """The lists that every match is on, and whether nothing else is asked."""
+        """The lists that contain every match, and whether nothing else is tested."""
         narrowed = _narrow(where)
         lists = [self._tenants.get(tenant) or _Ordinals()]
         lists += [self._union(tenant, kind, names) for kind, names in narrowed.ids]
         return lists, narrowed.exact
 
     def _dense(self, entry: _Ordinals) -> bool:
-        """Whether marks are cheaper than a list; there can be few such lists."""
+        """Whether marks are cheaper than a list; only few lists may have them."""
         return len(entry) * _DENSE_SHARE >= self._reach > MARKED_OVER
 
     def _marked(self, lists: Sequence[_Ordinals], now_ms: int) -> Mask:
@@ -245,7 +246,7 @@ class Catalogue:
         for entry in others:
             if self._dense(entry):
                 marks = entry.marks(self._reach)
-                # What was added after the marks were made is not of this generation.
+                # Entries added after the marks were made belong to a later generation.
                 found = found[found < len(marks)]
                 found = found[marks[found]]
             else:
@@ -260,7 +261,7 @@ class Catalogue:
         return mask
 
     def entities(self, tenant: Tenant, now_ms: int) -> Iterator[tuple[str, str, Ordinals]]:
-        """Every id of a tenant with the live ordinals under it; ids without any are left out."""
+        """Every id of a tenant with its live ordinals, if there are any."""
         for (owner, kind, name), entry in tuple(self._named.items()):
             if owner != tenant:
                 continue
@@ -293,7 +294,7 @@ class Catalogue:
 
 
 class _Narrowed:
-    """Ids that every match must have, and whether nothing else is asked."""
+    """The ids that every match must have, and whether nothing else is tested."""
 
     __slots__ = ("exact", "ids")
 

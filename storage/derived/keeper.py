@@ -1,9 +1,8 @@
-"""What is derived from rows, the catalogue and the index: read at start, then kept in step.
+"""The catalogue and the index: derived from rows at start, then kept in step with writes.
 
-A small store is read before it opens. A large one opens at once: nothing that a write needs is
-here, so writes are judged and durable while the rows are still being read, and what they change is
-kept in order and applied at the end. Reads that need all rows wait for that, and then answer in
-full; none answers from a part.
+A small store is read before it opens. A large one opens at once: writes do not need the rows, so
+they are judged and durable while rows are still being read, and their changes are queued. Reads
+that need all rows wait until then; none answers from a part.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _SUBJECT: Final = "warming"
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What one durable transaction changes here."""
+    """The changes of one durable transaction for the derived state."""
 
     header: StoreHeader
     added: Sequence[Added] = ()
@@ -99,7 +98,8 @@ class DerivedState:
     def _load_beside(
         self, view: View, held: ExitStack, header: StoreHeader, failed: Callable[[str], None]
     ) -> None:
-        # Until they are: whatever ends this thread, no read may take what is here for everything.
+        # Marked as incomplete first: if this thread dies, readers must get an error and no partial
+        # answer.
         self._failure = "the rows could not be read to the end"
         try:
             with held:
@@ -114,7 +114,7 @@ class DerivedState:
             self._complete.set()
 
     def _why(self) -> str | None:
-        """Why not every row could be read, as of now."""
+        """Why not all rows could be read."""
         return self._failure
 
     def _read(self, view: View, header: StoreHeader) -> None:
@@ -157,7 +157,7 @@ class DerivedState:
     # ---- in step with the writer ---------------------------------------------------------------
 
     def follow(self, step: Step) -> None:
-        """Take over what became durable; at once, or when the rows before it are read."""
+        """Apply a durable transaction, at once or after the rows before it were read."""
         if not self._complete.is_set():
             with self._lock:
                 if not self._complete.is_set():
@@ -179,7 +179,7 @@ class DerivedState:
         for added in step.added:
             if added.shown:
                 catalogue.add(added.ordinal, added.row)
-        # After the additions: a row of this very transaction may be superseded already.
+        # After the additions: a row of this transaction may be replaced in it already.
         for ordinal, row in step.superseded:
             catalogue.retire(ordinal, row)
         for ordinal, row in step.readmitted:
@@ -199,7 +199,7 @@ class DerivedState:
     # ---- beside the writing --------------------------------------------------------------------
 
     def improve_beside(self) -> None:
-        """Merge and sketch new segments on a thread of its own. Cheap where there is nothing to do.
+        """Merge and sketch new segments on a thread of its own. Cheap if nothing is due.
 
         Writer thread only.
         """
@@ -215,7 +215,7 @@ class DerivedState:
 
     def _improve(self) -> None:
         with suppress(OSError):
-            # A search of fresh rows is only slower without this; a write must not wait for it.
+            # Without this only the search of new rows is slower; a write must not wait for it.
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         while not self._stopping and self.index.improve():
             pass
@@ -242,7 +242,7 @@ class DerivedState:
         return tuple((int(one.ordinals[0]), len(one.ordinals)) for one in self.index.segments)
 
     def stop(self) -> None:
-        """End what runs beside; blocks for as long as one piece of it takes."""
+        """End the background threads; blocks until their current piece of work is done."""
         self._stopping = True
         for thread in self._threads:
             thread.join()

@@ -58,7 +58,7 @@ def found(embedder_id: str, dimension: int, now_ms: int) -> Generation:
 
 
 def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> Generation:
-    """The same generation under another embedder; the next transaction makes that durable."""
+    """The same generation under another embedder; the next transaction stores that."""
     header = msgspec.structs.replace(
         generation.header, embedder_id=embedder_id, dimension=dimension
     )
@@ -66,7 +66,9 @@ def with_embedder(generation: Generation, embedder_id: str, dimension: int) -> G
 
 
 def with_key(generation: Generation, key_check: str) -> Generation:
-    """The same generation under the key that it was made with; the next transaction says which.
+    """The same generation, checked against the key.
+
+    The next transaction stores the key's check value.
 
     Raises:
         StoreCorrupt: It was made with another one: no nonce, no id and no trust would be found.
@@ -82,17 +84,17 @@ def with_key(generation: Generation, key_check: str) -> Generation:
 
 
 def with_incarnation(generation: Generation) -> Generation:
-    """The same generation in a new life: nonces of the one before are refused from here on.
+    """The same generation in a new incarnation: earlier nonces are refused from here on.
 
-    The random part is new as well. By the counter alone, a backup that is restored a second time
-    would begin the same life again, and every nonce spent in the first one could be replayed.
+    It also has a new random part. With the counter alone, a second restore of a backup would begin
+    the same incarnation again, and nonces spent in the first could be replayed.
     """
     header = generation.header
     renewed = msgspec.structs.replace(
         header,
         incarnation=secrets.token_hex(_INCARNATION_LEN),
         restores=header.restores + 1,
-        time_ms=0,  # the way back from a clock that was far ahead
+        time_ms=0,  # allows a clock that was far ahead to be corrected
     )
     return msgspec.structs.replace(generation, header=renewed)
 
@@ -136,7 +138,7 @@ def derive(
             raise StoreCorrupt(f"an id names row {record.ordinal}, which there is not")
         live[record.ordinal] = record.status is MemoryStatus.LIVE
     searchable, foreign_count = array("q"), 0
-    # Rows of one tenant and the same ids in a row are filed together, not one by one.
+    # Rows of one tenant with the same ids are added in groups, not one by one.
     filed: dict[tuple[Tenant, bytes], array[int]] = defaultdict(lambda: array("q"))
     expiring: dict[int, str] = {}
     for key, payload in view.scan(ROWS):

@@ -1,4 +1,4 @@
-"""Who may use the environment now: readers together, or one reopening alone."""
+"""A lease on the environment: many readers, or one thread that reopens it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Lease:
 
     @contextmanager
     def shared(self) -> Generator[None]:
-        """Hold it beside other readers; waits while somebody has it alone."""
+        """Hold it together with other readers; waits for an exclusive holder."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closing)
             self._readers += 1
@@ -37,7 +37,7 @@ class Lease:
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
-        """Have it alone; new readers wait from here on, and those there are are waited for."""
+        """Hold it alone; new readers wait, and present ones are waited for."""
         with self._changed:
             self._closing = True
             self._changed.wait_for(lambda: self._readers == 0)

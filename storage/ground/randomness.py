@@ -25,8 +25,8 @@ class _Pool(threading.local):
 
 
 _POOL: Final = _Pool()
-# A forked child must not go on with its parent's bytes: two keys would be one. Of the child's
-# threads only the one that forked is left, and this runs on it.
+# After a fork the child must not use the parent's bytes, or two keys would be equal. In the child
+# only the forking thread exists, and this runs on it.
 os.register_at_fork(after_in_child=_POOL.forget)
 
 
@@ -40,6 +40,6 @@ def random_bytes(count: int) -> bytes:
         start, stop = 0, count
     pool.at = stop
     drawn = bytes(pool.block[start:stop])
-    # A key that is destroyed must not live on in here.
+    # Cleared, so that a destroyed key does not survive in this pool.
     pool.block[start:stop] = bytes(count)
     return drawn

@@ -53,10 +53,10 @@ Selected = TypeVar("Selected")
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
-# What an id takes in an answer beside its name: two moments, a count, the names of the fields.
+# The bytes of an id in an answer beside its name: two times, a count, the field names.
 _ENTITY_BYTES: Final = 256
 """Of text, metadata and names in one answer; what is beyond is for the next page."""
-_MEMORY_BYTES: Final = 512  # what an answer says of a memory besides
+_MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer beside its text
 _LATEST_MS: Final = 2**63
 _OVERFETCH: Final = 4
 _PATIENCE: Final = 100
@@ -64,7 +64,7 @@ _PAUSE_S: Final = 0.000_5
 
 
 class _Room:
-    """How much of an answer is left. The first memory is always taken: it fits by itself."""
+    """The remaining room in an answer. The first memory is always taken: it fits by itself."""
 
     __slots__ = ("_left", "full")
 
@@ -93,7 +93,7 @@ class EmbeddedReader:
         self._derived = engine.parts.derived
         self._catalogue = engine.parts.derived.catalogue
         self._clock = engine.parts.clock
-        # The count of changes they were read under, and the anchors of every tenant.
+        # The count of changes under which they were read, and the anchors of every tenant.
         self._anchors: tuple[int, dict[Tenant, tuple[Anchor, ...]]] = (-1, {})
 
     # ---- memories ------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ class EmbeddedReader:
     def _live(self, view: View, ordinal: int, tenant: Tenant) -> tuple[Row, MemoryStatus] | None:
         """A row, if it is the live state of an unexpired memory of the tenant.
 
-        The catalogue and the index may be a moment ahead of or behind this view; what leaves is
-        decided here.
+        Catalogue and index may be a moment ahead of or behind this view, so each hit is checked
+        here.
         """
         row = read_row(view, ordinal)
         if row.tenant != tenant or row.erased:
@@ -149,7 +149,7 @@ class EmbeddedReader:
             for memory in self._joined(view, tenant, newest_first.tolist()):
                 if not matches(where, memory):
                     continue
-                # Counted to the end, and kept only as far as it will be shown.
+                # All matches are counted, and only the page is kept.
                 if offset <= total < offset + limit and not room.full:
                     kept.extend(room.taken((memory,)))
                 total += 1
@@ -167,7 +167,7 @@ class EmbeddedReader:
 
     def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
         """What changed among the live memories that match; see `MemoryReader`."""
-        # Our own array of an earlier call, or None.
+        # Our own array from an earlier call, or None.
         before = np.zeros(0, dtype=np.int64) if seen is None else cast("Ordinals", seen)
         with self._moment(tenant, EVERYTHING, self._catalogue.candidates) as (view, found, _):
             came, gone = _differing(before, found)
@@ -181,7 +181,7 @@ class EmbeddedReader:
                     memories.append((ordinal, memory))
                     if len(memories) > limit:
                         return None
-        # What this view did not show yet is looked at again the next time.
+        # Ordinals beyond this view are looked at again the next time.
         looked = found[~np.isin(found, unread)] if unread else found
         return Turnover(came=tuple(memories), gone=tuple(gone.tolist()), seen=looked)
 
@@ -195,8 +195,8 @@ class EmbeddedReader:
         """A view of the store with the candidates of the same generation.
 
         Between a commit and the catalogue's update the two disagree, and an updated memory would be
-        in neither: wait for that moment to pass. Should the writer be stuck in it, what the store
-        confirms is shown.
+        in neither: wait for that moment to pass. If the writer hangs there, hits that the store
+        confirms are shown.
         """
         self._derived.wait()
         for patience in reversed(range(_PATIENCE)):
@@ -254,8 +254,8 @@ class EmbeddedReader:
             while True:
                 found = self._derived.index.search(vector, wanted, mask, exact=exact)
                 hits = list(self._hits(view, tenant, where, found, threshold))
-                # Fewer than asked for: everything allowed was scored. A score below the threshold:
-                # nothing further down can reach it.
+                # Stop if fewer than asked for came back, because all allowed rows were scored, or
+                # if a score is below the threshold.
                 exhausted = len(found) < wanted or found[-1][1] < threshold
                 if len(hits) >= limit or exhausted:
                     best = [hit.memory for hit in hits[:limit]]
@@ -281,7 +281,7 @@ class EmbeddedReader:
         """The ids that live memories of a tenant are filed under, by kind and name."""
         self._derived.wait()
         entities: list[Entity] = []
-        # Listed before the view is taken: every row that is listed is in the view.
+        # Listed before the view is taken, so every listed row is in the view.
         listed = sorted(
             self._catalogue.entities(tenant, self._clock()), key=lambda one: (one[0], one[1])
         )
@@ -291,7 +291,7 @@ class EmbeddedReader:
                 left -= _ENTITY_BYTES + len(kind) + len(name)
                 if entities and left < 0:
                     break
-                # One row at a time: an id may have every memory of the tenant under it.
+                # One row at a time: an id may have all memories of the tenant.
                 first_at_ms, last_at_ms = _LATEST_MS, 0
                 for ordinal in found.tolist():
                     row = read_row(view, ordinal)
@@ -353,7 +353,7 @@ class EmbeddedReader:
 
         Every write asks, and they change by an operator's hand: read once per change.
         """
-        # Counted before they are read: a change in between makes this reading an old one.
+        # Counted before reading: after a change in between, this reading counts as old.
         changes = self._engine.anchor_changes
         known, by_tenant = self._anchors
         if known != changes:
@@ -420,8 +420,8 @@ class EmbeddedReader:
 
 
 def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:
-    """What is in the second list alone, and what is in the first alone; both ascend."""
-    # Most often nothing went, and what came is at the end.
+    """The entries of the second list alone, and of the first alone; both lists ascend."""
+    # Usually nothing was removed, and additions are at the end.
     if len(now) >= len(before) and np.array_equal(now[: len(before)], before):
         return now[len(before) :], before[:0]
     came = np.setdiff1d(now, before, assume_unique=True)

@@ -41,7 +41,7 @@ class EmbeddedRetained:
         return tuple(items), None
 
     def stands(self, item: Item) -> bool:
-        """Whether the memory is still as it was seen: nobody changed or deleted it since."""
+        """Whether nobody changed or deleted the memory since it was seen."""
         with self._store.reading() as view:
             return self._is_newest(view, item.tenant, item.memory_id, item.ordinal)
 

@@ -2,9 +2,8 @@
 
 A frame is sealed (AES-GCM) under a key derived from the store's, and bound to this file and to its
 number in it: none can be changed, moved, repeated or left out unnoticed. The header counts the
-frames that were promised, so a file that was cut off between two of them is seen to be. It is
-written after the frame and together with it made durable; where a crash left it behind, more is
-there than was promised, and where it is ahead, something is missing.
+frames, so a file that was cut off between two of them is noticed. It is written after the frame and
+synced with it: after a crash there may be more frames than it counts, and fewer mean a loss.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _BOUND: Final = struct.Struct(">16sQ")
 
 
 class Contents(NamedTuple):
-    """The frames of a file that can be believed, and where they end."""
+    """The valid frames of a file, and where they end."""
 
     file_id: bytes
     belongs_to: bytes
@@ -51,7 +50,7 @@ class Contents(NamedTuple):
 
 
 class FrameKeys:
-    """The key of a store's session logs, and of what store and life of it they are."""
+    """The key of a store's session logs, and the store and incarnation they belong to."""
 
     def __init__(self, store_key: bytes, belongs_to: str) -> None:
         self._cipher = AESGCM(derived(store_key, b"session log, frames"))
@@ -66,7 +65,7 @@ class FrameKeys:
         return _LENGTH.pack(len(sealed)) + sealed
 
     def unseal(self, file_id: bytes, number: int, sealed: bytes) -> list[bytes] | None:
-        """The records of a frame, or None where it is not that very frame."""
+        """The records of a frame; None where it is not exactly that frame."""
         try:
             plain = self._cipher.decrypt(
                 sealed[:_NONCE_LEN], sealed[_NONCE_LEN:], _BOUND.pack(file_id, number)
@@ -83,12 +82,12 @@ class FrameKeys:
         return records
 
     def header(self, file_id: bytes, frame_count: int) -> bytes:
-        """The first sector."""
+        """The bytes of the first sector."""
         head = _HEAD.pack(_MAGIC, file_id, self.belongs_to, frame_count)
         return (head + self._mac(head)).ljust(SECTOR_LEN, b"\0")
 
     def read_header(self, data: bytes) -> tuple[bytes, bytes, int] | None:
-        """File id, what it belongs to, frames promised; None where it cannot be believed."""
+        """File id, owner and number of frames; None for an invalid header."""
         head, mac = data[: _HEAD.size], data[_HEAD.size : _HEADER_LEN]
         if len(data) < SECTOR_LEN or self._mac(head) != mac:
             return None
@@ -100,7 +99,7 @@ class FrameKeys:
 
 
 def derived(store_key: bytes, purpose: bytes) -> bytes:
-    """A key of its own for each purpose."""
+    """A separate key for each purpose."""
     return blake2b(purpose, digest_size=32, key=store_key, person=b"mnemogate").digest()
 
 
@@ -120,7 +119,7 @@ def read_contents(path: Path, keys: FrameKeys) -> Contents | None:
         return nothing
     file_id, belongs_to, promised = head
     if belongs_to != keys.belongs_to:
-        return nothing  # another life of the store: what it says was never true of this one
+        return nothing  # another incarnation of the store: its history is not this one's
     records: list[bytes] = []
     at, number = SECTOR_LEN, 0
     while at < len(data):
@@ -136,7 +135,7 @@ def read_contents(path: Path, keys: FrameKeys) -> Contents | None:
 
 
 def make(directory: Path, keys: FrameKeys, records: list[bytes]) -> tuple[bytes, int, int]:
-    """Put a file with these records in place, whole or not at all; id, frames and length of it.
+    """Write a new file with these records, whole or not at all; its id, frames and length.
 
     Raises:
         OSError: It is not in place.
@@ -164,7 +163,7 @@ def make(directory: Path, keys: FrameKeys, records: list[bytes]) -> tuple[bytes,
 
 
 def portions(records: list[bytes]) -> list[list[bytes]]:
-    """Records by the frame, none of them longer than a frame may be."""
+    """Records in groups that fit one frame each."""
     portions: list[list[bytes]] = []
     room = 0
     for record in records:
@@ -178,7 +177,7 @@ def portions(records: list[bytes]) -> list[list[bytes]]:
 
 
 def write_all(handle: int, data: bytes, at: int) -> None:
-    """Write all of it at that place; a short write is gone on with.
+    """Write all bytes at a position; short writes are continued.
 
     Raises:
         OSError: Not all of it is written.

@@ -1,7 +1,7 @@
-"""The session ledger's own file: appended to, encrypted, and honest about what it lost.
+"""The session ledger's own file: appended to, encrypted, with losses reported.
 
-What is lost is never guessed: `whole` is False, and the ledger then knows less than it should
-(`storage.session_log.frames` has the bytes).
+After a loss `whole` is False, and the ledger trusts less (`storage.session_log.frames` has the
+format).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUEUE_LEN_MAX: Final = 256 * 1024 * 1024
 
 
 class Opened(NamedTuple):
-    """What a log had in it. `whole` is False where anything that was promised is not there."""
+    """The contents of a log. `whole` is False where a promised record is missing."""
 
     log: SealedLog
     records: tuple[bytes, ...]
@@ -43,7 +43,7 @@ class Opened(NamedTuple):
 
 
 class _Batch:
-    """Records that go to the disk together, and whoever waits for that."""
+    """Records that are written together, and the futures that wait for them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.records: list[bytes] = []
@@ -112,7 +112,9 @@ class SealedLog:
                 self._start()
             return
         batch.done.set_exception(error)
-        batch.done.exception()  # nobody has to wait for it
+        # Nobody has to wait for this future; but later records must not become durable without
+        # these.
+        batch.done.exception()
         # What is known must not be durable without what was known before.
         waiting = self._open
         if waiting is None:
@@ -123,7 +125,7 @@ class SealedLog:
     async def rewrite(self, records: Iterable[bytes]) -> None:
         """Put these records in the place of all that were added before.
 
-        Records that wait for the disk at this moment may be in the file a second time.
+        Records that are being written at this moment may be in the file twice.
         """
         self._require_usable()
         loop = asyncio.get_running_loop()
@@ -184,7 +186,7 @@ class SealedLog:
         self._frame_count, self._length = count, length
 
     def _take_back(self, error: OSError) -> None:
-        """After a failed write: as before it, or unusable."""
+        """After a failed write: restore the file's old end, or mark it as unusable."""
         try:
             os.ftruncate(self._handle, self._length)
             write_all(self._handle, self._keys.header(self._file_id, self._frame_count), 0)
@@ -193,7 +195,7 @@ class SealedLog:
             self._failed = str(error)
 
     def _replace(self, records: list[bytes]) -> None:
-        """A new file beside, durable, then renamed over the old one. Worker thread only."""
+        """Write a new file, sync it, then rename it over the old one. Worker thread only."""
         self._require_usable()
         try:
             made = make(self._directory, self._keys, records)
@@ -206,7 +208,7 @@ class SealedLog:
 
 
 def prints_key(store_key: bytes) -> bytes:
-    """The key that the ledger's fingerprints are made with."""
+    """The key of the ledger's fingerprints."""
     return derived(store_key, b"session log, prints")
 
 

@@ -1,4 +1,4 @@
-"""The file of held candidates: opened, made, or reopened when the disk has failed under it."""
+"""The file of held candidates: opened, made, or reopened after a disk error."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MAKING: Final = "making.mdb"
 
 
 class StagingFile:
-    """An LMDB environment that a failed write does not end.
+    """An LMDB environment that survives a failed write.
 
-    After an error while it wrote its meta page, LMDB refuses everything until it is reopened: a
-    disk that failed once would stop all holding until the next restart.
+    After an error while writing its meta page, LMDB refuses everything until it is reopened: one
+    disk error would stop all holding until the next restart.
 
     Any thread; transactions exclude each other.
     """
@@ -85,7 +85,7 @@ class StagingFile:
         (self._directory / f"{_MAKING}-lock").unlink(missing_ok=True)
         beside.rename(self._directory / _DATA)
         fsync_directory(self._directory)
-        # And the directory's own name: a durable file in a lost directory is lost.
+        # Also the directory's own entry: a durable file in a lost directory is lost.
         fsync_directory(self._directory.parent)
 
     @property

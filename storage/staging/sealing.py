@@ -18,18 +18,18 @@ _LENGTHS: Final = struct.Struct(">II")
 
 
 def new_key() -> bytes:
-    """A key that nothing was sealed under."""
+    """A new random key."""
     return random_bytes(KEY_LEN)
 
 
 def seal(key: bytes, name: bytes, data: bytes) -> bytes:
-    """`data` under a key; opened under that key and name, and under nothing else. Any thread."""
+    """`data` encrypted; it opens under that key and name only. Any thread."""
     nonce = random_bytes(_NONCE_LEN)
     return nonce + AESGCM(key).encrypt(nonce, data, name)
 
 
 def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
-    """What `seal` was given; None where anything is another. Any thread."""
+    """The plain data; None where key, name or bytes are wrong. Any thread."""
     view = memoryview(sealed)
     try:
         return AESGCM(key).decrypt(view[:_NONCE_LEN], view[_NONCE_LEN:], name)
@@ -38,7 +38,7 @@ def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
 
 
 def packed(contents: Contents) -> bytes:
-    """One value of both, filled up to 256 bytes: a length that is seen says little."""
+    """Both values as one, padded to a multiple of 256 bytes, to hide their length."""
     head = _LENGTHS.pack(len(contents.canonical), len(contents.evidence))
     said = b"".join((head, contents.canonical, contents.evidence))
     return said + bytes(-len(said) % PAD_LEN)

@@ -34,22 +34,25 @@ _CANONICAL: Final = b"c"
 _EVIDENCE: Final = b"e"
 _ROW: Final = b"s"
 _MAP_PER_QUOTA: Final = 2
-# Of versions that staged undecided candidates in a file.
+# File names of versions that staged undecided candidates on disk.
 _LEFT: Final = ("data.mdb", "lock.mdb")
 
 
 class Staging:
-    """What waits. Writer thread only, except `sealed` and what reads or names held ones."""
+    """The staged candidates.
+
+    Writer thread only, except `sealed` and methods that read or list held ones.
+    """
 
     def __init__(self, directory: Path, key_directory: Path, quota_bytes: int) -> None:
         self._key_directory = key_directory
         self._quota_bytes = quota_bytes
         self._pid = os.getpid()
-        # Of held ones; and those drawn for candidates that a transaction is about to hold.
+        # Keys of held candidates, and keys drawn for those that a transaction is about to hold.
         self._keys: dict[CandidateId, bytes] = {}
         self._held: set[CandidateId] = set()
         self._drawn: dict[CandidateId, bytes] = {}
-        # Ciphertexts of held ones whose key is gone already; removed together with the next.
+        # Ciphertexts of held candidates whose key is gone; removed with the next write.
         self._held_litter: list[CandidateId] = []
         for name in _LEFT:
             (directory / name).unlink(missing_ok=True)
@@ -85,7 +88,7 @@ class Staging:
         self._undecided.put(sealed)
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
-        """Undecided candidates as the environment has them now; None for what does not open.
+        """Undecided candidates as the environment has them; None for one that does not open.
 
         Raises:
             StoreUnavailable: Staging cannot be read.
@@ -93,12 +96,12 @@ class Staging:
         return self._undecided.read(candidate_ids)
 
     def forget(self, candidate_ids: Iterable[CandidateId]) -> None:
-        """The candidates are decided: their keys are gone when this returns."""
+        """Destroy the keys of decided candidates."""
         self._drawn.clear()
         self._undecided.forget(candidate_ids)
 
     def renew(self) -> None:
-        """Give back the pages of undecided ones, where nobody waits."""
+        """Release the pages of undecided candidates, if none is waiting."""
         self._undecided.renew()
 
     @property
@@ -109,7 +112,7 @@ class Staging:
     # ---- held for a person ---------------------------------------------------------------------
 
     def read_held(self, candidate_id: CandidateId) -> Contents | None:
-        """A held candidate; None where any of it does not open. Any thread.
+        """A held candidate; None where a part of it does not open. Any thread.
 
         Raises:
             StoreUnavailable: Staging cannot be read.
@@ -129,10 +132,9 @@ class Staging:
         return Contents(canonical=canonical, evidence=evidence)
 
     def seal(self, candidate_id: CandidateId, data: bytes) -> bytes:
-        """Encrypt what the row of a candidate keeps, under the key that it will be held under.
+        """Encrypt a held candidate's row data under the key that it will be held under.
 
-        That key is drawn here: the one that it was staged under is destroyed with the verdict, and
-        must not come back as a file.
+        A new key: the staging key is destroyed with the verdict, and must never be in a file.
         """
         key = self._drawn[candidate_id] = new_key()
         return seal(key, _key(candidate_id, _ROW), data)
@@ -165,7 +167,7 @@ class Staging:
             for candidate_id in kept:
                 key = self._drawn.pop(candidate_id)
                 if candidate_id in self._held:
-                    # Of a transaction that is done again: what it sealed is litter by now.
+                    # From a transaction that runs again: keys of its first run are not needed.
                     self._shred(self._key_path(candidate_id))
                 write_durably(self._key_path(candidate_id), key)
                 self._keys[candidate_id] = key
@@ -175,7 +177,7 @@ class Staging:
             raise StoreUnavailable(f"a held candidate cannot be kept: {error}") from error
 
     def destroy(self, candidate_ids: Iterable[CandidateId]) -> None:
-        """Forget keys of held ones, so that what is there under them can never be read again.
+        """Destroy keys of held candidates, so that their ciphertexts can never be read again.
 
         Raises:
             OSError: A key's file could not be removed; its key in memory is gone.
@@ -191,16 +193,16 @@ class Staging:
         if touched:
             fsync_directory(self._key_directory)
             with contextlib.suppress(StoreUnavailable):
-                # Unreadable already; only the room is not back yet.
+                # The ciphertext is unreadable already; only its room is freed later.
                 self._sweep_held()
 
     def sweep(self) -> None:
-        """Remove the ciphertexts of destroyed candidates now rather than with the next hold.
+        """Remove the ciphertexts of destroyed candidates now, not with the next hold.
 
         Raises:
             StoreUnavailable: The disk refused; they are there, and cannot be read.
         """
-        # Those that a crash left without a key are known to nobody else.
+        # Ciphertexts without a key after a crash are listed nowhere else.
         self._held_litter.extend(self._kept_ids() - self._held)
         self._sweep_held()
 

@@ -4,8 +4,8 @@ LMDB on a `memfd`: in no directory and on no disk, so nothing of it outlives the
 system gives none, or no path to its descriptor, a new file is preallocated and unlinked while it is
 open: then ciphertexts are on the disk, under keys that are nowhere but in memory.
 
-Each candidate has a key of its own. What ends a candidate is the end of its key; the pages go with
-the file, which is replaced by a new one when nobody waits in it.
+Each candidate has a key of its own, and is erased by destroying it. The pages are released with the
+file, which is replaced when no candidate waits in it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ UNLINKED: Final = "unlinked file"
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 _NO_EXEC_SEAL: Final = 0x0008  # MFD_NOEXEC_SEAL, of Linux 6.3
 _BESIDE: Final = "undecided.mdb"
-# A batch, the pages that LMDB writes anew for it, and what the batches before it left.
+# Room for a batch, the pages that LMDB copies for it, and the remains of earlier batches.
 _PREALLOCATED_BYTES: Final = 32 * 1024 * 1024
-# So much goes through one file while there is no pause; then the next batch has another one.
+# Bytes after which a file is replaced before the next batch, if there was no pause.
 _RENEWED_AFTER_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -51,9 +51,9 @@ class Undecided:
         self._env: lmdb.Environment | None = None
         self._keys: dict[CandidateId, bytes] = {}
         self.bytes_used = 0
-        # Where the environment is, for whoever asks `status`; "" where none could be had.
+        # Where the environment is, for `status`; "" where none could be made.
         self.place = ""
-        # A full disk must not close the gate to readers: the next `put` tries again.
+        # A full disk must not stop the gate's reads: the next `put` tries again.
         with contextlib.suppress(StoreUnavailable):
             self._opened()
 
@@ -79,7 +79,7 @@ class Undecided:
             self.bytes_used += len(one.data)
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[Contents | None]:
-        """What the environment has now, in a transaction of its own; None for what does not open.
+        """The environment's content, in a new transaction; None for a candidate that does not open.
 
         Raises:
             StoreUnavailable: It cannot be read.
@@ -109,14 +109,14 @@ class Undecided:
         return frozenset(self._keys)
 
     def forget(self, candidate_ids: Iterable[CandidateId]) -> None:
-        """Forget keys, so that what is staged under them can never be read again."""
+        """Destroy keys, so that the staged bytes can never be read again."""
         for candidate_id in candidate_ids:
             self._keys.pop(candidate_id, None)
         if self.bytes_used >= _RENEWED_AFTER_BYTES:
             self.renew()
 
     def renew(self) -> None:
-        """Give the pages back, where nobody waits and something was staged: by a new file."""
+        """Release the pages by a new file, if no candidate waits and something was staged."""
         if self.bytes_used and not self._keys:
             self._shut()
             with contextlib.suppress(StoreUnavailable):
@@ -157,7 +157,7 @@ class Undecided:
         try:
             os.fchmod(handle, FILE_MODE)
             path = _DESCRIPTORS / str(handle)
-            # Where something else is mounted there, LMDB would make a file of that name.
+            # If something else is mounted at /proc, LMDB would create a file of that name.
             if not os.path.samestat(path.stat(), os.fstat(handle)):
                 return None
             return self._environment(path)
@@ -174,7 +174,7 @@ class Undecided:
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
                 try:
-                    # A disk that fills up later takes no candidate's verdict away.
+                    # Preallocated, so that a disk that fills up later cannot stop a verdict.
                     os.posix_fallocate(handle, 0, _PREALLOCATED_BYTES)
                 finally:
                     os.close(handle)
@@ -193,10 +193,10 @@ class Undecided:
             subdir=False,
             map_size=self._map_bytes,
             mode=FILE_MODE,
-            # Nothing of it is to survive: what is synced is what a person has to decide.
+            # No sync: nothing in it is to survive.
             sync=False,
             metasync=False,
-            # With `writemap` a full disk is a signal that kills, and no error.
+            # With `writemap` a full disk would kill the process by a signal.
             writemap=False,
             readahead=False,
             lock=False,
@@ -204,7 +204,7 @@ class Undecided:
 
 
 def name_of(candidate_id: CandidateId) -> bytes:
-    """Where a candidate is, and what its ciphertext is bound to."""
+    """The name of a candidate in staging, to which its ciphertext is bound."""
     return bytes.fromhex(candidate_id)
 
 

@@ -1,4 +1,4 @@
-"""Everything one write transaction would change; none of it counts before its commit returned."""
+"""The changes of one write transaction; they count only after its commit."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _DraftNodes(Nodes):
 class Added(msgspec.Struct, frozen=True, kw_only=True):
     """A row that becomes the state of its memory. `vector` is b"" where it has none.
 
-    `shown` False: its vector is indexed, and no read may find it before it is readmitted.
+    `shown` False: its vector is indexed, but reads find it only after a readmission.
     """
 
     ordinal: int
@@ -94,17 +94,17 @@ class Change:
         self.format = generation.header.format
         self.observing = generation.header.observing
         self.key_check = generation.header.key_check
-        # What the derived structures must learn after the commit.
+        # Changes for the derived indexes after the commit.
         self.added: list[Added] = []
         self.superseded: list[tuple[int, Row]] = []
         self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []
-        # Staged candidates that are judged in it, and what is to be kept of some for a person.
+        # Candidates judged in this transaction, and the data to keep of those that are held.
         self.judged: tuple[CandidateId, ...] = ()
         self.kept: dict[CandidateId, Contents] = {}
-        # Bytes that each tenant takes more, or less.
+        # Change of each tenant's bytes.
         self.charges: Counter[Tenant] = Counter()
-        # Held candidates that come, and those that go: with the commit their keys are destroyed.
+        # New held candidates, and decided ones, whose keys are destroyed with the commit.
         self.held_came: dict[CandidateId, HeldRow] = {}
         self.held_gone: set[CandidateId] = set()
         # Of those the ones that nobody decided, and what became of them.
@@ -142,7 +142,7 @@ class Change:
         )
         self.draft.put_header(header)
         if self.erased:
-            # Until the pages that held it are rewritten, what was purged is hidden, not gone.
+            # Until its pages are rewritten, purged content is hidden, and not erased.
             self.draft.mark_unerased()
         root = self._tree.root()
         note = sign_checkpoint(origin, self._tree.size, root, signer)

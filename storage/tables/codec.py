@@ -88,8 +88,10 @@ class StoreHeader(msgspec.Struct, frozen=True, array_like=True):
     held_count: int
     created_at_ms: int
     format: int = 0  # a header that ends before it names none, and is refused
-    observing: bool = False  # whether the last gate that ran here refused nothing (decision 010)
-    time_ms: int = 0  # the latest time at which a transaction was made
+    observing: bool = False  # whether the last gate here only observed (decision 010)
+    # `time_ms`: of the last transaction. `key_check`: tells `store.key` from another key; "" until
+    # a transaction stored it.
+    time_ms: int = 0
     # What tells `store.key` from another key; "" until the first transaction that knows of it.
     key_check: str = ""
 
@@ -145,12 +147,15 @@ class FirstOutcome(msgspec.Struct, frozen=True, array_like=True):
     structural: bool
     version: int
     leaf_index: int
-    ordinal: int  # of the row, or NO_ORDINAL
+    ordinal: int  # ordinal of the row, or NO_ORDINAL
     ceiling: SourceKind | None = None
 
 
 class NonceRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What spent a nonce: a keyed binding of digest, principal and target, and the outcome."""
+    """The request that spent a nonce.
+
+    A keyed binding of digest, principal and target, and its outcome.
+    """
 
     binding: bytes
     outcome: FirstOutcome
@@ -185,7 +190,7 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     intercepted_index: int
     sealed: bytes
     ceiling: SourceKind | None = None
-    origin: str = ""  # as `storage.write.waiting` names it
+    origin: str = ""  # the origin, as `storage.write.waiting` names it
 
 
 class SealedIntercept(msgspec.Struct, frozen=True, array_like=True):
@@ -208,13 +213,13 @@ class HeldEvidence(msgspec.Struct, frozen=True, array_like=True):
     vector: bytes
     embedder_id: str
     trace_id: str
-    # Of the memory to change as it stood then; 0 where there was none.
+    # Version of the memory to change; 0 where there was none.
     target_version: int = 0
     guarded_key: str | None = None
 
 
 class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
-    """What else is known of a candidate that awaits its verdict; in staging, never on disk."""
+    """Further evidence on an undecided candidate; in staging, never on disk."""
 
     held: HeldEvidence
     reading: Reading
@@ -223,15 +228,15 @@ class StagedEvidence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ForwardRecord(msgspec.Struct, frozen=True, array_like=True):
-    """An admitted change that the server behind does not have for sure.
+    """An admitted change that the server behind may not have.
 
-    `sent` False: a person released it, and nobody sent it yet. `unknown`: it was sent, the answer
-    was lost, and that is in the log.
+    `sent` False: released by a person and not sent yet. `unknown`: it was sent, and the loss of the
+    answer is in the log.
     """
 
     tenant: Tenant
     target: str
-    name: bytes  # of the memory, in the table of ids
+    name: bytes  # key of the memory in the table of ids
     ordinal: int
     leaf_index: int
     sent: bool

@@ -24,6 +24,6 @@ def expiry_ms(expires_at: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     day = timedelta(days=1 if _DATE.fullmatch(expires_at) else 0)
-    # Computed on integers: the last day of the calendar has no day after it, and this runs behind
-    # a durable commit, where nothing may raise.
+    # Computed with integers: the calendar's last day has no next day, and nothing may raise behind
+    # a durable commit.
     return ((moment - _EPOCH) // _MILLISECOND) + day // _MILLISECOND

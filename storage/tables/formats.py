@@ -26,11 +26,11 @@ Step = Callable[["Draft"], None]
 
 
 def _ceilings(_draft: Draft) -> None:
-    """Labels have ceilings from here on; one that was written down before says none.
+    """Format 4: labels have ceilings; earlier ones have none.
 
-    What it counts as follows from the label itself (`policy.labels.ceiling.ceiling_of`), for a row
-    as for the leaf that it is held against, so no row is rewritten: a store that is more than half
-    full would have no room for each of them twice in one transaction.
+    The ceiling of an earlier label follows from the label (`policy.labels.ceiling.ceiling_of`), so
+    no row is rewritten: a store that is more than half full has no room for all rows twice in one
+    transaction.
     """
 
 
@@ -39,7 +39,7 @@ STEPS: Final[dict[int, Step]] = {3: _ceilings}
 
 
 def refuse_unknown(header: StoreHeader | None) -> None:
-    """Nothing, where the store is new, or its format is this version's or leads to it by steps.
+    """Refuse a store whose format is not this version's and cannot be upgraded to it.
 
     Raises:
         UnknownFormat: The store's format is newer, or older than the oldest with a step.

@@ -1,4 +1,4 @@
-"""Keyed names: what is looked up by a client's own words is stored under an HMAC of them."""
+"""Keyed names: a client's own words serve as keys only under an HMAC."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _INCARNATION: Final = re.compile(r"([0-9a-f]{16}-[0-9]{1,9}):")
 
 
 class KeyedNames:
-    """Names of 16 bytes under the store's secret. Without the secret nothing can be guessed."""
+    """Names of 16 bytes under the store's secret. Without the secret they cannot be guessed."""
 
     __slots__ = ("_inner", "_outer", "principal", "tenant")
 
     def __init__(self, secret: bytes) -> None:
-        # HMAC-SHA256 (RFC 2104), both padded keys made once.
+        # HMAC-SHA256 (RFC 2104) with both padded keys precomputed.
         padded = secret.ljust(_BLOCK_LEN, b"\0")
         self._inner = bytes(byte ^ 0x36 for byte in padded)
         self._outer = bytes(byte ^ 0x5C for byte in padded)
-        # Every transaction names those it is about.
+        # Cached, because every transaction needs these names.
         self.principal = lru_cache(maxsize=_KEPT_MAX)(self._principal)
         self.tenant = lru_cache(maxsize=_KEPT_MAX)(self._tenant)
 
@@ -42,11 +42,11 @@ class KeyedNames:
         return sha256(self._outer + inner).digest()[:_NAME_LEN]
 
     def check(self) -> str:
-        """Tells whether another secret is this one, and nothing of either."""
+        """A check value that tells whether another secret is this one."""
         return self._name(b"check").hex()
 
     def nonce(self, principal_id: PrincipalId, nonce: str) -> bytes:
-        """Where the use of a principal's nonce is recorded."""
+        """The key of a nonce's record."""
         return self._name(b"nonce", principal_id.encode(), nonce.encode())
 
     def binding(self, candidate: Candidate, digest: Digest) -> bytes:
@@ -60,45 +60,45 @@ class KeyedNames:
         )
 
     def charge(self, candidate: Candidate, digest: Digest) -> bytes:
-        """One (nonce, digest) of one principal: a violation under it counts once."""
+        """The key of a (nonce, digest) of one principal: a violation under it counts once."""
         return self._name(
             b"charge", candidate.principal_id.encode(), candidate.nonce.encode(), digest
         )
 
     def memory(self, tenant: Tenant, memory_id: MemoryId) -> bytes:
-        """Where a tenant's memory is looked up: the same id in another tenant is another name."""
+        """The key of a tenant's memory: the same id in another tenant has another key."""
         return self._name(b"memory", tenant.encode(), memory_id.encode())
 
     def guarded(self, tenant: Tenant, target: str, key: str) -> bytes:
-        """What rows of one thing behind another server are found by; 8 bytes, an ordinal follows.
+        """The prefix of all rows of one memory behind another server; 8 bytes, an ordinal follows.
 
-        Half a name is 64 keyed bits: nobody can look for a second key that shares it.
+        64 keyed bits are enough: nobody can search for a second key with the same prefix.
         """
         name = self._name(b"guarded", tenant.encode(), target.encode(), key.encode())
         return name[:_KEYED_LEN]
 
     def pins(self, tenant: Tenant, server: str) -> bytes:
-        """Where the tools of a server are."""
+        """The key of a server's pinned tools."""
         return self._name(b"pins", tenant.encode(), server.encode())
 
     def token(self, token_key: bytes) -> bytes:
-        """Where the spending of a promotion token is recorded."""
+        """The key of a spent promotion token."""
         return self._name(b"token", token_key)
 
     def _tenant(self, tenant: Tenant) -> bytes:
-        """Where a tenant's use of the store is recorded."""
+        """The key of a tenant's usage."""
         return self._name(b"tenant", tenant.encode())
 
     def _principal(self, principal_id: PrincipalId) -> bytes:
-        """Where a principal's trust is recorded."""
+        """The key of a principal's trust."""
         return self._name(b"principal", principal_id.encode())
 
     def api_key(self, key_id: str) -> bytes:
-        """Where the record of an API key is."""
+        """The key of an API key's record."""
         return self._name(b"key", key_id.encode())
 
     def anchor(self, tenant: Tenant, anchor_id: str) -> bytes:
-        """Where a tenant's anchor is."""
+        """The key of a tenant's anchor."""
         return self._name(b"anchor", tenant.encode(), anchor_id.encode())
 
 

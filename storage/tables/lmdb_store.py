@@ -70,8 +70,8 @@ KEPT_BEFORE: Final = "store.before-format-"
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
 _UNERASED_KEY: Final = b"unerased"
-# Of addresses, not of disk. What purges may use beyond the quota (`storage.write.usage`) fits in,
-# and beside it the pages that a whole batch writes anew.
+# Address space, not disk: room for what purges may use beyond the quota (`storage.write.usage`),
+# and for the pages that a batch copies.
 _MAP_PER_QUOTA: Final = 2.0
 _MAP_SPARE_BYTES: Final = 64 * 1024 * 1024
 _READERS_MAX: Final = 512
@@ -246,7 +246,7 @@ class LmdbStore:
         except lmdb.Error:
             env.close()
             raise
-        # Before the sync: where that fails, nothing may be written, but reads go on.
+        # Before the sync: if that fails, nothing may be written, but reads go on.
         self._env = env
         self._inode = (self.directory / "data.mdb").stat().st_ino
         fsync_directory(self.directory)
@@ -280,7 +280,7 @@ class LmdbStore:
 
     def _environment(self) -> lmdb.Environment:
         if os.getpid() != self._pid:
-            # LMDB happily writes from a forked child, and two writers then share one map.
+            # LMDB would also write from a forked child: two writers would then share one map.
             raise StoreLocked("the store was opened by another process; open it after the fork")
         if self._env is None:
             raise StoreUnavailable("the store is closed")
@@ -322,8 +322,8 @@ class LmdbStore:
     def overtaken(self, draft: Draft) -> bool:
         """Whether another process has committed, or put another file in place, since this one.
 
-        LMDB keeps writers apart by a lock file. Where somebody cleared that away, each of two has
-        its own, and a transaction begins at the last one that its own process made.
+        LMDB keeps writers apart by a lock file. If that file is removed, two processes have one
+        each, and each transaction continues from the last one of its own process.
         """
         if self._environment().info()["last_txnid"] + 1 != draft.number():
             return True
@@ -364,7 +364,7 @@ class LmdbStore:
         data = self.directory / "data.mdb"
         before = data.stat().st_size
         copy_compactly(self._environment(), beside)
-        # What was kept of the file before a change of format holds what is to be erased as well.
+        # The copy kept before an upgrade contains the bytes to be erased as well.
         for kept in self.directory.parent.glob(f"{KEPT_BEFORE}*"):
             shutil.rmtree(kept)
         with self._lease.exclusive():

@@ -72,7 +72,7 @@ def hot(directory: Path) -> Generator[lmdb.Environment]:
 
 
 def header_of(env: lmdb.Environment) -> StoreHeader | None:
-    """What an environment that is open for a copy says of itself; None where it says nothing."""
+    """The header of an environment that is open for a copy; None where it has none."""
     try:
         tables = {META: env.open_db(META, create=False)}
     except lmdb.NotFoundError:
@@ -83,8 +83,8 @@ def header_of(env: lmdb.Environment) -> StoreHeader | None:
 
 def _opened(directory: Path) -> lmdb.Environment:
     if not (directory / "lock.mdb").exists():
-        # No gate ever ran here. LMDB would create the file, as whoever runs this: if that is root,
-        # the gate could not open its own store afterwards.
+        # No gate ever ran here. LMDB would create the file with this user as owner; after root, the
+        # gate could not open its own store.
         return _open(directory, lock=False)
     try:
         return _open(directory, lock=True)
@@ -94,8 +94,7 @@ def _opened(directory: Path) -> lmdb.Environment:
 
 
 def _open(directory: Path, *, lock: bool) -> lmdb.Environment:
-    # Map size 0: the one that the writer recorded, so that a store that grows meanwhile stays
-    # readable.
+    # Map size 0 means the writer's own size, so that a growing store stays readable.
     return lmdb.open(
         str(directory),
         map_size=0,

@@ -105,9 +105,10 @@ def memory_of(row: Row, status: MemoryStatus, known: Candidate | None = None) ->
 
 
 class GuardedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a thing behind another server, and how its memory stands now.
+    """One row of a memory behind another server, and its present state.
 
-    `row` is the memory's newest, which somebody may have changed here; `sent` is what was sent.
+    `row` is the memory's newest, which somebody may have changed here; `sent` is the row that was
+    sent.
     """
 
     name: bytes

@@ -84,7 +84,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     leaf_count: _Count
     held_count: _Count
     verifier_key: str
-    # Tells whether secrets from elsewhere are this store's: 32 random bytes cannot be guessed.
+    # A hash that tells whether separately kept secrets belong to this store: 32 random bytes cannot
+    # be guessed.
     store_key_sha256: _Hash
     files: tuple[BackedUp, ...]
 
@@ -99,7 +100,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return any(file.name == HELD for file in self.files)
 
     def summary(self, directory: Path) -> BackupSummary:
-        """What is told of the backup in a directory."""
+        """The summary of the backup in a directory."""
         return BackupSummary(
             directory=str(directory),
             incarnation=self.incarnation,
@@ -144,7 +145,7 @@ def take(
     secrets = load_secrets(state / "secrets")
     try:
         with hot(state / "store") as env:
-            refuse_unknown(header_of(env))  # before anything of it is written elsewhere
+            refuse_unknown(header_of(env))  # read before anything is written to the target
             target.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
             target.chmod(DIRECTORY_MODE)
             copy_compactly(env, target / "store")

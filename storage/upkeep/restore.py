@@ -45,7 +45,7 @@ def verified(
     elsewhere: Path | None,
     audit: Callable[[AuditedView, bytes, bytes], str | None],
 ) -> EmbeddedBackup:
-    """A backup whose files, signatures and whole log were recomputed; see `storage.opening`."""
+    """A verified backup; see `storage.opening`."""
     manifest, _ = read_manifest(directory)
     if elsewhere is None and not manifest.with_secrets:
         raise NoSecrets("this backup has no secrets in it")
@@ -60,7 +60,7 @@ def verified(
 
 
 class EmbeddedBackup:
-    """A verified backup, and the way to a state directory that begins a new life of it."""
+    """A verified backup that can be restored."""
 
     def __init__(self, directory: Path, manifest: Manifest, secrets: Secrets) -> None:
         self._directory = directory
@@ -101,7 +101,8 @@ class EmbeddedBackup:
             shutil.rmtree(working, ignore_errors=True)
             self._install(working)
             status, note = self._revived(working, ruleset, clock, options)
-            # The copy first: from here on an older store in the old place is the one rolled back.
+            # The checkpoint copy first: from here on an older store in the old place counts as
+            # rolled back.
             CheckpointCopy(checkpoint, self._verifier).write(note)
             if state.exists():
                 state.rmdir()
@@ -114,7 +115,7 @@ class EmbeddedBackup:
         return status
 
     def _against_the_copy(self, checkpoint: Path, *, accept_rollback: bool) -> str:
-        """What the leaf says of the checkpoint outside.
+        """The remark about the checkpoint outside, for the leaf.
 
         Raises:
             StoreRolledBack: It is not of the backup's past, and that was not accepted.
@@ -151,9 +152,9 @@ class EmbeddedBackup:
         return f"{said}; rollback accepted"
 
     def _install(self, working: Path) -> None:
-        """Put the files in their places below `working`, durably."""
+        """Put the files in place below `working`, durably."""
         state = working / "state"
-        # Sessions are in no backup: a directory without its file says that there was a history.
+        # Sessions are in no backup: an empty directory records that there was a history.
         below = ("store", "staging", "staging/held", "staging/keys", "secrets", DIRECTORY)
         for directory in (working, state, *(state / name for name in below)):
             directory.mkdir(mode=DIRECTORY_MODE)
@@ -164,7 +165,7 @@ class EmbeddedBackup:
         for file in self._manifest.files:
             if file.name == CHECKPOINT or file.name.startswith("secrets/"):
                 continue
-            # `verify` lets no other name through: there is no way out of `state` in any of them.
+            # `verify` allows no other names, so none leads out of `state`.
             target = state / file.name
             shutil.copyfile(self._directory / file.name, target)
             target.chmod(FILE_MODE)
@@ -174,7 +175,7 @@ class EmbeddedBackup:
     def _revived(
         self, working: Path, ruleset: Ruleset, clock: Callable[[], int], options: EmbeddedOptions
     ) -> tuple[StoreStatus, bytes]:
-        """Open the store once as restored; its status, and the checkpoint of its new head."""
+        """Open the restored store once; its status, and the checkpoint of its new head."""
         store = open_embedded(
             state=working / "state",
             checkpoint=working / "checkpoint.txt",

@@ -64,17 +64,18 @@ SURENESS: Final = 1.75
 
 _LIMIT_MAX: Final = 100
 _FIRST_ROWS: Final = 32
-# One row in so many is looked at, then one in so many of those that are not sure enough yet.
+# A search scores one row in so many of a segment, then one in so many of segments that are still
+# unsure.
 _SHORT: Final = 256
 _LONG: Final = 32
 _SHORT_MIN: Final = 64
-# And so many of all segments together: in a small index a short list would often be unsure.
+# And at least so many rows of all segments: in a small index a short list would often be unsure.
 LEAST_LEN: Final = 1_024
 _EXCLUDED_SHARE: Final = 2
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What one search sees, whatever the writer does meanwhile."""
+    """What one search sees, unaffected by the writer."""
 
     segments: tuple[Segment, ...]
     tail_ordinals: Ordinals
@@ -96,7 +97,7 @@ class VectorIndex:
             raise InvariantBroken("an index has a dimension and a segment size")
         self._dimension = dimension
         self._segment_len = segment_len
-        # Around each swap: the writer grows the snapshot that `improve` takes segments from.
+        # Held for each swap: the writer extends the snapshot from which `improve` takes segments.
         self._swapping = threading.Lock()
         self._snapshot = self._with_empty_tail(())
         self.begin(segments)
@@ -129,7 +130,7 @@ class VectorIndex:
         return self._snapshot.segments
 
     def extend(self, items: Sequence[tuple[int, bytes]]) -> None:
-        """Make committed vectors searchable; all of them or, when one is refused, none.
+        """Make committed vectors searchable: all of them, or none if one is refused.
 
         Ordinals ascend and continue after `last_ordinal`; gaps are fine. Writer thread only.
 
@@ -318,9 +319,9 @@ def _search(
         for one in unsure:
             length = len(one.part.ordinals)
             one.lengthen(max(least, length // divisor, LEAST_LEN * length // rows), answer)
-        # Judged when all are in: the worst row of the answer is the worst of all segments.
+        # Judged after all segments: the worst row of the answer is that of all.
         unsure = [one for one in unsure if not one.sure(answer.floor)]
-        # Where most of the likeliest rows are excluded, a longer list is mostly more of the same.
+        # If most of the likeliest rows are excluded, a longer list would be excluded too.
         scanned += [one for one in unsure if one.crowded]
         unsure = [one for one in unsure if not one.crowded]
     for one in (*scanned, *unsure):
@@ -341,7 +342,7 @@ class Shortlist:
         self.crowded = False
 
     def lengthen(self, count: int, answer: Answer) -> None:
-        """Score the `count` likeliest rows, those left out that are surely too low."""
+        """Score the `count` likeliest rows, except those that are surely too low."""
         estimates, rows = self._sketch.nearest(self._turned, count)
         whole = len(rows) == len(self.part.ordinals)
         self._cut = -np.inf if whole else float(estimates.min())
@@ -353,7 +354,7 @@ class Shortlist:
         if len(self._seen):
             new = ~np.isin(rows, self._seen)
             estimates, rows = estimates[new], rows[new]
-        # The first few raise the floor, under which most of the others need no look.
+        # The first few rows raise the floor, below which most others need no scoring.
         self._look(rows[:_FIRST_ROWS], answer)
         likely = estimates[_FIRST_ROWS:] >= answer.floor - self._margin
         self._look(rows[_FIRST_ROWS:][likely], answer)
@@ -364,11 +365,11 @@ class Shortlist:
         answer.add_rows(self.part, rows if mask is None else rows[mask[rows]])
 
     def sure(self, floor: float) -> bool:
-        """Whether no row left out is likely to reach the floor."""
+        """Whether no unscored row is likely to reach the floor."""
         return self._cut + self._margin <= floor
 
     def rest(self) -> Part:
-        """What was not looked at yet."""
+        """The rows that were not scored yet."""
         mask = self.part.mask
         left = np.ones(len(self.part.ordinals), dtype=np.bool_) if mask is None else mask.copy()
         left[self._seen] = False

@@ -38,7 +38,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def part_of(ordinals: Ordinals, vectors: Floats, flat: object, allowed: Mask | None) -> Part:
-    """These rows, as far as a search may use them."""
+    """The part of these rows that the search may use."""
     mask = None if allowed is None else _local(allowed, ordinals)
     count = len(ordinals) if mask is None else int(np.count_nonzero(mask))
     if count == len(ordinals):
@@ -47,7 +47,7 @@ def part_of(ordinals: Ordinals, vectors: Floats, flat: object, allowed: Mask | N
 
 
 def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
-    """The caller's mask at these ordinals. What lies beyond it came after the caller's read."""
+    """The caller's mask at these ordinals. Ordinals beyond it came after the caller's read."""
     reached = int(np.searchsorted(ordinals, len(allowed)))
     if reached == len(ordinals) and reached:
         first, last = int(ordinals[0]), int(ordinals[-1])
@@ -59,7 +59,7 @@ def _local(allowed: Mask, ordinals: Ordinals) -> Mask:
 
 
 def gathered(parts: Sequence[Part], dimension: int) -> Part:
-    """The few allowed rows of all parts as one part of their own."""
+    """The few allowed rows of all parts, as one part."""
     count = sum(part.allowed for part in parts)
     ordinals = np.empty(count, dtype=np.int64)
     vectors = np.empty((count, dimension), dtype=np.float32)
@@ -73,7 +73,7 @@ def gathered(parts: Sequence[Part], dimension: int) -> Part:
 
 
 class Answer:
-    """Rows that may belong to the best `limit`, part after part, against a rising floor."""
+    """The best `limit` rows so far, part after part."""
 
     def __init__(self, query: Floats, limit: int) -> None:
         self._query = np.ascontiguousarray(query)
@@ -84,7 +84,7 @@ class Answer:
 
     @property
     def floor(self) -> float:
-        """What a row must reach to be among the best so far."""
+        """The score that a row must reach to be among the best so far."""
         return self._floor
 
     def add(self, part: Part) -> None:
@@ -102,7 +102,7 @@ class Answer:
         self._keep(part, chosen, scores[chosen])
 
     def add_rows(self, part: Part, rows: Ordinals) -> None:
-        """The same for some rows of a part, all of which must be allowed; each at most once."""
+        """The same for some allowed rows of a part; each row at most once."""
         if not len(rows):
             return
         scores = self._products(part.vectors.take(rows, axis=0))
@@ -140,9 +140,9 @@ class Answer:
     def _products(self, vectors: Floats) -> Floats:
         """Inner products with every row.
 
-        FAISS's kernel rather than `IndexFlatIP.search` with a selector: on a part of 8,192 rows it
-        costs the same without a mask and less with one. And rather than BLAS, whose threads would
-        fight the event loop over the cores.
+        This uses FAISS's kernel rather than `IndexFlatIP.search` with a selector: on a part of
+        8,192 rows it costs the same without a mask and less with one. And rather than BLAS, whose
+        threads would fight the event loop over the cores.
         """
         scores: Floats = np.empty(len(vectors), dtype=np.float32)
         _faiss.fvec_inner_products_ny(

@@ -45,7 +45,7 @@ _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Which store and which model the vectors belong to; a file of another is never loaded."""
+    """The store and the model that vectors belong to; a file of another is never loaded."""
 
     incarnation: str
     embedder_id: str
@@ -60,7 +60,7 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """An index that holds exactly the store's vectors, and what it took to get there."""
+    """An index with exactly the store's vectors, and the cost of loading it."""
 
     index: VectorIndex
     rejected: tuple[Rejected, ...]

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 Ordinals = NDArray[np.int64]
-# Of the error of one estimate, for lengths of one, times the square root of the dimension less one.
+# The error of one estimate for unit vectors, times the square root of the dimension less one.
 _ERROR: Final = math.sqrt(math.pi / 2 - 1)
 Mask = NDArray[np.bool_]
 
 _NORM_TOLERANCE: Final = 1e-3
-# Up to so many rows are looked at one by one: to begin a pass over all costs more than eight rows.
+# Up to so many rows are scored one by one: starting a pass over all costs more than eight rows.
 _FEW: Final = 8
 
 _faiss: Final[Any] = faiss
-_faiss.omp_set_num_threads(1)  # two OpenMP threads showed pauses of 100 ms and more
+_faiss.omp_set_num_threads(1)  # with two OpenMP threads, pauses of 100 ms and more were measured
 
 
 class BadVector(StorageError):  # noqa: N818 - named for what it says, like its siblings
@@ -41,7 +41,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     ordinals: Ordinals
     vectors: Floats
     flat: Any
-    # For the approximate search; made later, beside the writing.
+    # The sketch for approximate search; made later, in the background.
     sketch: Sketch | None = None
 
 
@@ -56,7 +56,7 @@ def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
         raise BadVector("a vector of another dimension")
     rows: Floats = np.frombuffer(joined, dtype="<f4").astype(np.float32, copy=False)
     rows = rows.reshape(count, dimension)
-    # A sum of squares that is far too large, or not a number, is not close to 1.
+    # A sum of squares that is much too large, or NaN, is not close to 1.
     with np.errstate(over="ignore", invalid="ignore"):
         if count <= _FEW:
             near = all(abs(float(np.dot(row, row)) - 1.0) < _NORM_TOLERANCE for row in rows)
@@ -68,7 +68,8 @@ def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
         return rows
     if not np.isfinite(rows).all():
         raise BadVector("a vector is not finite")
-    # In double precision: the square of 3e38 is infinite in single precision, or wraps to a pass.
+    # In double precision: in single precision the square of 3e38 is infinite, or wraps to a valid
+    # value.
     norms = np.sqrt(np.square(rows.astype(np.float64)).sum(axis=1))
     if not (np.abs(norms - 1.0) < _NORM_TOLERANCE).all():
         raise BadVector("a vector is not of unit norm")

@@ -1,9 +1,9 @@
 """One bit per dimension: where the best rows of a segment are likely to be, in a tenth of the time.
 
 RaBitQ (Gao and Long, SIGMOD 2024) keeps the signs of a rotated vector and two numbers. Its estimate
-of an inner product has no bias, and an error that depends on nothing but the dimension and the two
-lengths, whatever the vectors are: an answer can say when it is not sure. A graph has no such
-measure, and costs a hundred times as much to build (decision 013).
+of an inner product has no bias, and its error depends only on the dimension and the two lengths. So
+a search can tell when it is not sure. A graph has no such measure, and costs a hundred times as
+much to build (decision 013).
 
 A sketch lives in memory only. Every score that leaves comes from the exact vectors.
 """
@@ -34,7 +34,7 @@ _faiss: Final[Any] = faiss
 
 
 def turn(query: Floats) -> Floats:
-    """The query as sketches see it."""
+    """The query in the sketches' rotated space."""
     turned: Floats = query @ _rotation(len(query))
     return turned
 
@@ -61,10 +61,10 @@ def with_sketch(segment: Segment) -> Segment:
 
 
 def mergeable(segments: Sequence[Segment], segment_len: int) -> tuple[int, int] | None:
-    """Start and end of neighbours of one size class that are due to become one segment.
+    """Start and end of neighbouring segments of one size class that are due for merging.
 
-    Four of a class make one of the next; of the last class there may be any number. So there are a
-    few segments however many rows, and each row is copied once per class.
+    Four of a class make one of the next; the last class may have any number. So there are few
+    segments for any number of rows, and each row is copied once per class.
     """
     start = 0
     while start < len(segments):
