@@ -268,7 +268,7 @@ def _line_of(text: str, keys: list[str], word: str | None = None) -> int:
 
 
 def _in_order_len(here: list[str], keys: list[str]) -> int:
-    """How many of the keys a line's dotted path contains, in their order."""
+    """How many keys of a dotted path (`a.b.c`) occur in a line's own path, in this order."""
     count = 0
     for part in here:
         if count < len(keys) and part == keys[count]:

@@ -108,10 +108,7 @@ class MemoryWriter(Protocol):
         ...
 
     async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
-        """Log that a person ended the withholding of a refused candidate.
-
-        Returns the leaf's index.
-        """
+        """Log that a person ended a refused candidate's withholding; returns the leaf's index."""
         ...
 
     async def quarantine(
@@ -164,10 +161,7 @@ class MemoryWriter(Protocol):
         ...
 
     async def compact(self) -> int:
-        """Rewrite the store without its free pages, which erases purged bytes.
-
-        Returns the bytes saved.
-        """
+        """Rewrite the store without free pages, to erase purged bytes; returns bytes saved."""
         ...
 
 

@@ -34,7 +34,7 @@ class ModelMemory:
 
     @classmethod
     async def opened(cls, store: Store, surroundings: Surroundings) -> Self:
-        """The object with its stored state.
+        """A new object with the ledger and withholding that were stored before the last stop.
 
         Raises:
             StoreUnavailable: The ledger's file cannot be opened or made.

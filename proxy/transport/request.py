@@ -74,7 +74,7 @@ class Received:
         self.method: str = request.method
         self.raw_path: str = request.raw_path
         self.headers: CIMultiDictProxy[str] = request.headers
-        # The limit for the body's framing; the body's reader sets its size.
+        # The largest body that is accepted; chunk framing is limited in proportion to it.
         self.body_bytes_max = 0
 
     @property

@@ -290,7 +290,7 @@ class Results:
 
     def __init__(self, problem: Callable[[str], None]) -> None:
         self._problem = problem
-        # By admitting verdict: how often its end was recorded, and whether it was ever lost.
+        # By index of the admitting leaf: its final result; and those whose answer was reported lost.
         self.ended: dict[int, Forwarded] = {}
         self.lost: set[int] = set()
 

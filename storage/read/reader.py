@@ -73,7 +73,7 @@ class _Room:
         self.full = False
 
     def taken(self, memories: Iterable[Memory]) -> Iterator[Memory]:
-        """As many of these as fit, in their order."""
+        """The first of these memories, as many as fit into the answer."""
         for memory in memories:
             size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
             self.full = self._left < size and self._left != ANSWER_BYTES_MAX

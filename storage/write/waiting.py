@@ -55,7 +55,7 @@ class HeldQueue:
         self.oldest_ms = next(iter(self._since_ms.values()), None)
 
     def is_full(self, change: Change, principal_id: PrincipalId) -> bool:
-        """Whether there is no place for one more of this principal."""
+        """Whether this principal may have no further candidate held."""
         came = sum(row.principal_id == principal_id for row in change.held_came.values())
         return len(self._committed(change, principal_id)) + came >= HELD_PER_PRINCIPAL_MAX
 

@@ -80,7 +80,7 @@ _ADMIN: Final = frozenset(
 )
 
 
-NOBODY: Final = ""  # a credential that belongs to nobody
+NOBODY: Final = ""  # a string that is no key of any principal, so that authentication fails
 
 
 class Mem0Oss:
