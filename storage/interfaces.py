@@ -324,10 +324,7 @@ class Retained(Protocol):
 
 
 class Forwards(Protocol):
-    """Items on their way to other servers. Coroutines raise as `MemoryWriter.submit`.
-
-    They run on any loop; reads see the last commit, on any thread.
-    """
+    """Items on their way to other servers. Any loop; raises as `submit`; reads on any thread."""
 
     async def settle(self, behind: Behind, settled: tuple[Settled, ...]) -> frozenset[str]:
         """Record outcomes of sent items, one leaf each; returns which of them were new."""
@@ -353,10 +350,7 @@ class Forwards(Protocol):
         candidate_ids: tuple[CandidateId, ...],
         waiting: frozenset[CandidateId],
     ) -> bool:
-        """Whether everything that these intents were admitted on is still the same.
-
-        `waiting`: intents that were admitted ahead like these and not sent yet.
-        """
+        """Whether the grounds of these intents still hold; `waiting` were admitted ahead, unsent."""
         ...
 
 

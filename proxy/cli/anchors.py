@@ -1,4 +1,4 @@
-"""`mnemogate anchor`: statements that memories are held against."""
+"""`mnemogate anchor`: statements that memories are compared with."""
 
 from __future__ import annotations
 

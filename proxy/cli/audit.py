@@ -1,4 +1,4 @@
-"""`mnemogate audit`: the log, checked by recomputing it, and proofs for others to check."""
+"""`mnemogate audit`: checks the log by recomputing it, and makes proofs that others can check."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _verify_proof(context: Context, path: Path, pinned: VerifierKey | None) -> E
 
 
 def _vkey(given: str | None) -> VerifierKey | None:
-    """A verifier key, or a file that holds one."""
+    """A verifier key, or the content of a file with one."""
     if given is None:
         return None
     text = given
@@ -222,7 +222,7 @@ async def _checkpoint(context: Context) -> Exit:
     elif asked.vkey_only:
         terminal.say(inert(view.verifier_key))
     else:
-        # The note itself on stdout, to be stored as it is; the key beside it.
+        # The note alone on stdout, so that it can be stored; the key on stderr.
         for line in view.checkpoint.split("\n")[:-1]:
             terminal.say(inert(line))
         terminal.note(f"vkey: {inert(view.verifier_key)}")

@@ -1,6 +1,6 @@
-"""`mnemogate backup` and `mnemogate restore`: a store copied while it serves, and a new life of it.
+"""`mnemogate backup` and `mnemogate restore`: copy a store while it serves, and make a store of it.
 
-Both work on files, as the sidecar's own user (or root, for a backup), and ask no sidecar.
+Both work on files, as the sidecar's own user (or root, for a backup), and need no running sidecar.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Restore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """What `restore --json` says."""
+    """The JSON of `restore --json`."""
 
     state: str
     checkpoint: str

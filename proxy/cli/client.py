@@ -1,4 +1,4 @@
-"""The operator's side of `/api/v1`: one request at a time, typed both ways."""
+"""The client of `/api/v1`: one request at a time, with typed requests and answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SUCCESS: Final = range(200, 300)
 
 
 class _ProblemDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """An RFC 9457 body, as far as a person needs it."""
+    """The fields of an RFC 9457 body that a person needs."""
 
     title: str = ""
     detail: str = ""
@@ -43,7 +43,7 @@ _MEANING: Final[Mapping[int, tuple[Exit, str]]] = {
 }
 
 
-# Where the names are that a path can have, for one that has another.
+# Route of the valid names, for the message about an unknown one.
 _THERE_IS: Final[Mapping[str, str]] = {
     "memories": "`mnemogate memory list` shows them; check --tenant",
     "review": "`mnemogate review list` shows what waits",
@@ -54,7 +54,7 @@ _THERE_IS: Final[Mapping[str, str]] = {
     "trust": "`mnemogate key list` and `mnemogate trust show` name the principals",
     "audit": "`mnemogate audit checkpoint` says how many leaves there are",
 }
-# What a rule of the API asks for, in words.
+# The rules of the API's fields, in words.
 _RULES: Final = (
     (TENANT_PATTERN, "lower-case letters, digits, `.`, `_` and `-`, 63 at most"),
     ("^[0-9a-f]{32}$", "32 of the digits 0-9 and a-f"),
@@ -78,7 +78,7 @@ class Operator:
         timeout_s: float = QUICK_S,
         **query: str | int | None,
     ) -> _Form:
-        """Ask for something; `None` in the query is left out.
+        """Fetch something; a `None` in the query is left out.
 
         Raises:
             CommandFailed: It could not be reached, refused, or answered something else.
@@ -93,7 +93,7 @@ class Operator:
         *,
         timeout_s: float = QUICK_S,
     ) -> _Form:
-        """The same, for a query whose names are no names of Python's.
+        """The same, for query names that are no Python identifiers.
 
         Raises:
             CommandFailed: It could not be reached, refused, or answered something else.
@@ -106,7 +106,7 @@ class Operator:
     async def post(
         self, path: str, form: type[_Form], body: object = None, *, timeout_s: float = QUICK_S
     ) -> _Form:
-        """Have something done.
+        """Post a command.
 
         Raises:
             CommandFailed: It could not be reached, refused, or answered something else.
@@ -154,7 +154,7 @@ class Operator:
 
 
 def part(name: str) -> str:
-    """A name as one part of a path, whatever is in it.
+    """A name encoded as one segment of a path.
 
     Raises:
         CommandFailed: It is no text.
@@ -165,7 +165,7 @@ def part(name: str) -> str:
 
 @contextmanager
 def as_text() -> Generator[None]:
-    """Say so where an argument is no text: a command line is bytes.
+    """Report an argument that is no valid text: command lines are bytes.
 
     Raises:
         CommandFailed: What is encoded in the block is not UTF-8; nothing has such a name.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from proxy.cli.terminal import Terminal
 
-    # An `Exit`; of a wrapper the exit code of what it wraps.
+    # Returns an `Exit`; for a wrapper, the exit code of the wrapped program.
     Act = Callable[["Context"], "Exit | Coroutine[None, None, int]"]
     Arguments = Callable[[argparse.ArgumentParser], None]
 
@@ -56,7 +56,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     act: Act
     arguments: Arguments | None = None
-    # `--json FILE` of its own instead of the `--json` that every command takes.
+    # It has an option `--json FILE` of its own, instead of the common `--json`.
     names_json_file: bool = False
 
 
@@ -64,8 +64,7 @@ def read_file(path: Path, what: str, len_max: int, trust: Trust = Trust.ANYBODYS
     """A file that was named on the command line.
 
     Raises:
-        CommandFailed: It cannot be read, is too long to be what it should be, or is not to be
-            relied on as far as `trust` asks.
+        CommandFailed: It cannot be read, is too long, or does not fulfil `trust`.
     """
     try:
         return trusted_files.read_file(path, len_max, trust)

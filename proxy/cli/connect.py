@@ -1,7 +1,7 @@
-"""Find the sidecar a command is meant for; where none runs, open its state for the moment.
+"""Finds the sidecar for a command; if none runs, opens its state directory for the command.
 
-One code path: a stopped state directory is opened by composing the same application with no
-listener but the admin socket, and then talked to like any other.
+There is one code path: a stopped state directory is opened by composing the same application with
+the admin socket alone, which is then used like any other.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ async def _over_socket(path: Path) -> AsyncGenerator[Operator]:
 
 @asynccontextmanager
 async def _opened(context: Context, settings: Settings) -> AsyncGenerator[Operator]:
-    """Open a stopped state directory in this process, for as long as the command takes."""
+    """Open a stopped state directory in this process, for the time of the command."""
     _openable(settings.state)
     checked = settings_of(context, check_places=True)
-    # Imported here: it brings in LMDB, FAISS and the embedder, which most commands never need.
+    # Imported here, because it loads LMDB, FAISS and the embedder, which most commands do not need.
     from proxy.cli.stopped import stopped  # noqa: PLC0415
 
     async with stopped(checked), _over_socket(settings.state / _SOCKET) as client:
@@ -126,7 +126,7 @@ async def _opened(context: Context, settings: Settings) -> AsyncGenerator[Operat
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens on the admin socket.
+    """Whether a sidecar listens on the admin socket.
 
     Raises:
         CommandFailed: It is there, and not for this user.
@@ -153,7 +153,7 @@ def _answers(path: Path) -> bool:
 
 
 def _openable(state: Path) -> None:
-    """Refuse to open what is no store, or what would not be its owner's any more.
+    """Refuse to open a directory that is no store, or another user's.
 
     Raises:
         CommandFailed: Nothing is there, or it is another user's.
@@ -176,7 +176,7 @@ def _openable(state: Path) -> None:
             then="start one with `mnemogate run`, or name the right directory with --state",
         )
     if owner != os.geteuid():
-        # Root would leave files behind that the sidecar's own user cannot open any more.
+        # Root would create files that the sidecar's own user could not open any more.
         raise CommandFailed(
             Exit.REFUSED,
             f"no sidecar runs on {state}, and it belongs to uid {owner}",

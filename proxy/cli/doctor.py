@@ -63,7 +63,7 @@ def _aim(context: Context) -> Aim:
     if where.checkpoint is not None:
         flags["checkpoint"] = where.checkpoint
     try:
-        # The sidecar's own configuration is a thing to attack here, not one to read.
+        # The sidecar's configuration is a target here, and is not read.
         settings = load_settings(flags, check_places=False)
     except SettingsError as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error

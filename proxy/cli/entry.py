@@ -62,18 +62,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Give a stream that is closed to nobody.
+    """Open /dev/null in place of a closed standard stream.
 
-    Else the next file that is opened takes its number, and what a library says on stderr is
-    written into it: into the store, for one.
+    Otherwise the next opened file would get its number, and a library's message on stderr would be
+    written into it, perhaps the store.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            # Takes the least number that is free: this one.
+            # open() takes the lowest free number: this one.
             os.open(os.devnull, os.O_RDWR)
-    # Python had none to speak through; the types deny that this can be.
+    # Python sets a closed stream to None, which the types do not say.
     streams: tuple[object, ...] = (sys.stdin, sys.stdout, sys.stderr)
     if streams[0] is None:
         sys.stdin = os.fdopen(0, closefd=False)
@@ -84,7 +84,7 @@ def _open_streams() -> None:
 
 
 def _end() -> None:
-    """Leave nothing for Python to write at its end, where it could not be said what went wrong."""
+    """Flush the streams now: at its exit Python could not report an error properly."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -93,7 +93,7 @@ def _end() -> None:
 
 
 def _refuse(command: Command, unknown: Sequence[str]) -> None:
-    """What argparse would say of them is the usage of `mnemogate`, not of the command."""
+    """Nothing: argparse's own message would show the usage of `mnemogate`, not of the command."""
     if unknown:
         words = " ".join(("mnemogate", *command.words))
         raise CommandFailed(

@@ -1,6 +1,6 @@
-"""`mnemogate evaluate`: measure this very system, in directories that are gone afterwards.
+"""`mnemogate evaluate`: measures this very system, in temporary directories.
 
-Nothing of it touches a sidecar that runs, or its state.
+It touches no running sidecar and no state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _EvaluateArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
-    """A file to write to, opened before the work of minutes."""
+    """A file for results, opened before minutes of work."""
     if name is None:
         return None
     try:
@@ -53,12 +53,12 @@ def _written(stack: ExitStack, name: str | None) -> BinaryIO | None:
 
 
 def _closed(file: BinaryIO) -> None:
-    with suppress(OSError):  # what it would write now was told of before
+    with suppress(OSError):  # an error of this write was reported before
         file.close()
 
 
 def _put(file: BinaryIO | None, data: bytes = b"") -> None:
-    """The last of what is written to a file.
+    """The last write to a result file.
 
     Raises:
         CommandFailed: The disk refuses.
@@ -75,12 +75,12 @@ def _put(file: BinaryIO | None, data: bytes = b"") -> None:
 
 
 def _failed(error: Exception, broken: type[Exception]) -> Exception:
-    """What to say of it: what runs a sidecar wraps whatever ends it, in one group or more."""
+    """The cause of a failure: a sidecar's task groups wrap exceptions, perhaps several times."""
     leaf = leaf_of(error)
     if isinstance(leaf, broken):
         return CommandFailed(Exit.FAILED, f"the pipeline does not work: {leaf}")
     if isinstance(leaf, StorageError):
-        # Of a disk that is full, or a machine that is too busy: no figure was measured on it.
+        # A full disk or a machine that is too busy: no figure was measured.
         return CommandFailed(
             Exit.UNREACHABLE,
             f"a store of the evaluation does not answer: {leaf}",
@@ -99,7 +99,7 @@ async def _evaluate(context: Context) -> Exit:
         raise CommandFailed(
             Exit.USAGE, "the neighbours run from a checkout: make bench ARGS='--only guards'"
         )
-    # Here, and not above: no other command, `run` least of all, loads what is wrong on purpose.
+    # Imported here: no other command may load the code that is wrong on purpose.
     from proxy.cli.evaluate_tables import show  # noqa: PLC0415
     from proxy.evaluate.attacks import Broken  # noqa: PLC0415
     from proxy.evaluate.book import Book  # noqa: PLC0415
@@ -113,9 +113,9 @@ async def _evaluate(context: Context) -> Exit:
         into = _written(stack, asked.json_file)
         page = _written(stack, asked.html)
         book = Book(trials=asked.trials, seed=asked.seed, progress=terminal.progress, out=out)
-        # A sidecar refuses a state below where its agent works; here that is where we stand.
+        # A sidecar refuses a state directory inside its working directory, which is where we are.
         stack.enter_context(chdir(Path.cwd().anchor))
-        # Disks that refuse are part of it, and every sidecar of ours would tell them here.
+        # Failing disks are part of it, and our sidecars would report them here.
         logging.disable(logging.CRITICAL)
         try:
             async with working(terminal, "evaluating"):
@@ -130,7 +130,7 @@ async def _evaluate(context: Context) -> Exit:
             _put(into, as_json(found))
             _put(page, b"" if page is None else report(found).encode())
         finally:
-            show(terminal, book)  # the work of minutes is told, whatever the disk says
+            show(terminal, book)  # minutes of work are printed, even if a file cannot be written
     return Exit.OK if book.sound else Exit.FAILED
 
 

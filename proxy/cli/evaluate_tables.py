@@ -1,4 +1,4 @@
-"""The tables for a terminal: what we found, and beside it what the paper says."""
+"""The tables for a terminal: our figures, with the paper's beside them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show(terminal: Terminal, book: Book) -> None:
-    """Every table that there is, then what did not hold."""
+    """Print every table, then everything that did not hold."""
     tables = book.tables
     if tables.table2 is not None:
         _by_system(terminal, "Table 2: Core NFR, %", tables.table2, paper.TABLE2)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
     from storage.interfaces import OfflineStore
 
-# Leaves read in one transaction: a longer one would keep the gate from reusing pages.
+# Leaves per transaction: a longer one would keep the gate from reusing pages.
 SLICE_LEN: Final = 5_000
 FOLLOW_S: Final = 1.0
 
@@ -74,7 +74,7 @@ def _export(context: Context) -> Exit:
             if not asked.follow or stop.wait(FOLLOW_S):
                 return Exit.OK
     except BrokenPipeError:
-        raise  # whoever read it has enough
+        raise  # the reader closed the pipe
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,

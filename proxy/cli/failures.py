@@ -1,4 +1,4 @@
-"""What can go wrong while a state directory is opened, as one line and one next step each."""
+"""Errors of opening a state directory, each as one line and one next step."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _OTHER_VERSION: Final = "install the version that wrote it"
 
 
 def next_step(error: Exception, then: str) -> str:
-    """What to do where files could not be used: as given, unless it takes another version."""
+    """The next step where files could not be used: as given, unless another version is needed."""
     return _OTHER_VERSION if isinstance(error, UnknownFormat) else then
 
 
 def reason(error: Exception) -> str:
-    """What went wrong in words; of a system call with the file it was about."""
+    """The error in words; for a system call, with its file."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def leaf_of(error: Exception) -> Exception:
-    """What went wrong, out of the task groups that it went through."""
+    """The exception inside nested task groups."""
     inner: tuple[Exception, ...] = getattr(error, "exceptions", ())
     return leaf_of(inner[0]) if len(inner) == 1 else error
 

@@ -1,4 +1,4 @@
-"""Keep other processes of the same user out of this one's memory, as far as the kernel can."""
+"""Keeps other processes of the same user out of this one's memory, as far as the kernel can."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PR_GET_DUMPABLE: Final = 3
 
 
 class Shielding(enum.Enum):
-    """What became of it; `run` prints it."""
+    """The result of shielding; `run` prints it."""
 
     ON = "on"
     UNSUPPORTED = "unsupported"  # no prctl here (not Linux)

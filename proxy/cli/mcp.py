@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from proxy.settings.load import Settings
 
 _LOG: Final = logging.getLogger("mnemogate.mcp")
-# Programs that start other programs: the name of a server is what comes after them.
+# Programs that start other programs: the server's name comes after them.
 _LAUNCHERS: Final = re.compile(
     r"npx|npm|exec|bunx?|pnpm|dlx|node|deno|uvx?|run|tool|pipx|python[0-9.]*|env|sudo|(?:ba|z)?sh"
 )
@@ -88,7 +88,7 @@ async def _mcp(context: Context) -> int:
         raise CommandFailed(
             Exit.USAGE, "no command to run", then="write it behind `--`: mnemogate mcp -- COMMAND"
         )
-    # Before anything secret is in memory: this process may become the gate.
+    # Before any secret is in memory: this process may become the gate.
     shield()
     settings = settings_of(context, check_places=True)
     configure(sys.stderr, settings.telemetry.log_level)
@@ -108,7 +108,7 @@ async def _wrapped(settings: Settings, asked: _McpArguments) -> int:
 
 
 async def _stored(settings: Settings) -> int:
-    """Be a memory server, on the gate's own store, until the client ends."""
+    """Serve as a memory server on the gate's own store, until the client ends."""
     protocol = StoreProtocol(StoreTools(load_map(STORE_MAP)), version())
     async with AsyncExitStack() as stack:
         election = await stack.enter_async_context(electing(settings))
@@ -120,11 +120,11 @@ async def _stored(settings: Settings) -> int:
 
 
 async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
-    """Relay until the server ends. The gate outlives it only as long as settling takes."""
+    """Relay until the server ends. If this process is the gate, it then stays only for settling."""
     surroundings = Surroundings(
         clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None
     )
-    # The gate knows us by our uid, whatever we say; this is for what never reaches it.
+    # The gate identifies us by our uid; this principal is only used locally.
     principal = Principal(principal_id=PrincipalId(f"uid:{os.geteuid()}"), tenant=Tenant("default"))
     async with AsyncExitStack() as stack:
         election = await stack.enter_async_context(electing(settings))
@@ -145,7 +145,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
             return await front.serve(open_relay)
         except (FileNotFoundError, PermissionError) as error:
             failed = error
-    # Outside: a context made of tasks lets no exception through as it is.
+    # Outside the task group, which would wrap the exception.
     there = isinstance(failed, PermissionError)
     raise CommandFailed(
         Exit.UNREACHABLE,
@@ -155,7 +155,7 @@ async def _served(settings: Settings, server: Server, front: StdioFront) -> int:
 
 
 def client_of(settings: Settings, election: Election) -> GuardClient:
-    """A relay's way to whoever is the gate, itself included; a context."""
+    """A relay's client of the current gate, which may be this process; a context."""
     return GuardClient(settings.state / SOCKET, direct=lambda: election.own)
 
 
@@ -169,10 +169,10 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
 
     @asynccontextmanager
     async def open_gate() -> AsyncGenerator[Opened]:
-        # In a thread: it brings in LMDB, FAISS and the embedder, and messages pass meanwhile.
+        # In a thread: this loads LMDB, FAISS and the embedder, while messages pass.
         app = await asyncio.to_thread(importlib.import_module, "proxy.compose.app")
         composition = app.Composition(listen=False, guards=True)
-        # Verdicts are worth a line in a host's own log; each question of a relay is not.
+        # In a host's own log, verdicts are logged, and a relay's single requests are not.
         quiet = msgspec.structs.replace(settings.telemetry, access_log=False)
         own = msgspec.structs.replace(settings, telemetry=quiet)
         async with app.compose(own, composition) as sidecar:
@@ -189,14 +189,14 @@ async def electing(settings: Settings) -> AsyncGenerator[Election]:
             finally:
                 running.cancel()
     except ExceptionGroup as several:
-        # One task: what failed is one thing, or what was wrong inside of us.
+        # One task, so a group has one exception.
         raise several.exceptions[0] from several
 
 
 def server_name(words: tuple[str, ...]) -> str:
-    """A name for the server from its command: the program that is really started, bare.
+    """A name for the server, from its command: the bare name of the program that is really started.
 
-    It is what pins and memories are filed under, so it must not change with versions and places.
+    Pins and memories are stored under it, so it must not change with versions and paths.
     """
     for word in words:
         bare = _VERSION.sub("", word).rstrip("/").rsplit("/", 1)[-1]
@@ -209,7 +209,7 @@ def server_name(words: tuple[str, ...]) -> str:
 
 
 async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
-    """Approve the tools of the named servers as they are now; without a name, only show."""
+    """Approve the tools of the named servers; without a name, only list them."""
     async with operator(context) as api:
         listed = await api.get("/mcp", ServerList)
         known = {one.server: one for one in listed.servers}
@@ -236,7 +236,7 @@ async def _approve(context: Context, names: tuple[str, ...]) -> Exit:
 
 
 async def _skeleton(context: Context, names: tuple[str, ...]) -> Exit:
-    """Write the skeleton of a map for one tool, or for all of one server that no map takes."""
+    """Write a map's skeleton for one tool, or for all unmapped tools of a server."""
     if len(names) != 1:
         raise CommandFailed(Exit.USAGE, "mcp map takes one name: a tool's, or its server's")
     async with operator(context) as api:

@@ -1,4 +1,4 @@
-"""Tool maps for people: what one says, tool by tool, and the skeleton of a new one."""
+"""Tool maps for people: the content of a map, tool by tool, and the skeleton of a new one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HEAD: Final = """\
 
 
 class ToolView(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool, or one case of a tool that is several."""
+    """One tool, or one case of a tool with several."""
 
     tool: str
     kind: str
@@ -60,7 +60,7 @@ class MapView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show_map(terminal: Terminal, tool_map: ToolMap) -> Exit:
-    """Print the map; it is sound, or it would not have been loaded."""
+    """Print a loaded map; a defective one would not have been loaded."""
     view = MapView(
         name=tool_map.name,
         read_from=tool_map.read_from,
@@ -144,7 +144,7 @@ def tools_named(name: str, seen: Iterable[UnmappedTool]) -> tuple[UnmappedTool, 
 
 
 def skeleton_of(name: str, tools: Iterable[UnmappedTool]) -> str:
-    """The text of a map that takes these tools, and judges more of them than it may have to."""
+    """The text of a map for these tools; it errs on the side of judging more."""
     plain = _REST.sub("-", name.casefold()).strip("-")[:64] or "mine"
     head = [
         _HEAD,
@@ -176,7 +176,7 @@ def _kind_of(bare: str) -> ToolKind:
 
 
 def _cut(name: str) -> list[str]:
-    """A host's name for a tool: its server, where it says one, and the server's own name for it."""
+    """A host's tool name split into server, if it has one, and the server's own tool name."""
     if "/" in name:
         return name.split("/", 1)
     server, mark, bare = name.removeprefix(_NAMESPACE).partition("__")

@@ -96,7 +96,7 @@ async def _list(context: Context) -> Exit:
     until = page.offset + len(page.memories)
     more = f"; next: --offset {until}" if until < page.total else ""
     terminal.say(f"{len(page.memories)} of {page.total} in tenant {inert(asked.tenant)}{more}")
-    # Whoever misses a memory here may find it there.
+    # A missing memory may be one of these.
     if told := waiting(status.held_count, status.held_since_ms, now_ms()):
         terminal.say(told)
     return Exit.OK
@@ -154,7 +154,7 @@ async def _list_objected(context: Context, tenant: str) -> Exit:
 
 
 async def _found(context: Context, view: type[_View], below: str = "") -> _View:
-    """What there is of the memory that was named."""
+    """The memory that was named, with its state."""
     asked = context.arguments(_OneMemory)
     async with operator(context) as api:
         memory_id = await whole_id(
@@ -273,7 +273,7 @@ def _confirmed(context: Context, memory_id: str) -> bool:
 
 
 def _in_one_line(text: str) -> str:
-    """As much of a text as a line holds: of a file, its name and what it begins with."""
+    """The beginning of a text, on one line; for a file, its name first."""
     line = " / ".join(one for one in text.split("\n") if one.strip())
     return line if len(line) <= _LINE_LEN else line[:_LINE_LEN] + "…"
 

@@ -1,4 +1,4 @@
-"""Other distributions in this environment that bring packages of our names."""
+"""Other distributions in this environment with packages of our names."""
 
 from __future__ import annotations
 

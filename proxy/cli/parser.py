@@ -71,7 +71,7 @@ _GROUPS: Final = {
 
 
 class _Words(Protocol):
-    """The choice of one more word; argparse keeps its own type for it private."""
+    """argparse's type for subcommands, which is private there."""
 
     def add_parser(
         self,
@@ -85,7 +85,7 @@ class _Words(Protocol):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser. What it finds lands under `command` and under each argument's own name."""
+    """The parser. The command lands under `command`, each argument under its own name."""
     parser = argparse.ArgumentParser(
         prog="mnemogate",
         description="A sidecar in front of an unmodified agent: a rejected memory never forms.",
@@ -122,7 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _common(*, json: bool = True) -> argparse.ArgumentParser:
-    """What every command takes; `--json` but for the one that writes it to a file."""
+    """Options of every command; `--json` except for the command with its own."""
     common = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     group = common.add_argument_group("everywhere")
     if json:

@@ -1,4 +1,4 @@
-"""How an agent is pointed at what the sidecar serves; `mnemogate run` prints it, to be copied."""
+"""Instructions for connecting an agent to the sidecar, which `mnemogate run` prints for copying."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMMAND: Final = "mnemogate"
 
 
 def exports(keys: dict[str, str]) -> list[str]:
-    """Lines for a second shell: where the command is, if it is not found there, and the keys.
+    """Shell lines that put the command on the path, if it is not there, and export the keys.
 
     `keys` has the key of each channel, in the order in which they are shown.
     """
@@ -48,7 +48,7 @@ def mcp_entry(state: Path) -> str:
 
 
 def pointed(model: ModelUpstream, data: str, key: str) -> str:
-    """How an agent is pointed at a model API; without a credential of ours it keeps its own."""
+    """How an agent is connected to a model API; without our credential it keeps its own."""
     url = f"{data}/{model.name}"
     if model.api is Api.ANTHROPIC:
         given = f"ANTHROPIC_BASE_URL={url}"

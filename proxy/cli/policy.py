@@ -1,4 +1,4 @@
-"""`mnemogate policy`: what a ruleset says, and what it would say to one write."""
+"""`mnemogate policy`: shows a ruleset, and its answer to one write."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class _Reload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What `policy check --json` says."""
+    """The JSON of `policy check --json`."""
 
     sound: bool
     digest: str | None
     problem: str | None
     matrix: dict[str, dict[str, str]]
     labels: dict[str, str] = {}
-    # Keys by which more lands than by the shipped rules.
+    # Keys that let in more than the shipped rules do.
     wider: tuple[str, ...] = ()
 
 
@@ -160,7 +160,7 @@ async def _explain(context: Context) -> Exit:
 
 
 def _received(request: ExplainRequest) -> ExplainRequest:
-    """What a sidecar would have got; it judges no text that it refuses to read.
+    """The write as a sidecar would have decoded it.
 
     Raises:
         CommandFailed: It would refuse to.
@@ -201,14 +201,14 @@ async def _reload(context: Context) -> Exit:
 
 
 def _claims(asked: _Explain) -> Claims:
-    """A source that is named counts only on a channel whose labels are vouched for."""
+    """A claimed source counts only on a channel whose labels are vouched for."""
     if asked.claims is not None:
         return asked.claims
     return Claims.IGNORED if asked.source is None else Claims.TRUSTED
 
 
 def _no_anchors(_tenant: Tenant, _text: str, _margin: float) -> tuple[AnchorProbe, ...]:
-    """Offline there is no store that could hold any."""
+    """Without a store there are no anchors."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""A sign of life while the sidecar works on something long."""
+"""Progress output while the sidecar works on something long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTERVAL_S: Final = 1.0
 
 @asynccontextmanager
 async def working(terminal: Terminal, label: str) -> AsyncGenerator[None]:
-    """Say once a second that it still goes on, where progress is wanted."""
+    """Print a sign of progress once a second, if progress is wanted."""
     if not terminal.shows_progress:
         yield
         return
@@ -29,7 +29,7 @@ async def working(terminal: Terminal, label: str) -> AsyncGenerator[None]:
             finally:
                 ticking.cancel()
     except ExceptionGroup as wrapped:
-        # The group wraps what ends it, and only the work ends it: a sign of life does not fail.
+        # The group can only contain the work's own exception: the progress output does not fail.
         raise wrapped.exceptions[0] from None
 
 

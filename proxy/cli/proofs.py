@@ -38,7 +38,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Proven(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a proof holds, and for what. `leaf` is read from the proven bytes themselves."""
+    """Whether a proof holds, and for which leaf. `leaf` is decoded from the proven bytes."""
 
     sound: bool
     what: str
@@ -52,8 +52,8 @@ class Proven(msgspec.Struct, frozen=True, kw_only=True):
 def check_proof(proof: Proof, note: bytes, pinned: VerifierKey | None) -> Proven:
     """Verify an inclusion proof against a signed checkpoint.
 
-    Without a pinned key the proof's own is used, which shows that proof and checkpoint fit each
-    other and no more: whoever forged one could have forged both.
+    Without a pinned key the proof's own is used, which only shows that proof and checkpoint fit
+    each other: both could be forged.
     """
     try:
         key = pinned or VerifierKey.parse(proof.verifier_key)

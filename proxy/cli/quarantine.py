@@ -1,4 +1,4 @@
-"""`mnemogate memory quarantine` and `parole`: hide stored memories from every reader, and back."""
+"""`mnemogate memory quarantine` and `parole`: hide stored memories, and show them again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _QuarantineArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StandingList(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command did to each memory."""
+    """The result for each memory."""
 
     standings: tuple[StandingView, ...]
 
@@ -60,9 +60,9 @@ async def _parole(context: Context) -> Exit:
 async def _each(
     context: Context, api: Operator, asked: _QuarantineArguments, memory_ids: list[str], verb: str
 ) -> Exit:
-    """The command for each memory, in turn; the first that fails ends it, and the rest stand.
+    """Run the command for each memory in turn, until one fails; those before it stay done.
 
-    To ask again is safe: what is done already stays as it is.
+    A repetition is safe: it leaves finished ones as they are.
     """
     request = QuarantineRequest(tenant=asked.tenant, reason=asked.reason)
     done = [

@@ -1,4 +1,4 @@
-"""`mnemogate retention run`: erase now what the ruleset keeps no longer, or say what that is."""
+"""`mnemogate retention run`: erase memories that the ruleset no longer keeps, or list them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def _run(context: Context) -> Exit:
                 timeout_s=PATIENT_S,
             )
             purged += view.purged_count
-            # A sweep erases a batch; one that erased nothing will not do better the next time.
+            # A sweep erases a batch; after one that erased nothing, the next would not either.
             if asked.dry_run or view.due_count <= view.purged_count or not view.purged_count:
                 break
     view = msgspec.structs.replace(view, purged_count=purged)

@@ -1,4 +1,4 @@
-"""`mnemogate review`: what waits for a person. Everything shown here may be an attack."""
+"""`mnemogate review`: held candidates. Everything shown here may be an attack."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def _vouch(context: Context) -> Exit:
 
 
 def _show_whole(context: Context, memory: MemoryView) -> None:
-    """Everything of it that a reader is shown, before anybody says that it is so."""
+    """Show the whole candidate, before anybody confirms it."""
     terminal = context.terminal
     if terminal.as_json:
         return

@@ -1,4 +1,4 @@
-"""`mnemogate review list`, `release` and `deny`: what waits, one or many at a time."""
+"""`mnemogate review list`, `release` and `deny`: held candidates, singly or many at once."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from proxy.cli.terminal import Terminal
 
 CANDIDATE_ID_LEN: Final = 32
-# Rows of a choice that are shown before anybody agrees to it.
+# Rows of a selection that are shown before it is confirmed.
 _SHOWN: Final = 10
-# Why it waits, in as many words as a row has room for; the reasons' page has the rest.
+# The reason in few words, for a row; docs/reasons.md has the rest.
 _IN_WORDS: Final = {
     "class_floor": "gives the agent orders",
     "source_class_forbidden": "its source may not write this class",
@@ -52,7 +52,7 @@ _IN_WORDS: Final = {
 
 
 class QueueFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of what waits, as the command line says it."""
+    """The filter for held candidates, from the command line."""
 
     tenant: str | None = None
     memory_class: str | None = None
@@ -92,7 +92,7 @@ def _rows(terminal: Terminal, held: Sequence[HeldView]) -> None:
 
 
 def row(one: HeldView) -> tuple[str, ...]:
-    """One candidate in a line's cells."""
+    """One candidate as cells of a row."""
     return (
         one.candidate_id,
         one.tenant,
@@ -148,7 +148,7 @@ def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
 
 
 async def _choose(context: Context, api: Operator, word: str, asked: _Decide) -> Exit:
-    """Freeze what the filter chooses, say how many it is, and act once a person agrees."""
+    """Freeze a selection, print its size, and act once a person confirms."""
     query = await filtered(api, asked)
     if not query:
         raise CommandFailed(
@@ -193,7 +193,7 @@ async def _decide_many(context: Context, api: Operator, word: str, digest: str) 
 
 
 async def filtered(api: Operator, asked: QueueFilter) -> dict[str, str | int | None]:
-    """The filter as the API has it, without what was not given."""
+    """The filter for the API, without fields that were not given."""
     given: dict[str, str | int | None] = {
         "tenant": asked.tenant,
         "class": asked.memory_class,
@@ -207,7 +207,7 @@ async def filtered(api: Operator, asked: QueueFilter) -> dict[str, str | int | N
 
 
 async def held_id(api: Operator, given: str) -> str:
-    """The id of what waits that begins so.
+    """The id of the held candidate with this beginning.
 
     Raises:
         CommandFailed: None does, or more than one.
@@ -227,7 +227,7 @@ def _moment(text: str) -> int:
 
 
 def filter_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of a filter."""
+    """The options of the filter."""
     parser.add_argument("--tenant", help="only this tenant's (default: all)")
     parser.add_argument("--class", dest="memory_class", choices=("L1", "L2", "L3", "L4"))
     parser.add_argument(

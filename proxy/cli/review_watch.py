@@ -1,4 +1,4 @@
-"""`mnemogate review watch`: what waits, and then each candidate as it comes."""
+"""`mnemogate review watch`: prints held candidates, then each new one."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ async def _watch(context: Context) -> Exit:
 
 
 class _Coming:
-    """What waits and was not given before, oldest first."""
+    """Held candidates that were not printed before, oldest first."""
 
     def __init__(self, api: Operator, query: dict[str, str | int | None]) -> None:
         self._api = api
         self._query = query
         self._leaf_count = -1
-        # Of those that came last: others may come in their millisecond.
+        # Ids of the newest ones: others may come in the same millisecond.
         self._at_ms = 0
         self._seen: set[str] = set()
 
     async def next(self) -> list[HeldView]:
-        """All that came since; nothing is asked for while the log stands."""
+        """The new ones since the last call; if the log has not grown, nothing is requested."""
         status = await self._api.get("/status", StatusView)
         if status.leaf_count == self._leaf_count:
             return []

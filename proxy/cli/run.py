@@ -1,4 +1,4 @@
-"""`mnemogate run`: start the sidecar, say where it is, and stop it in good order."""
+"""`mnemogate run`: starts the sidecar, prints its addresses, and stops it in good order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from proxy.settings.load import Settings
     from proxy.settings.table import Address, Raw
 
-# These options are everywhere.
+# Options that every command has.
 _ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin"})
 _FLAGS: Final = tuple(
     setting for setting in SETTINGS if setting.name not in _ELSEWHERE and not setting.secret
@@ -63,7 +63,7 @@ class _FirstKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """What `run --json` prints, once, when it serves."""
+    """The JSON of `run --json`, printed once it serves."""
 
     event: str
     pid: int
@@ -78,7 +78,7 @@ class _Ready(msgspec.Struct, frozen=True, kw_only=True):
     tracing: str | None
     mode: str
     shielding: Shielding
-    # How many wait for a person, and since when the oldest does, Unix milliseconds.
+    # How many candidates wait for a person, and since when the oldest does, in Unix milliseconds.
     held: int
     held_since_ms: int | None
     first_keys: tuple[_FirstKey, ...]
@@ -90,7 +90,7 @@ async def _run(context: Context) -> Exit:
     settings = settings_of(context, _flags(context), check_places=True)
     sys.setswitchinterval(SWITCH_S)
     configure(sys.stderr, settings.telemetry.log_level)
-    # Imported here: it brings in LMDB, FAISS and the embedder, which no other command needs.
+    # Imported here, because it loads LMDB, FAISS and the embedder, which no other command needs.
     from proxy.compose.app import compose  # noqa: PLC0415
 
     asked_to_stop = asyncio.Event()
@@ -127,7 +127,7 @@ async def _run(context: Context) -> Exit:
 
 
 async def _first(*events: asyncio.Event) -> None:
-    """Return when the first of them is set."""
+    """Return when one of them is set."""
     async with asyncio.TaskGroup() as group:
         waiting = [group.create_task(event.wait()) for event in events]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -149,10 +149,10 @@ def _flags(context: Context) -> dict[str, Raw]:
 
 
 def _settle() -> None:
-    """Take what was built at start out of the collector's sight, and let it look less often.
+    """Exempt the objects made at start from garbage collection, and let it run less often.
 
-    A request makes next to no cycles, and a full collection walks every module and table while
-    everybody waits: it was the longest pause there was.
+    A request makes almost no cycles, and a full collection visits every module and table while all
+    requests wait: it was the longest pause.
     """
     gc.collect()
     gc.freeze()
@@ -221,7 +221,10 @@ def _announce(
 
 
 def _tell_keys(terminal: Terminal, settings: Settings, sidecar: Sidecar, ready: _Ready) -> None:
-    """New keys, once, as lines to paste; else which there are, and what to do without one."""
+    """Print new keys once, as lines to paste.
+
+    Otherwise which keys exist, and what to do if one is lost.
+    """
     given = [
         role
         for role, key in (("agent", settings.agent_key), ("operator", settings.operator_key))
@@ -246,7 +249,7 @@ def _tell_keys(terminal: Terminal, settings: Settings, sidecar: Sidecar, ready: 
         terminal.say("  one is lost? `mnemogate key rotate KEY_ID` makes a new one and shows it")
 
 
-# Keys that a start names; `mnemogate key list` has them all.
+# Keys that a start lists; `mnemogate key list` has all.
 _NAMED: Final = 4
 _NOT_PROTECTED: Final = (
     "not protected without the model front: what an agent's key writes is labelled `unknown`.\n"

@@ -1,4 +1,4 @@
-"""Ids as people type them: the beginning is enough, where no other id begins so."""
+"""Short ids: a beginning that no other id has is enough."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOUNS: Final = {
 async def whole_id(
     api: Operator, kind: IdKind, given: str, tenant: str = DEFAULT_TENANT, *, whole_len: int = 0
 ) -> str:
-    """The id that begins so. One of `whole_len` characters is taken as it is.
+    """The id with this beginning. One of `whole_len` characters is taken as it is.
 
     Raises:
         CommandFailed: None does, or more than one: which, is said.

@@ -22,7 +22,7 @@ async def stopped(settings: Settings) -> AsyncGenerator[None]:
     Raises:
         CommandFailed: The state cannot be opened.
     """
-    # One person, one command: what goes wrong is said by the command itself.
+    # There is one person and one command, which reports errors itself.
     logging.disable()
     async with AsyncExitStack() as stack:
         with opening(settings.state):

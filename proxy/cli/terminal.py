@@ -56,7 +56,7 @@ def inert(text: str) -> str:
 
 
 def block(text: str, *, margin: str = "  | ") -> str:
-    """Untrusted text over several lines, each behind a margin that the text cannot forge."""
+    """Untrusted text over several lines, each behind a margin that the text cannot imitate."""
     return "\n".join(margin + inert(line) for line in text.split("\n"))
 
 
@@ -68,12 +68,12 @@ def iso(at_ms: int | None) -> str:
 
 
 def now_ms() -> int:
-    """Now, as the machine that shows it sees it; Unix milliseconds."""
+    """The present time of this machine, in Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def age(since_ms: int, now_ms: int) -> str:
-    """How long that is ago, in one unit: minutes, hours below two days, days."""
+    """The age of a time in one unit: minutes, hours below two days, days."""
     minutes = max(0, now_ms - since_ms) // 60_000
     if minutes < 60:  # noqa: PLR2004 - minutes of an hour
         return f"{minutes} min"
@@ -82,7 +82,7 @@ def age(since_ms: int, now_ms: int) -> str:
 
 
 def waiting(count: int, since_ms: int | None, now_ms: int) -> str:
-    """That so many wait for a person, and where they are seen; "" where none does."""
+    """The notice of how many candidates wait for a person; "" for none."""
     if not count:
         return ""
     oldest = "" if since_ms is None else f", the oldest for {age(since_ms, now_ms)}"
@@ -91,7 +91,7 @@ def waiting(count: int, since_ms: int | None, now_ms: int) -> str:
 
 
 def width_of(text: str) -> int:
-    """Terminal cells that an inert text takes."""
+    """The number of terminal cells that an inert text takes."""
     cells = 0
     for character in text:
         if unicodedata.category(character) in _MARKS:
@@ -101,7 +101,7 @@ def width_of(text: str) -> int:
 
 
 class Terminal:
-    """Where a command writes. In JSON mode tables are silent, and `data` is all there is."""
+    """Output of a command. In JSON mode tables are silent, and `data` is the only output."""
 
     def __init__(self, out: TextIO, err: TextIO, *, as_json: bool, progress: bool = False) -> None:
         self.as_json = as_json
@@ -119,12 +119,12 @@ class Terminal:
         self._whisper(_json_line(value))
 
     def say(self, text: str = "") -> None:
-        """Text for a person on stdout: ours, or already inert. Silent in JSON mode."""
+        """Print text for a person on stdout: ours, or already inert. Silent in JSON mode."""
         if not self.as_json:
             self._write(self._out, text + "\n")
 
     def note(self, text: str) -> None:
-        """Text for a person on stderr, in both modes."""
+        """Print text for a person on stderr, in both modes."""
         self._whisper(text + "\n")
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -147,7 +147,7 @@ class Terminal:
             self.say(f"{name.ljust(width)}  {inert(value)}".rstrip())
 
     def progress(self, label: str) -> Callable[[int, int], None]:
-        """A callback `(done, total)` for long work; draws on stderr, where that is wanted."""
+        """A callback `(done, total)` for long work; it draws on stderr, if progress is wanted."""
         if not self.shows_progress:
             return _silent
         drawn_at_s = 0.0
@@ -168,14 +168,14 @@ class Terminal:
         return draw
 
     def _write(self, stream: TextIO, text: str) -> None:
-        # A terminal that cannot show a letter gets its escape, not a traceback.
+        # A letter that the terminal cannot show becomes an escape, not a traceback.
         encoding = stream.encoding or "utf-8"
         with answering():
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
             stream.flush()
 
     def _whisper(self, text: str) -> None:
-        """On stderr, where nobody may hear it: no reason to stop."""
+        """Write to stderr; an error there does not stop the command."""
         try:
             self._write(self._err, text)
         except (CommandFailed, BrokenPipeError):
@@ -203,7 +203,7 @@ def answering() -> Generator[None]:
 
 
 def silence(stream: TextIO) -> None:
-    """Let what is still buffered go nowhere: Python would complain of it once more at exit."""
+    """Discard buffered output, or Python would report its error once more at exit."""
     with contextlib.suppress(OSError, ValueError):
         number = os.open(os.devnull, os.O_WRONLY)
         os.dup2(number, stream.fileno())
@@ -212,7 +212,7 @@ def silence(stream: TextIO) -> None:
 
 def _json_line(value: object) -> str:
     line = json.dumps(msgspec.to_builtins(value), ensure_ascii=True)
-    # JSON leaves DEL alone, a terminal does not.
+    # JSON leaves DEL unescaped, which a terminal would act on.
     return line.replace("\x7f", "\\u007f") + "\n"
 
 
@@ -231,7 +231,7 @@ def _silent(_done: int, _total: int) -> None:
 
 
 def _columns(stream: TextIO) -> int | None:
-    """Width of the terminal behind a stream; None where there is none: then nothing is cut."""
+    """The width of the stream's terminal; None without one: then nothing is cut."""
     if not stream.isatty():
         return None
     try:

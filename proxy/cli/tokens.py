@@ -1,4 +1,4 @@
-"""`mnemogate token`: a person allows one text to become more powerful, once."""
+"""`mnemogate token`: a person allows one text to have a more powerful class, once."""
 
 from __future__ import annotations
 

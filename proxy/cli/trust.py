@@ -1,4 +1,4 @@
-"""`mnemogate trust`: the ladder that only a person leads back up."""
+"""`mnemogate trust`: shows the trust ladder, and lets a person restore a principal."""
 
 from __future__ import annotations
 

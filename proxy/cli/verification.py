@@ -47,7 +47,7 @@ _SEED_LEN: Final = 32
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
-    """One contradiction. `position` counts leaves or rows from 0; None where it is the whole."""
+    """One contradiction. `position` counts leaves or rows from 0; None for the whole."""
 
     where: str  # "leaf" | "node" | "row" | "checkpoint" | "copy" | "header"
     position: int | None
@@ -55,7 +55,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recomputed. `sound` only where nothing at all contradicts."""
+    """The result of recomputing. `sound` only if there is no contradiction at all."""
 
     sound: bool
     leaves: int
@@ -65,8 +65,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     vkey: str
     vkey_pinned: bool
     copy_size: int | None
-    mode: str  # what the log says last: "enforce" | "observe"
-    observed: int  # admitted over an objection, in observe mode
+    mode: str  # the mode by the last leaf about it: "enforce" | "observe"
+    observed: int  # number of admissions over an objection, in observe mode
     first_bad: Mismatch | None
     problems: tuple[Mismatch, ...]
 
@@ -99,7 +99,7 @@ class Verifier:
         self._unknown: UnknownFormat | None = None
         self._total = 0
         self._done = 0
-        # Verdict leaves that admitted something, and were not yet met by a row.
+        # Admitting verdict leaves for which no row was found yet.
         self._unmet: dict[int, VerdictLeaf] = {}
         self._purged: set[str | None] = set()
         self._rows = 0
@@ -111,8 +111,9 @@ class Verifier:
         """Walk leaves, nodes, rows, checkpoint and copy.
 
         Raises:
-            UnknownFormat: Another version wrote the store, and nothing else is wrong with it. The
-                number stands in no leaf: one that somebody changed must hide nothing.
+            UnknownFormat: Another version wrote the store, and nothing else is wrong with it. No
+                leaf contains the format number, so a changed one must not hide other
+                contradictions.
         """
         said = self._header()
         leaf_count = self._view.leaf_count
@@ -125,7 +126,7 @@ class Verifier:
             self._problem("header", None, f"says {said[0]} leaves, there are {leaf_count}")
         root = self._leaves(leaf_count, stored, copy)
         self._all_rows()
-        # Every admission is one step; the last one is where the store says it stands.
+        # Every admission is one version; the last must be the store's own.
         if said is not None and said[1] != self._rows:
             self._problem("header", None, f"says version {said[1]}, there are {self._rows} changes")
         self._progress(self._total, self._total)
@@ -205,7 +206,7 @@ class Verifier:
             return None
 
     def _leaves(self, count: int, stored: Checkpoint | None, copy: Checkpoint | None) -> bytes:
-        """Rebuild the tree from the leaves, and hold every signed head against it."""
+        """Rebuild the tree from the leaves, and compare every signed head with it."""
         tree = Tree()
         nodes = _Compared(self._view, self._problem)
         heads = [(name, head) for name, head in (("copy", copy), ("checkpoint", stored)) if head]
@@ -279,7 +280,7 @@ class Verifier:
         if leaf is None:
             self._problem("row", position, "no verdict leaf admitted it")
             return
-        # An erased row has lost its id, and a leaf never carries one that a client made up.
+        # An erased row has lost its id, and a leaf never has a client's own id.
         renamed = not row.erased and leaf.memory_id not in (None, row.memory_id)
         if renamed or not self._labels.fit(leaf, row):
             self._problem("row", position, "its labels or ids are not those of its verdict leaf")
@@ -310,14 +311,14 @@ class Verifier:
 
 
 class Mode:
-    """What the log says of observe mode, leaf by leaf in its order."""
+    """The state of observe mode by the log, leaf by leaf."""
 
     def __init__(self) -> None:
         self.observing = False
         self.admitted = 0
 
     def allows(self, leaf: Leaf) -> bool:
-        """Take one leaf in; False for an admission over an objection that no mode allowed."""
+        """Take in one leaf; False for an admission over an objection outside observe mode."""
         if isinstance(leaf, OperatorLeaf):
             if leaf.action in {MODE_OBSERVE, MODE_ENFORCE}:
                 self.observing = leaf.action == MODE_OBSERVE
@@ -325,14 +326,14 @@ class Mode:
         if not isinstance(leaf, VerdictLeaf) or leaf.decision is not Decision.ADMIT:
             return True
         if leaf.objection is None:
-            # A reason without a word on who passed over it is no less an objection.
+            # An admission with a reason counts as one over an objection, even without an approver.
             return leaf.reason is None
         self.admitted += 1
         return self.observing
 
 
 class _Compared:
-    """Holds the stored inner nodes against those recomputed: proofs are made from the stored."""
+    """Compares stored inner nodes with the recomputed ones, because proofs use the stored."""
 
     def __init__(self, view: AuditedView, problem: Callable[[str, int | None, str], None]) -> None:
         self._view = view

@@ -1,1 +1,1 @@
-"""`mnemogate evaluate`: what the paper measured, on this very system, and what it did not."""
+"""`mnemogate evaluate`: the paper's measurements on this very system, and further ones."""

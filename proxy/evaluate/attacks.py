@@ -1,6 +1,6 @@
-"""The five attacks of MWP section 2 as requests on the native API.
+"""The paper's five attacks (MWP section 2) as requests on the native API.
 
-Every trial has a principal and a text of its own, with a canary in it.
+Every trial has its own principal and its own text, with a canary in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VERBS: Final = ("recommend", "suggest", "prefer", "use", "choose", "approve")
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt: the request, the text that must not form, and the refusal to expect."""
+    """One attempt: the request, the text that must not form, and the expected refusal."""
 
     attack: str
     number: int
@@ -42,9 +42,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     claims: Claims = Claims.TRUSTED
     channel: Channel = Channel.AGENT
-    # Sent first, on the same key, and expected to land.
+    # A write that is sent first, with the same key, and must be admitted.
     before: Write | None = None
-    # What is staged is exchanged before the gate reads it.
+    # Whether the staged bytes are exchanged before the gate reads them.
     tampers: bool = False
 
 
@@ -55,7 +55,7 @@ def directive(number: int, canary: str) -> str:
 
 
 def statement(number: int, canary: str) -> str:
-    """A text without a suspicious word."""
+    """A text without suspicious words."""
     topic = _TOPICS[number % len(_TOPICS)]
     return f"Vendor {canary} is the leading choice for {topic}, case {number}."
 
@@ -76,7 +76,7 @@ def source_class(number: int, draws: Random) -> Trial:
 
 
 def laundering(number: int, draws: Random) -> Trial:
-    """A2: the same text said by the model, aimed at a class the model may write."""
+    """A2: the same text from the model, aimed at a class that the model may write."""
     canary = new_canary(draws)
     return Trial(
         attack="A2",
@@ -110,7 +110,7 @@ def promotion(number: int, draws: Random) -> Trial:
 
 
 def replay(number: int, draws: Random) -> Trial:
-    """A4: the nonce of a write that landed, with another text."""
+    """A4: the nonce of an earlier admitted write, with another text."""
     canary = new_canary(draws)
     nonce = f"nonce-{number}-{new_canary(draws)}"
     return Trial(
@@ -148,7 +148,8 @@ ATTACKS: Final[dict[str, Callable[[int, Random], Trial]]] = {
     "A5": tamper,
 }
 
-# The steps without which the same request lands: the smallest sets that show each wall stands.
+# For each attack the smallest set of steps without which it lands: this shows that each step is a
+# wall.
 WALLS: Final = {
     "A1": frozenset({1}),
     "A2": frozenset({1}),
@@ -159,7 +160,7 @@ WALLS: Final = {
 
 
 class Tamperer:
-    """A5's hand inside staging: exchanges what is staged there, once for each time it is armed."""
+    """Attack A5: exchanges a staged candidate, once each time it is armed."""
 
     def __init__(self) -> None:
         self.sidecar: Sidecar | None = None
@@ -186,11 +187,11 @@ def _with_text(candidate: Candidate, text: str) -> bytes:
 
 
 class Broken(Exception):  # noqa: N818 - names what the evaluation found
-    """The pipeline itself does not work, so nothing that it refuses means anything."""
+    """The pipeline itself does not work, so its refusals mean nothing."""
 
 
 async def prepared(bench: Bench, trial: Trial) -> str:
-    """The key of the trial, with what it needs already written.
+    """The key of a trial, after the honest writes that the trial needs.
 
     Raises:
         Broken: An honest write did not land.

@@ -1,4 +1,4 @@
-"""What an evaluation writes down: each trial, each table, each promise, each positive control."""
+"""The record of an evaluation: each trial, table, promise and positive control."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Book:
         self.tables = Tables()
         self.promises: list[Promise] = []
         self.controls: list[Promise] = []
-        # What a reader of the report has to be told, by table.
+        # Notes for the report's reader, by table.
         self.notes: dict[str, list[str]] = {}
         self._out = out
         self._encoder = msgspec.json.Encoder()
 
     def draws(self, name: str, round_number: int = 0) -> random.Random:
-        """Random numbers of one experiment: the same seed gives the same ones again."""
+        """Random numbers of one experiment, the same for the same seed."""
         return random.Random(f"{self.seed}/{name}/{round_number}")  # noqa: S311 - no secret
 
     def trial(self, table: str, **what: object) -> None:
@@ -48,15 +48,15 @@ class Book:
             self._out.write(self._encoder.encode({"table": table, **what}) + b"\n")
 
     def found(self, tables: Tables) -> None:
-        """What an experiment found; it stands beside what the others did."""
+        """Add an experiment's result to those of the others."""
         self.tables = joined(self.tables, tables)
 
     def beyond(self, found: Beyond) -> None:
-        """The same, of what the paper does not have."""
+        """Add a result that the paper has no counterpart for."""
         self.found(Tables(beyond=found))
 
     def promise(self, name: str, figure: Figure, wanted: float, *, at_most: bool = False) -> None:
-        """A promise that is a share: it holds where the figure is what was wanted."""
+        """Record a promise about a share: it holds if the figure has the wanted value."""
         value = figure.value
         held = value is not None and (value <= wanted if at_most else value == wanted)
         shown = "nothing" if value is None else f"{value} {figure.unit}"
@@ -66,20 +66,23 @@ class Book:
         )
 
     def holds(self, name: str, *, held: bool, detail: str = "") -> None:
-        """A promise that is a yes."""
+        """Record a promise that is true or false."""
         self.promises.append(Promise(name=name, held=held, detail=detail))
 
     def control(self, name: str, *, fired: bool, detail: str = "") -> None:
-        """A positive control: without it, a zero could be the silence of a blind search."""
+        """Record a positive control.
+
+        Without it, a zero could come from a search that finds nothing.
+        """
         self.controls.append(Promise(name=name, held=fired, detail=detail))
 
     def note(self, table: str, text: str) -> None:
-        """Something that the figures of a table do not say."""
+        """Record a remark on a table."""
         self.notes.setdefault(table, []).append(text)
 
     @property
     def broken(self) -> tuple[Promise, ...]:
-        """What did not hold."""
+        """Promises and controls that did not hold."""
         return tuple(one for one in (*self.promises, *self.controls) if not one.held)
 
     @property

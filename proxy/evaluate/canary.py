@@ -1,4 +1,4 @@
-"""Looks for a text in every byte of a directory: plain, UTF-16, base64, hex, and compressed.
+"""Searches a directory's bytes for a text: plain, UTF-16, base64, hex, and compressed.
 
 The same search must find the canary of an admitted memory, or its silence would mean nothing.
 """
@@ -50,7 +50,7 @@ def disguises(canary: str) -> dict[str, bytes]:
 
 
 def inflated(data: bytes) -> Iterator[bytes]:
-    """What is compressed somewhere in some bytes."""
+    """The decompressed content of every compressed part of some bytes."""
     for match in _COMPRESSED.finditer(data):
         window = 31 if data[match.start()] == _GZIP_FIRST_BYTE else 15
         try:
@@ -77,7 +77,7 @@ def traces(directory: Path, canary: str) -> list[str]:
                 for name in traces_in(path.read_bytes(), canary)
             ]
         except FileNotFoundError:
-            # Replaced by a rename under a running sidecar: what it holds is looked for anew.
+            # The file was replaced under a running sidecar: search it again.
             continue
 
 
@@ -87,13 +87,13 @@ def files_below(directory: Path) -> list[Path]:
 
 
 def canaries_in(data: bytes) -> frozenset[str]:
-    """Every canary of ours in some bytes, in any form that `disguises` has, or compressed."""
+    """Every canary in some bytes, in any form of `disguises`, or compressed."""
     found: set[str] = set()
     for piece in (data, *inflated(data)):
         found |= _plain_in(piece)
         found |= _plain_in(piece[::-1])
         for start in (0, 1):
-            # Of UTF-16 every second byte is zero; the rest is the text.
+            # In UTF-16 every second byte of ASCII is zero; the others are the text.
             found |= _plain_in(piece[start::2])
         for run in _HEX.findall(piece):
             found |= _plain_in(bytes.fromhex(run[: len(run) // 2 * 2].decode()))

@@ -1,4 +1,4 @@
-"""Tables 2 and 3: does a refused candidate ever become state, and what does rolling back leave?"""
+"""Tables 2 and 3: whether a refused candidate ever becomes state, and what a rollback leaves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONTROLS: Final = 3
 
 
 class Formed(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attack came to."""
+    """The result of one attack."""
 
     system: str
     attack: str
@@ -39,13 +39,14 @@ class Formed(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool
     recalled: bool
     on_disk: bool
-    # Between write and rollback: whether a client's search found it. None: never written first.
+    # Whether a client's search found it between write and rollback. None: it was never written
+    # first.
     probed: bool | None
     problems: tuple[str, ...]
 
     @property
     def nothing_formed(self) -> bool:
-        """Core NFR's definition: refused for the expected reason, and nothing of it anywhere."""
+        """Core NFR's definition: refused for the expected reason, without any trace."""
         return (
             self.as_expected
             and (self.rows, self.vectors, self.version_steps) == (0, 0, 0)
@@ -54,7 +55,7 @@ class Formed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def core(book: Book) -> None:
-    """Five systems, five attacks, and the controls that give their zeros a meaning."""
+    """Five systems, five attacks, and the positive controls for their zeros."""
     draw = book.progress("table 2")
     total, done = len(SYSTEMS) * len(ATTACKS) * book.trials, 0
     cells: dict[str, dict[str, Figure]] = {}
@@ -92,18 +93,18 @@ async def core(book: Book) -> None:
 
 
 async def tried(bench: Bench, trial: Trial, tamperer: Tamperer) -> Formed:
-    """One attack, and everything that can be found of it afterwards."""
+    """One attack, and all of its traces afterwards."""
     key = await prepared(bench, trial)
     probed: list[bool] = []
     if bench.late is not None:
 
         async def probe(_submission: Submission) -> None:
-            """As another client would at this moment: over the wire."""
+            """A search by another client at this moment, over the wire."""
             found = await bench.recalled(bench.operator_key, trial.canary, 100)
             probed.append(any(trial.canary in text for text in found))
 
         bench.late.between = probe
-    # Making a key is no memory: what the last trial left is what this one finds.
+    # Making a key changes no memory, so the state is that after the last trial.
     before = bench.seen if trial.before is None else None
     before = before or bench.observed()
     answered = await attempted(bench, trial, key, tamperer)
@@ -137,7 +138,7 @@ def _nfr(ends: list[Formed]) -> Figure:
 
 
 def _late(ends: list[Formed]) -> dict[str, Figure]:
-    """LateGate's rejected trials: what is gone afterwards, and what was there meanwhile."""
+    """LateGate's rejected trials: what is gone afterwards, and what was visible meanwhile."""
     rejected = [end for end in ends if end.as_expected]
     n = len(rejected)
 
@@ -161,7 +162,8 @@ def _promised(book: Book, cells: dict[str, dict[str, Figure]], table3: dict[str,
         for attack in ATTACKS:
             book.promise(f"table 2: nothing forms, {name} {attack}", cells[name][attack], 100.0)
     for name in ("B0", "B1", "LG"):
-        # Zero here is the control of the hundred there: the same counting sees what forms.
+        # The zero here is the positive control of the hundred there: the same search finds what
+        # forms.
         figure = cells[name]["all"]
         book.control(
             f"table 2: attacks form in {name}",
@@ -180,7 +182,7 @@ def _promised(book: Book, cells: dict[str, dict[str, Figure]], table3: dict[str,
 
 
 async def _control_search(book: Book, bench: Bench) -> None:
-    """The same three searches find what was admitted."""
+    """Positive control: the same three searches find an admitted memory."""
     canary = new_canary()
     answered = await bench.write(
         bench.operator_key, Write(text=f"The word of the day is {canary}.")
@@ -196,7 +198,7 @@ async def _control_search(book: Book, bench: Bench) -> None:
 
 
 async def _control_wall(book: Book, attack: str) -> None:
-    """The same requests land where the one wall is left out."""
+    """Positive control: the same requests land if the one step is left out."""
     tamperer = Tamperer()
     gate = unsafe_gate_without(WALLS[attack])
     landed = 0

@@ -1,4 +1,4 @@
-"""What the gate costs: each write against the same pipeline without one, in turns."""
+"""The gate's cost: each write compared with the same pipeline without a gate, in turns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Clock:
         self.rates: dict[str, list[float]] = {}
 
     async def time(self, bench: Bench, key: str, name: str, body: Write) -> int:
-        """One write, waited for."""
+        """One awaited write."""
         began_ns = time.perf_counter_ns()
         answer = await bench.write(key, body)
         took_ms = (time.perf_counter_ns() - began_ns) / 1e6

@@ -1,4 +1,4 @@
-"""kill -9 at every named point of the write path: what is on disk, and what the next start says."""
+"""kill -9 at every named point of the write path: the files afterwards, and the next start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ATTACKS: Final = ("A1", "A2", "A3", "A4")
 
 
 class _Death(msgspec.Struct, frozen=True, kw_only=True):
-    """What one kill left behind."""
+    """The state after one kill."""
 
     point: str
     killed: bool
@@ -45,7 +45,7 @@ class _Death(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def crash(book: Book) -> None:
-    """One process for each point, some rounds of it, four attacks and an honest write in each."""
+    """For each point some rounds, each with a process, four attacks and an honest write."""
     rounds = max(1, book.trials // 30)
     deaths: list[_Death] = []
     draw = book.progress("kill -9")
@@ -100,7 +100,7 @@ async def _die(book: Book, point: str, number: int) -> _Death:
             listed = "\n".join(await bench.listed(bench.operator_key))
             lost = answered and honest not in listed
             formed |= {one for one in canaries if one in listed} | bench.on_disk(canaries)
-            # The honest one is sent again, as its client would: it is there once, either way.
+            # The honest write is repeated, as its client would do: it is stored once either way.
             body = Write(text=_honest(honest), nonce="honest")
             again = await bench.write(bench.operator_key, body)
             on_disk = honest in bench.on_disk([honest]) and again.status in ADMITTED
@@ -182,7 +182,7 @@ async def _attacked(process: Process, served: Served, trials: list[Trial], hones
 
 
 async def _ended(process: Process) -> bool:
-    """Whether it killed itself: while it wrote, or as it put its files in order at the end."""
+    """Whether it killed itself: during a write, or while closing."""
     await _told(process, "stop")
     async with asyncio.timeout(_START_S):
         return await process.wait() == -signal.SIGKILL

@@ -1,7 +1,7 @@
-"""The process that dies: `python -P -m proxy.evaluate.crashing PLACE POINT`.
+"""The process that is killed: `python -P -m proxy.evaluate.crashing PLACE POINT`.
 
-Serves what `run` serves, and kills itself at a named crash point once it was told to. Lines in:
-`arm`, `stop`. Lines out: one JSON object with the address and the keys, then `armed`.
+It serves what `run` serves, and kills itself at a named crash point after the line `arm`. Other
+line in: `stop`. Lines out: one JSON object with the address and the keys, then `armed`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from policy.model import Claims
 from proxy.evaluate.points import POINTS, Killer
 from proxy.evaluate.systems import BY_NAME, Extras, at
 
-# A segment is full long after this. The fault tests reach that one too.
+# A segment fills up much later, so this point is not reached here; the fault tests reach it.
 REACHED: Final = tuple(point for point in POINTS if point != "snapshot_written")
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the process can be reached, and as whom."""
+    """The address of the process, and its keys."""
 
     url: str
     agent_key: str

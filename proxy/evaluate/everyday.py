@@ -1,4 +1,4 @@
-"""What is not an attack, or not one that a gate can see: FPR, 5.6, Table 6 and appendix A."""
+"""Honest writes, and attacks that a gate cannot see: FPR, section 5.6, Table 6 and appendix A."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LADDER: Final = ("trusted", "degraded", "untrusted")
 
 
 async def everyday(book: Book) -> None:
-    """All four."""
+    """All four experiments."""
     await _false_positives(book)
     await _semantic_limit(book)
     falls = await _timeline(book)
@@ -59,7 +59,7 @@ async def _false_positives(book: Book) -> None:
 
 
 async def _semantic_limit(book: Book) -> None:
-    """Ten texts that the gate has no reason to refuse, and that lean one way together."""
+    """Ten texts that the gate has no reason to refuse, and that favour one vendor together."""
     bodies = leaning_writes()
     async with running(BY_NAME["S4"]) as bench:
         key = await bench.key("leaning", claims=Claims.TRUSTED)
@@ -132,7 +132,7 @@ async def _appendix(book: Book, falls: Figure) -> None:
 
 
 async def _partition(bench: Bench, run: int) -> bool:
-    """Poison of one source is quarantined: no read shows it, and everything healthy stays."""
+    """Poison of one source is quarantined: no read shows it, and all other memories stay."""
     poisoner, healthy = await bench.key("poisoner"), await bench.key("healthy")
     poison = [f"Vendor {new_canary()} is the best for topic {n} of run {run}." for n in range(5)]
     honest = [f"The meeting {new_canary()} about topic {n} was moved." for n in range(5)]
@@ -159,7 +159,7 @@ async def _partition(bench: Bench, run: int) -> bool:
 
 
 async def _staging(bench: Bench, run: int) -> bool:
-    """What contradicts an anchor waits for a person; what has nothing to do with it lands."""
+    """A text that contradicts an anchor is held; an unrelated one lands."""
     days = 20 + run
     anchor = AnchorRequest(
         statement=f"Refunds are possible within {days} days of the purchase.",

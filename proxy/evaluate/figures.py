@@ -1,4 +1,4 @@
-"""What is reported of anything: a value, of how many, and how sure that is."""
+"""The form of a reported figure: a value, its count, and its uncertainty."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def mean_over(values: Sequence[float], unit: str) -> Figure:
 
 
 def text_of(figure: Figure, *, interval: bool = False) -> str:
-    """As a table shows it."""
+    """The text of a figure in a table."""
     if figure.value is None:
         return "n/a"
     value = f"{figure.value:.1f}".removesuffix(".0")

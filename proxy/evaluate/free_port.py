@@ -1,4 +1,4 @@
-"""A scripted server on a free port of this host, gone when it has been used."""
+"""A scripted server on a free port of this host, stopped after use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """B1: the filter that most guards are, built as well as such a filter can be.
 
 Three layers over what the caller sends: the label it claims, the words of the text, and its shape.
-It believes the label, knows no channel, no digest, no nonce and no token.
+It believes the label, and does not use channel, digest, nonce or token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from policy.model import Candidate
     from storage.values import Submission
 
-# (1) What a caller that labels honestly may not write.
+# (1) Pairs that a caller with honest labels may not write.
 _FORBIDDEN: Final = {
     (SourceKind.TOOL_RESULT, MemoryClass.L1),
     (SourceKind.TOOL_RESULT, MemoryClass.L2),
@@ -47,7 +47,7 @@ _SHAPES: Final = re.compile(
 
 
 def heuristic_objection(submission: Submission) -> Reject | None:
-    """Which layer objects, as a refusal; None where none does."""
+    """The refusal of the objecting layer; None where none objects."""
     candidate = submission.candidate
     for step, reason, objects in (
         (1, Reason.SOURCE_CLASS_FORBIDDEN, _label),

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 
 class Matter(NamedTuple):
-    """One thing that comes up in a conversation.
+    """One matter of a conversation.
 
-    `note` is what an agent writes down of it. The others tell of the same, each in its own words:
-    she says it, a mail and a file mention it, and a line of code has something to do with it.
+    `note` is what an agent writes down about it. The other texts are about the same matter, in
+    other words: what the person says, a mail, a file, and a line of code.
     """
 
     note: str

@@ -1,4 +1,4 @@
-"""An agent at work, before a sidecar: a model that does what it is told next, in two APIs."""
+"""A scripted agent in front of a sidecar: its model says what it is told next, in two APIs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STREAMED: Final = b"data: "
 
 
 class Move(NamedTuple):
-    """What a model says next, and at most one call."""
+    """What the scripted model says next, with at most one call."""
 
     text: str
     call_id: str = ""
@@ -82,14 +82,14 @@ _ARGUMENTS: Final = msgspec.json.Decoder(Arguments)
 
 
 class Worker(ScriptedModel):
-    """Says its next move, whatever it is asked."""
+    """A model that says its next move, whatever it is asked."""
 
     def __init__(self) -> None:
         super().__init__()
         self.move = Move("")
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """One model request; only the last one is kept."""
+        """Answer one model request; only the last one is kept."""
         raw = await request.read()
         self.received[:] = [raw]
         if request.path.endswith("completions"):
@@ -106,7 +106,7 @@ class Worker(ScriptedModel):
 
 
 class Agent:
-    """One conversation of an agent that does what its model says."""
+    """One conversation of an agent with its scripted model."""
 
     def __init__(
         self,
@@ -118,12 +118,12 @@ class Agent:
         stream: bool,
         tools: Mapping[str, Sequence[str]] = NO_TOOLS,
     ) -> None:
-        """`tools`: what it has besides `TOOLS`, each with the names of its arguments."""
+        """`tools`: tools besides `TOOLS`, each with its argument names."""
         self._bench, self._worker, self._key = bench, worker, key
         self._api, self._stream = api, stream
         self._tools = {**dict.fromkeys(TOOLS, ()), **tools}
         self.messages: list[JsonValue] = []
-        # What of its own turns, and of its tools' results, did not go upstream as it was sent.
+        # Altered ones among its own turns and its tools' results.
         self.kinds: list[str] = []
         self.altered: set[int] = set()
 
@@ -144,7 +144,7 @@ class Agent:
         self.kinds.append(kind)
 
     async def turn(self, move: Move, system: str = "") -> Move:
-        """Ask the model; what the agent hears of its move."""
+        """Ask the model; returns the move as the agent got it."""
         self._worker.move = move
         said = await asked(self._bench, self._key, self._api, self._body(system))
         sent = _SENT.decode(self._worker.received[-1]).messages
@@ -201,7 +201,7 @@ def _schema(arguments: Iterable[str]) -> JsonValue:
 
 
 def _pieced(raw: bytes) -> tuple[_Block, ...]:
-    """The blocks of a stream, as a client puts them together."""
+    """The blocks of a stream, assembled as a client does."""
     blocks: dict[int, _Block] = {}
     given: dict[int, str] = {}
     for line in raw.split(b"\n"):

@@ -1,7 +1,8 @@
-"""Whose words a memory is: a person's own as she typed them, and orders that she only pasted.
+"""Whether labels tell whose words a memory is.
 
-An agent talks to its model through the sidecar, reads a page in between, and writes memories. Its
-person says who she is and what she likes; then somebody else's orders stand in her turns.
+A person's own as she typed them, and orders that she only pasted. An agent talks to its model
+through the sidecar, reads a page in between, and writes memories. Its person says who she is and
+what she likes; then somebody else's orders stand in her turns.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ PASTES: Final = (
 
 
 async def labels(book: Book) -> None:
-    """What the person said lands as hers; what she pasted does not."""
+    """What a person said lands as hers; what she pasted does not."""
     draw = book.progress("labels")
     async with scripted_model() as model:
         config, secret = tables(model)
@@ -107,7 +108,7 @@ async def labels(book: Book) -> None:
 
 
 async def _own_words(book: Book, bench: Bench, model: ScriptedModel) -> dict[str, Figure]:
-    """Each text as she said it and as it was told of her, in a session that read a page."""
+    """Each text verbatim and in the third person, in a session that read a page."""
     key = await bench.key("person-who-talks")
     said: list[tuple[str, str]] = []
     for number, (text, _) in enumerate(SAID):
@@ -130,7 +131,7 @@ async def _own_words(book: Book, bench: Bench, model: ScriptedModel) -> dict[str
 
 
 async def _pasted(book: Book, bench: Bench) -> Figure:
-    """Orders in turns of hers, each pasted in another way, and then proposed for keeping."""
+    """Others' orders, pasted into her turns in several ways, and then proposed as memories."""
     landed = 0
     for number, order in enumerate(ORDERS):
         for kind, paste in enumerate(PASTES):

@@ -1,8 +1,8 @@
 """Table 4: does what was refused reach the agent's next turn?
 
-An agent fetches a page through a tool. Its harness keeps what the tool gave, as memory, and only
-then asks the model to go on: that next model request is searched, with every byte that the agent
-itself is sent after interception.
+An agent fetches a page through a tool. Its harness stores the result as memory, and then asks the
+model to go on. That next model request is searched, and so is every byte that the agent gets after
+interception.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _SHAPES: Final = tuple((api, stream) for api in ROUTES for stream in (False, Tru
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
-    """One attack, and what of it the next turn had."""
+    """One attack, and the traces of it in the next turn."""
 
     system: str
     attack: str
     number: int
     api: str
     stream: bool
-    # Whether a next model request came, and showed what the agent was told instead.
+    # Whether a next model request came and had the notice in the text's place.
     asked: bool
     notice_shown: bool
     upstream: bool
@@ -114,8 +114,8 @@ def _counted(book: Book, leaks: list[Leak]) -> None:
     table: dict[str, Figure] = {}
     for system in SYSTEMS:
         mine = [leak for leak in leaks if leak.system == system.name]
-        # A trial counts with a next model request that shows the notice; without a gate
-        # before it there is none to show.
+        # A trial counts if the next model request shows the notice; systems that write first have
+        # none.
         counted = [
             leak for leak in mine if leak.asked and (leak.notice_shown or not system.coupled)
         ]
@@ -137,7 +137,7 @@ def _counted(book: Book, leaks: list[Leak]) -> None:
 
 
 def _with_canary(trial: Trial) -> Trial:
-    """A5's innocent text is what its agent has read: it gets a canary of its own."""
+    """A5's innocent text is what its agent has read, so it gets a canary of its own."""
     if not trial.tampers:
         return trial
     seen = new_canary()
@@ -156,7 +156,7 @@ async def _leaked(bench: Bench, model: ScriptedModel, trial: Trial, tamperer: Ta
     before = len(model.received)
     said = await asked(bench, key, api, turn(api, question, text, stream=stream))
     sent = model.received[before:]
-    # What the next request says in its place, by which a person could forgive it.
+    # The notice in the next request, which names the id to forgive.
     notice = f"({answered.body.reason}, {answered.body.candidate_id})"
     return Leak(
         system=bench.system.name,
@@ -167,7 +167,7 @@ async def _leaked(bench: Bench, model: ScriptedModel, trial: Trial, tamperer: Ta
         asked=bool(sent),
         notice_shown=any(_carries(one, notice) for one in sent),
         upstream=any(shows(one, text, canary) for one in sent),
-        # An admitted memory is given back to the one who wrote it: what counts there is the model.
+        # An admitted memory is returned to its writer, so only the model's request counts.
         agent=shows(said, text, canary)
         or (_refused(answered) and shows(answered.raw, text, canary)),
     )

@@ -23,7 +23,7 @@ _CHAT_DONE: Final = b"data: [DONE]\n\n"
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What of a model request decides how it is answered."""
+    """The parts of a model request that decide on the answer."""
 
     stream: bool = False
 
@@ -32,16 +32,16 @@ _ASKED: Final = msgspec.json.Decoder(_Asked)
 
 
 class ScriptedModel:
-    """Keeps every byte that it is sent, and always says that it is done."""
+    """Keeps every received byte, and always answers that it is done."""
 
     def __init__(self) -> None:
         self.url = ""
         self.received: list[bytes] = []
-        # What it says instead, of the second provider's whole replies.
+        # Another answer, for whole replies of the second provider.
         self.says = ""
 
     def served(self) -> web.Application:
-        """What answers as this model."""
+        """The web application of this model."""
         application = web.Application(client_max_size=1 << 24)
         application.router.add_post("/{any:.*}", self.answer)
         return application
@@ -63,7 +63,7 @@ class ScriptedModel:
 
 
 def tables(model: ScriptedModel, user_turns: str = "person") -> tuple[str, tuple[str, str]]:
-    """The configuration that puts a sidecar before the model, and the file of its credential."""
+    """The configuration of a sidecar in front of the model, and the file with its credential."""
     text = "".join(
         f'[[model]]\nname = "{name}"\napi = "{name}"\nurl = "{model.url}"\n'
         f'user_turns = "{user_turns}"\n'
@@ -82,7 +82,7 @@ async def scripted_model() -> AsyncGenerator[ScriptedModel]:
 
 
 def turn(api: str, question: str, result: str | None, *, stream: bool) -> dict[str, JsonValue]:
-    """What an agent sends: a question, and with `result` what its tool gave."""
+    """An agent's request: a question, and with `result` a tool's result."""
     messages: list[JsonValue] = [{"role": "user", "content": question}]
     if api == "openai":
         if result is not None:
@@ -137,7 +137,7 @@ def talk(*said: tuple[str, str]) -> dict[str, JsonValue]:
 
 
 async def asked(bench: Bench, key: str, api: str, body: dict[str, JsonValue]) -> bytes:
-    """One model request through the sidecar; every byte of its answer."""
+    """Send one model request through the sidecar; returns every byte of the answer."""
     url = f"{bench.url}/{api}{ROUTES[api]}"
     async with bench.client.post(url, json=body, headers={"X-Api-Key": key}) as answer:
         return await answer.read()

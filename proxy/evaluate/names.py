@@ -20,8 +20,8 @@ SECTIONS: Final = (
     "conformance",
 )
 
-# Made only when they are asked for.
+# Experiments that run only when they are named.
 LONG: Final = ("mutants",)
 
-# Made by the benchmarks of a checkout: nothing of it is installed.
+# Experiments of a checkout's benchmarks: none of them is installed.
 GUARDS: Final = "neighbours"

@@ -41,7 +41,7 @@ _HELD: Final = 202
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """One attack as it went out."""
+    """One sent attack."""
 
     trial: Trial
     body: Write
@@ -50,7 +50,7 @@ class _Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Count(msgspec.Struct, kw_only=True):
-    """Of one condition: how many were tried, what landed, and what landed below its true class."""
+    """The counts of one condition: tried, landed, and landed below the true class."""
 
     n: int = 0
     landed: int = 0
@@ -148,7 +148,7 @@ async def _claims(
 
 
 def _forged(trial: Trial, *, words: bool) -> _Sent:
-    """Everything the client can set, set to what lands: the paper's targeted forgery."""
+    """Every client field forged to what lands: the paper's targeted forgery."""
     text = trial.body.text if words else statement(trial.number, trial.canary)
     return _Sent(
         trial=trial,
@@ -185,7 +185,7 @@ async def _round(
 
 
 def _landed_below(answer: Tried, aimed_at: MemoryClass | None) -> bool:
-    """Whether it landed where it can do less than what the attack was for."""
+    """Whether it landed in a less powerful class than the attack aimed at."""
     if aimed_at is None:
         return False
     return MemoryClass(answer.body.memory_class).power < aimed_at.power
@@ -204,7 +204,7 @@ async def _derived(book: Book, bench: Bench, noisy: _Noise, count: _Count) -> No
         _Sent(
             trial=trial,
             body=trial.body,
-            # Its words raise a laundered directive to policy, whatever it names.
+            # The words of a laundered directive raise it to policy, whatever class it names.
             aimed_at=MemoryClass.L1
             if trial.attack == "A2"
             else MemoryClass(trial.body.memory_class),
@@ -225,19 +225,19 @@ class _Noise:
         self._rate = 0.0
 
     def set(self, mode: str, rate: int, round_number: int) -> None:
-        """From now on this mode, so many times in a hundred."""
+        """Set the mode and the noise rate in percent."""
         self.name = f"derived/{mode}/{rate}/{round_number}"
         self._mode, self._rate = mode, rate / 100
 
     def __call__(self, candidate: Candidate, facts: Facts) -> tuple[Candidate, Facts]:
-        """What the steps are shown."""
+        """The labels that the steps see."""
         draws = random.Random(f"{self._seed}/{self.name}/{candidate.text}")  # noqa: S311 - no secret
         if self._mode != "class" and draws.random() < self._rate and facts.provenance is not None:
             others = [SourceKind(one) for one in _SOURCES if one != facts.provenance.source.value]
             provenance = msgspec.structs.replace(facts.provenance, source=draws.choice(others))
             facts = msgspec.structs.replace(facts, provenance=provenance)
         if self._mode != "source" and draws.random() < self._rate and facts.reading is not None:
-            # The class that was derived includes the floor: noise on it is a floor that fails.
+            # The derived class includes the class floor, so noise on it is a failing floor.
             reading = msgspec.structs.replace(facts.reading, directive=False, injection=False)
             classes = [one for one in MemoryClass if one is not candidate.memory_class]
             candidate = msgspec.structs.replace(candidate, memory_class=draws.choice(classes))
@@ -246,7 +246,7 @@ class _Noise:
 
 
 async def _targeted(book: Book) -> NoiseRow:
-    """A steered agent forges all it can set, against the label that its channel gives it."""
+    """A steered agent forges all fields, against the label that its channel gives it."""
     count = _Count()
     async with running(BY_NAME["S4"], PLAIN) as bench:
         sent = [
@@ -263,7 +263,7 @@ async def _targeted(book: Book) -> NoiseRow:
 
 
 def _best(trial: Trial, memory_class: str) -> Write:
-    """All that it can set, set to what is trusted most."""
+    """Every field that it can set, set to the most trusted value."""
     return msgspec.structs.replace(
         trial.body,
         source="operator",

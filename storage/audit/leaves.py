@@ -290,7 +290,7 @@ class Results:
 
     def __init__(self, problem: Callable[[str], None]) -> None:
         self._problem = problem
-        # By index of the admitting leaf: its final result; and those whose answer was reported lost.
+        # By index of the admitting leaf: its final result; and those whose answer was lost.
         self.ended: dict[int, Forwarded] = {}
         self.lost: set[int] = set()
 

@@ -176,7 +176,7 @@ class Gatherer:
         """What is known of the memory that the server behind keeps under this key."""
         call = call_of(candidate) if candidate.change is ChangeKind.CREATE else None
         made_new = candidate.change is ChangeKind.CREATE and (call is None or call.effect is None)
-        # All memories without a key share the empty key, so a change without one names none of them.
+        # Memories without a key share the empty key, so a change without one names none of them.
         if not key or made_new:
             return NOTHING_THERE
         return read_thing(
