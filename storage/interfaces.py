@@ -350,7 +350,7 @@ class Forwards(Protocol):
         candidate_ids: tuple[CandidateId, ...],
         waiting: frozenset[CandidateId],
     ) -> bool:
-        """Whether the grounds of these intents still hold; `waiting` were admitted ahead, unsent."""
+        """Whether the grounds of these intents still hold; `waiting`: admitted ahead, not sent."""
         ...
 
 

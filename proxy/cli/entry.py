@@ -93,7 +93,7 @@ def _end() -> None:
 
 
 def _refuse(command: Command, unknown: Sequence[str]) -> None:
-    """Nothing: argparse's own message would show the usage of `mnemogate`, not of the command."""
+    """Refuse unknown options with the command's own usage, where argparse shows that of all."""
     if unknown:
         words = " ".join(("mnemogate", *command.words))
         raise CommandFailed(
