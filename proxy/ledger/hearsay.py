@@ -14,7 +14,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.ledger.records import Sieved
+from proxy.ledger.records import BITS_BEFORE, Sieved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +26,9 @@ DAILY_MAX: Final = 200_000
 """What a principal adds in a day to what everybody shares; what is more goes to its own filter."""
 FLOOD_CAPACITIES: Final = CAPACITIES[:3]
 FLOODS_MAX: Final = 16
-_BITS: Final = 24  # bits for each sentence
+BITS: Final = (48, 48, 32, 24)
+"""Bits for each sentence, by part. A turn is looked up dozens of times, in every full part. The
+small parts are full in any busy tenant; with more bits they are hardly ever wrong."""
 _HASHES: Final = 12
 _DAY_MS: Final = 24 * 3_600_000
 _TRUSTS: Final = (0, 1, 2)
@@ -37,9 +39,10 @@ _PIECE_LEN: Final = 1 << 20
 class _Part:
     """One filter of a fixed size."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, bits: int) -> None:
         self.room = capacity
-        self.length = capacity * _BITS
+        self.each = bits
+        self.length = capacity * bits
         self.bits = bytearray(self.length // 8)
 
     def add(self, key: int) -> None:
@@ -81,7 +84,8 @@ class _Pair:
         if not self.young or self.young[-1].room <= 0:
             if len(self.young) == len(self.capacities):
                 self._turn(at_ms)
-            self.young.append(_Part(self.capacities[len(self.young)]))
+            at = len(self.young)
+            self.young.append(_Part(self.capacities[at], BITS[at]))
         self.young[-1].add(key)
 
     @property
@@ -153,7 +157,8 @@ class Hearsay:
                         bits = bytes(part.bits[start : start + _PIECE_LEN])
                         # A small filter is mostly empty; a large one is begun only when it is full.
                         bits = bits if len(part.bits) > _PIECE_LEN else zlib.compress(bits, 1)
-                        yield Sieved(owner, pair.began_ms, young, at, part.room, start, bits)
+                        began_ms, room, each = pair.began_ms, part.room, part.each
+                        yield Sieved(owner, began_ms, young, at, room, start, bits, each)
 
     def restore(self, record: Sieved) -> None:
         """Restore `records`; parts that do not fit are left out."""
@@ -162,7 +167,10 @@ class Hearsay:
         self._now_ms = max(self._now_ms, record.began_ms)
         parts = pair.young if record.young else pair.old
         while len(parts) <= record.part < len(pair.capacities):
-            parts.append(_Part(pair.capacities[len(parts)]))
+            at = len(parts)
+            # One of before has fewer bits for each, and stays as it is until it is forgotten.
+            each = BITS_BEFORE if record.each == BITS_BEFORE else BITS[at]
+            parts.append(_Part(pair.capacities[at], each))
         if record.part < len(parts):
             part = parts[record.part]
             part.room = record.room

@@ -192,6 +192,9 @@ class Heard(msgspec.Struct, frozen=True, array_like=True):
     shared: tuple[tuple[int, Prints], ...] = ()
 
 
+BITS_BEFORE: Final = 24
+
+
 class Sieved(msgspec.Struct, frozen=True, array_like=True):
     """Snapshot: a piece of a sentence filter. `owner` is empty for the common one."""
 
@@ -202,6 +205,8 @@ class Sieved(msgspec.Struct, frozen=True, array_like=True):
     room: int
     start: int
     bits: bytes
+    # Bits for each sentence. Where they are not said, all parts had the same.
+    each: int = BITS_BEFORE
 
 
 class KeptRow(msgspec.Struct, frozen=True, array_like=True):

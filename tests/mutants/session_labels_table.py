@@ -103,6 +103,19 @@ SESSION_LABELS: Final = (
         ),
     ),
     Mutant(
+        name="a full part of a filter is wrong as often as a large one",
+        file="proxy/ledger/hearsay.py",
+        old="BITS: Final = (48, 48, 32, 24)\n",
+        new="BITS: Final = (24, 24, 24, 24)\n",
+        invariant="what others said takes hardly a turn from who typed it",
+        tests=(
+            at(
+                _HEARSAY_TESTS,
+                "test_parts_that_are_full_tell_no_more_falsely_than_the_last_one",
+            ),
+        ),
+    ),
+    Mutant(
         name="a flood makes others forget",
         file="proxy/ledger/hearsay.py",
         old="self._shared if count <= DAILY_MAX else self._flood(principal)",

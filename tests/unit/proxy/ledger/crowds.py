@@ -7,11 +7,11 @@ import zlib
 
 import numpy as np
 
-from proxy.ledger.hearsay import CAPACITIES, Hearsay
+from proxy.ledger.hearsay import BITS, CAPACITIES, Hearsay
 from proxy.ledger.records import Sieved
 
 T0 = 1_800_000_000_000
-PIECE, BITS, HASHES = 1 << 20, 24, 12
+PIECE, HASHES = 1 << 20, 12
 
 
 def having_heard(count: int) -> Hearsay:
@@ -25,11 +25,11 @@ def having_heard(count: int) -> Hearsay:
         for at, capacity in enumerate(CAPACITIES):
             said = left if at == len(CAPACITIES) - 1 else min(left, capacity)
             left -= said
-            length = capacity * BITS
+            length = capacity * BITS[at]
             bits = dice.random(length, dtype=np.float32) < 1 - math.exp(-HASHES * said / length)
             raw = np.packbits(bits).tobytes()
             for start in range(0, len(raw), PIECE):
                 piece = raw[start : start + PIECE]
                 piece = piece if len(raw) > PIECE else zlib.compress(piece, 1)
-                heard.restore(Sieved("", T0, young, at, capacity - said, start, piece))
+                heard.restore(Sieved("", T0, young, at, capacity - said, start, piece, BITS[at]))
     return heard
