@@ -65,11 +65,16 @@ def gates_of(state: Path, uid: int | None) -> tuple[int, ...]:
 
     The gate holds a lock on the directory, and /proc/locks names the holder. Where that has no
     answer (file systems with device numbers of their own), it is a process of `uid` whose command
-    line names that directory.
+    line names that directory; or the only one of `uid`, where its line names none (a container
+    image names it in the environment).
     """
-    return lock_holders(state) or tuple(
-        pid for pid in running_sidecars(uid) if _named_state(pid) == state
-    )
+    holders = lock_holders(state)
+    if holders:
+        return holders
+    named = {pid: _named_state(pid) for pid in running_sidecars(uid)}
+    if uid is not None and list(named.values()) == [None]:
+        return tuple(named)
+    return tuple(pid for pid, place in named.items() if place == state)
 
 
 def lock_holders(place: Path) -> tuple[int, ...]:

@@ -236,3 +236,16 @@ def test_where_a_gate_listens_is_read_off_its_own_command_line_alone() -> None:
         finally:
             running.communicate(b"\n")
     assert option_of(running.pid, "--listen") is None
+
+
+def test_where_no_line_names_a_state_the_only_gate_of_that_user_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an image the state is named by the environment, and locks by numbers of another layer."""
+    found = "proxy.doctor.locate.running_sidecars"
+    with _gate(tmp_path / "one") as one, _gate(tmp_path / "two") as two:
+        monkeypatch.setattr(found, lambda _: (one,))
+        assert gates_of(tmp_path / "three", 0) == (one,)
+        assert gates_of(tmp_path / "three", None) == (), "nobody knows whose it is"
+        monkeypatch.setattr(found, lambda _: (one, two))
+        assert gates_of(tmp_path / "three", 0) == ()
