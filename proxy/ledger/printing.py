@@ -28,6 +28,8 @@ LED_IN_WORDS_MIN: Final = 7
 BEGIN_WORDS: Final = 3
 SERVED_WORDS_MAX: Final = 100
 """Of a longer sentence of a memory only the whole is known again."""
+LOOKS_MAX: Final = 20_000
+"""Ends of sentences that are tried in one text."""
 _MARKS: Final = ".,;:!?\"'`()[]{}*_<>"
 BEGINS: Final = 0xBE615
 """Tells the print of how a sentence begins from that of a sentence."""
@@ -147,14 +149,25 @@ class Printer:
                     yield found ^ TAIL
                 elif book.recalls.get(found) is not None and not is_nobodys(tail):
                     yield found
-            yield from self.served_in(sentence, book)
+        yield from self.served_in(self.once.sentences(text), book)
 
-    def served_in(self, sentence: str, book: Book) -> Iterator[int]:
-        """Sentences of served memories, wherever they stand in a line of prose."""
-        words, known = sentence.split(" "), book.recalls.get
-        for at in range(len(words) - BEGIN_WORDS + 1 if book.recalls else 0):
-            if known(self.begins(words[at : at + BEGIN_WORDS])) is not None:
-                for end in range(at + BEGIN_WORDS, min(len(words), at + SERVED_WORDS_MAX) + 1):
+    def served_in(self, sentences: Iterable[str], book: Book) -> Iterator[int]:
+        """The sentences of memories that were served, wherever they stand in a line of prose.
+
+        In a text with more beginnings than anybody looks behind, the beginning is enough.
+        """
+        known, left = book.recalls.get, LOOKS_MAX
+        for words in [one.split(" ") for one in sentences] if book.recalls else ():
+            for at in range(len(words) - BEGIN_WORDS + 1):
+                begins = self.begins(words[at : at + BEGIN_WORDS])
+                if known(begins) is None:
+                    continue
+                last = min(len(words), at + SERVED_WORDS_MAX)
+                left -= last - at
+                if left < 0:
+                    yield begins
+                    continue
+                for end in range(at + BEGIN_WORDS, last + 1):
                     said = " ".join(words[at:end])
                     for one in {self.print(said), self.print(said.strip(_MARKS))}:
                         if known(one) is not None:

@@ -173,8 +173,8 @@ class Reader(Printer):
         if below is not None and below.trust < label.trust:
             label, why = below, "below"
         told = self.elsewhere(*strings_of(said.text))
-        inside = (self.served_in(one, ground.book) for one in self.once.sentences(said.text))
-        known = chain(told.short, told.long, *inside)
+        inside = self.served_in(self.once.sentences(said.text), ground.book)
+        known = chain(told.short, told.long, inside)
         label, why = _recalled(known, ground.book, label) or (label, why)
         server = relayed.server if relayed else call.row.server if call else ""
         tool = relayed.tool if relayed else call.row.tool if call else ""

@@ -351,7 +351,7 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a memory in a line of prose is looked for behind marks alone",
         file="proxy/ledger/printing.py",
-        old="            yield from self.served_in(sentence, book)\n",
+        old="        yield from self.served_in(self.once.sentences(text), book)\n",
         new="",
         invariant="a recall lowers a session in whatever line of a prompt it stands",
         tests=(at(_LED_IN_TESTS, "test_a_recall_within_a_line_lowers_a_session"),),
@@ -359,13 +359,26 @@ SESSION_LABELS: Final = (
     Mutant(
         name="a memory in a line of a result is the tool's",
         file="proxy/ledger/reading.py",
-        old="known = chain(told.short, told.long, *inside)",
+        old="known = chain(told.short, told.long, inside)",
         new="known = chain(told.short, told.long)",
         invariant="a recall lowers a session in whatever line of a result it stands",
         tests=(
             at(
                 _LED_IN_TESTS,
                 "test_a_recall_within_a_line_of_a_result_lowers_to_its_ceiling",
+            ),
+        ),
+    ),
+    Mutant(
+        name="behind too many beginnings nobody looks, and nothing is found",
+        file="proxy/ledger/printing.py",
+        old="                    yield begins\n",
+        new="",
+        invariant="a text too long to be looked through counts as the memory that it begins like",
+        tests=(
+            at(
+                "tests/unit/proxy/ledger/test_large.py",
+                "test_a_turn_of_600_kb_that_begins_like_a_memory_everywhere_is_read_in_time",
             ),
         ),
     ),
