@@ -156,8 +156,8 @@ WALLS: Final = (
     Mutant(
         name="doctor reaches for every gate of the machine",
         file="proxy/doctor/locate.py",
-        old="    return lock_holders(state) or tuple(\n",
-        new="    return running_sidecars(uid) or tuple(\n",
+        old="    holders = lock_holders(state)\n",
+        new="    holders = running_sidecars(uid)\n",
         invariant="doctor traces no process but the gate in question",
         tests=(at(_PROCESSES, "test_only_the_gate_of_the_state_in_question_is_found"),),
     ),
