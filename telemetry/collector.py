@@ -31,7 +31,7 @@ _PAUSES_S: Final = (0.25, 0.5, 1.0, 2.0)
 
 
 class Delivery(enum.Enum):
-    """What became of one body."""
+    """The outcome of posting one body."""
 
     ARRIVED = "arrived"
     TOO_LARGE = "too_large"

@@ -51,7 +51,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     brought: tuple[Origin, ...] | None = None
     # Its whole text is what one turn of a person in that very session makes her own words.
     endorsed: bool = False
-    # True where the operator also vouches that people type the user turns there.
+    # Whether the operator vouches that people type the user turns of that front.
     by_person: bool = False
     # Whether everything that entered the session can still be searched: no restart, no full ring,
     # no text beyond the limit. If not, `contained` proves nothing, and taint counts.

@@ -50,7 +50,7 @@ class RuleView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MapView(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints."""
+    """The JSON of a tool map, for `--json`."""
 
     name: str
     read_from: str

@@ -32,7 +32,7 @@ class _Clock:
         self.rates: dict[str, list[float]] = {}
 
     async def time(self, bench: Bench, key: str, name: str, body: Write) -> int:
-        """One awaited write."""
+        """Send one write, wait for its answer, and note how long that took."""
         began_ns = time.perf_counter_ns()
         answer = await bench.write(key, body)
         took_ms = (time.perf_counter_ns() - began_ns) / 1e6

@@ -54,7 +54,7 @@ class Disk:
 
 
 async def stress(book: Book) -> None:
-    """All of them, into `beyond`."""
+    """Run all stress experiments; their results go into `beyond`."""
     found = Beyond(
         concurrent_nfr=await _concurrent(book),
         slow_disk_nfr=await _slow(book),

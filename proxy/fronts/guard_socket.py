@@ -74,7 +74,7 @@ class GuardFront:
         own_uid: int,
         unbound: set[int],
     ) -> None:
-        """`link_of` makes a link that decides: for `own_uid`, which could decide without one.
+        """`link_of` makes links that decide without a key; only relays of `own_uid` get one.
 
         `unbound` gets the uids that came and are bound to no principal: the gate's own, and root.
         """

@@ -110,9 +110,8 @@ class Election:
                 return
             self._there.set()
             try:
-                # The request is never completed and so never answered; only the end of the
-                # connection counts. A living gate also hangs up on silence; then it is still there
-                # when we come back.
+                # This connection only shows when the gate ends: its request is never completed, and
+                # never answered. A living gate also hangs up on silence; then we find it again.
                 await reader.read()
             except ConnectionError:
                 pass

@@ -31,7 +31,7 @@ class Once:
         self._known: dict[tuple[Callable[[str], Any], str], Any] | None = None
 
     def __enter__(self) -> Self:
-        """Begin to remember."""
+        """Begin to keep results."""
         self._known = {}
         return self
 

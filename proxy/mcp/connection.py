@@ -59,7 +59,7 @@ class ServerGone(Exception):  # noqa: N818 - a state of the world
 
 
 class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one connection may take."""
+    """Limits of one connection."""
 
     message_bytes_max: int = LINE_BYTES_MAX
     # Seconds without an answer after which a sent write counts as unknown; its call stays open.

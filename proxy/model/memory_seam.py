@@ -100,7 +100,7 @@ class Coupling(Protocol):
         ...
 
     def filter(self, prepared: Prepared) -> Filter:
-        """For the events of one streamed reply."""
+        """A filter for the events of one streamed reply."""
         ...
 
     async def settled(self, principal: Principal) -> None:

@@ -45,7 +45,7 @@ class HostedState(enum.Enum):
 
 
 class ModelPurpose(enum.Enum):
-    """Who asks the model."""
+    """Whether an agent or a memory backend asks the model."""
 
     AGENT = "agent"  # an agent: its calls of memory tools are judged
     EXTRACTION = "extraction"  # a memory backend: the answer itself is stored

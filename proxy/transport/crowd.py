@@ -78,7 +78,7 @@ class Crowd:
         self._groups: dict[Guest, tuple[bool, str]] = {}
 
     def __iter__(self) -> Iterator[Guest]:
-        """All of them."""
+        """All connections."""
         return iter(tuple(self._groups))
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ class Crowd:
         self._put(guest, known=True, group=principal)
 
     def leave(self, guest: Guest) -> None:
-        """It is gone."""
+        """The connection has ended: free its place."""
         group = self._groups.pop(guest, None)
         if group is None:
             return
@@ -226,7 +226,7 @@ class RequestTurn:
             self.whole()
 
     def end(self) -> None:
-        """It is answered."""
+        """The request is answered: free its place."""
         if self._counts:
             self._turns.finish(self._principal)
             self._counts = False

@@ -65,7 +65,7 @@ class Welcome:
         self._accesses: list[Access] = []
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Enter the request's time."""
         self._departure.tell(self.gone.happen)
         return self
 
@@ -75,7 +75,7 @@ class Welcome:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """It is answered."""
+        """The request is answered: forget peer and credentials."""
         self._departure.forget(self.gone.happen)
         for access in self._accesses:
             access.forget(self.gone.happen)

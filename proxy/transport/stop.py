@@ -22,7 +22,7 @@ class Stop:
         self._called = False
 
     async def __aenter__(self) -> Self:
-        """Begin."""
+        """Start the time limit."""
         await self._scope.__aenter__()
         self._inside = True
         if self._called:

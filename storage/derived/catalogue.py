@@ -83,7 +83,7 @@ class _Ordinals:
         self._length = length + 1
 
     def fill(self, ordinals: Ordinals) -> None:
-        """Begin with these."""
+        """Fill the empty list with these ordinals."""
         self._buffer = ordinals
         self._length = len(ordinals)
 

@@ -66,7 +66,7 @@ class EmbeddedView:
         self.node = Nodes(view).get
 
     def head(self) -> tuple[int, int] | None:
-        """What the header says."""
+        """Leaf count and version in the header."""
         try:
             header = self._view.header()
         except msgspec.DecodeError as error:

@@ -15,7 +15,7 @@ BEGINNING_LEN_MIN = 4
 
 
 class IdKind(enum.Enum):
-    """What the id is of."""
+    """The kind of thing that an id names."""
 
     HELD = "held"  # a candidate that waits
     REFUSED = "refused"  # a candidate whose text is withheld

@@ -144,7 +144,7 @@ class PurgeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PurgeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the purge did."""
+    """The result of a purge."""
 
     memory_id: str
     decision: str

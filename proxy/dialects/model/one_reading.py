@@ -60,7 +60,7 @@ def straight(value: Json) -> Json:
 
 
 def straight_object(value: dict[str, Json]) -> dict[str, Json]:
-    """The same for one object."""
+    """One object of a reply, without names that differ in case alone."""
     made = straight(value)
     return made if isinstance(made, dict) else value
 

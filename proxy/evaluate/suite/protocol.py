@@ -50,7 +50,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of it."""
+    """The result of one operation."""
 
     # Why the implementation cannot express this; None where it can.
     na: str | None = None

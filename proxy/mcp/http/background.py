@@ -32,7 +32,7 @@ class Beside:
                 end()
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Begin some work.
+        """Start a background task.
 
         Raises:
             Busy: The front is closing.
