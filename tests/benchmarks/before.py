@@ -1,8 +1,9 @@
 """This tree against another checkout of it, in turns: writes, a first byte, an MCP call.
 
 `python -P -m tests.benchmarks.before DIR`: DIR is a checkout whose dependencies this interpreter
-has. Both sidecars serve at once. Writes are processor time of all threads, in pairs of which now
-one and now the other comes first; `--only first-byte` and `--only mcp` are milliseconds, and
+has; with `--now DIR` writes of that one are compared, so that one change is seen alone. Both
+sidecars serve at once. Writes are processor time of all threads, in pairs of which now one and now
+the other comes first; `--only first-byte` and `--only mcp` are milliseconds, and
 `--only store` is processor time of a call of store mode.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.benchmarks import mcp, model, stall, store_graph
+from tests.benchmarks.model import ROOT
 from tests.benchmarks.servers import sidecar
 from tests.benchmarks.writes import measured
 
@@ -24,26 +26,35 @@ WRITERS: Final = 10
 _CHOICES: Final = ("stall", "writes", "first-byte", "mcp", "store")
 
 
-def run(before: Path, pairs: int = PAIRS, seconds: float = 3.0) -> list[str]:
-    """Median microseconds of all threads per write, and the ratio pair by pair."""
+def run(
+    before: Path,
+    now: Path = ROOT,
+    *,
+    writers: int = WRITERS,
+    pairs: int = PAIRS,
+    seconds: float = 3.0,
+) -> list[str]:
+    """Median microseconds of all threads per write, and the ratio of each pair."""
     with tempfile.TemporaryDirectory() as scratch:
         base = Path(scratch)
         with (
             sidecar(base / "before", root=before.resolve()) as old,
-            sidecar(base / "now") as new,
+            sidecar(base / "now", root=now.resolve()) as new,
         ):
             figures: dict[str, list[float]] = {"before": [], "now": []}
             for number in range(-1, pairs):  # the first pair warms both up
                 turns = [("before", old), ("now", new)]
                 for name, server in turns if number % 2 else reversed(turns):
-                    seen = measured(server, WRITERS, seconds, number + 2)
+                    seen = measured(server, writers, seconds, number + 2)
                     if number >= 0:
                         figures[name].append(seen["cpu_us"])
     ratios = [now / then for then, now in zip(figures["before"], figures["now"], strict=True)]
+    quarters = statistics.quantiles(ratios, n=4)
     return [
-        f"{WRITERS} writers, {pairs} pairs of {seconds:g} s",
+        f"{writers} writers, {pairs} pairs of {seconds:g} s",
         *(f"{name}: median {statistics.median(each):.0f} us" for name, each in figures.items()),
-        f"ratio: median {statistics.median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})",
+        f"ratio: median {quarters[1]:.3f} ({min(ratios):.3f}-{max(ratios):.3f})",
+        f"quartiles {quarters[0]:.3f} and {quarters[2]:.3f}",
     ]
 
 
@@ -51,7 +62,10 @@ def main() -> int:
     """Print the figures."""
     parser = argparse.ArgumentParser(prog="python -P -m tests.benchmarks.before")
     parser.add_argument("before", type=Path, help="another checkout")
+    parser.add_argument("--now", type=Path, default=ROOT, help="writes: instead of this tree")
     parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--writers", type=int, default=WRITERS)
+    parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--only", choices=_CHOICES, default="writes")
     options = parser.parse_args()
     before = options.before.resolve()
@@ -65,7 +79,13 @@ def main() -> int:
         case "stall":
             lines = stall.against(before)
         case _:
-            lines = run(before, options.pairs)
+            lines = run(
+                before,
+                options.now,
+                writers=options.writers,
+                pairs=options.pairs,
+                seconds=options.seconds,
+            )
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
