@@ -110,25 +110,33 @@ def head_of(request: Received) -> HttpRequest:
     return HttpRequest(method=request.method, path=path, query=query, headers=headers)
 
 
-async def body_of(
-    request: Received, head: HttpRequest, limits: Limits, continue_: Callable[[], None]
-) -> bytes:
-    """The whole body, within size and time.
+def ask_for_body(
+    request: Received, head: HttpRequest, bytes_max: int, continue_: Callable[[], None]
+) -> None:
+    """Let the body in; a small one arrived with its head, and is there when this returns.
 
-    `continue_` is called if the peer waits for permission to send the body; its head and credential
-    were checked before.
+    `continue_` is called where the peer waits to be told that its body is wanted; by then its
+    headers and its credential were found good.
 
     Raises:
-        MalformedRequest: 413 or 408; the connection closes behind the answer.
+        MalformedRequest: 413: it is declared larger than it may be.
     """
     declared = head.headers.get("content-length", "0")
-    if not declared.isascii() or not declared.isdigit() or int(declared) > limits.body_bytes_max:
+    if not declared.isascii() or not declared.isdigit() or int(declared) > bytes_max:
         raise MalformedRequest("body: too large", status=413)
     if head.headers.get("expect"):
         continue_()
+    request.body_bytes_max = bytes_max
+    request.connection.open_body()
+
+
+async def body_of(request: Received, limits: Limits) -> bytes:
+    """The whole body that was asked for, within size and time.
+
+    Raises:
+        MalformedRequest: 400, 413 or 408; the connection closes behind the answer.
+    """
     connection = request.connection
-    request.body_bytes_max = limits.body_bytes_max
-    connection.open_body()
     received = bytearray()
     stop = Stop(limits.body_seconds)
     try:

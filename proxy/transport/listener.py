@@ -19,7 +19,7 @@ from proxy.transport.connection import HELD_BYTES_MAX, Connection, Terms
 from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Welcome
 from proxy.transport.fixed_answers import CONTINUE
-from proxy.transport.head import HostRules, body_of, check_behind, head_of
+from proxy.transport.head import HostRules, ask_for_body, body_of, check_behind, head_of
 from proxy.transport.request import Received, response_of, stream_of
 from proxy.transport.responses import Failure, attempt, problem, refusal_for, refuse
 from proxy.transport.stop import Stop
@@ -252,10 +252,10 @@ class Listener:
 
         async def read(bytes_max: int) -> bytes:
             within = msgspec.structs.replace(limits, body_bytes_max=bytes_max)
+            ask_for_body(request, head, bytes_max, lambda: request.connection.say(CONTINUE))
             # A small body arrives with its head, so there is nothing to wait for.
             stop = None if request.content.is_eof() else Stop()
-            work = body_of(request, head, within, lambda: request.connection.say(CONTINUE))
-            body = await _while_welcome(welcome, work, stop)
+            body = await _while_welcome(welcome, body_of(request, within), stop)
             turn.whole()
             return body
 
