@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.doctor.locate import lock_holders, runs
 from proxy.settings.load import SettingsError
 from storage.errors import (
     StorageError,
@@ -43,18 +44,29 @@ def leaf_of(error: Exception) -> Exception:
     return leaf_of(inner[0]) if len(inner) == 1 else error
 
 
+def _who_has(state: Path) -> str:
+    """What to do about the gate that is there: a sidecar is used, a wrapper's host is closed."""
+    for pid in lock_holders(state):
+        if runs(pid, "mcp"):
+            return (
+                f"it is an MCP wrapper, process {pid} (`mnemogate mcp`): it took over when the "
+                "sidecar ended. Close the host that started it, then start again"
+            )
+        if runs(pid, "run"):
+            return f"it is the sidecar of process {pid}: use it, or stop it"
+    return (
+        "stop the other one, or use it; with no sidecar there, an MCP wrapper (`mnemogate mcp`) is "
+        "the gate until its host is closed"
+    )
+
+
 @contextmanager
 def opening(state: Path) -> Generator[None]:
     """Turn failures of composing a sidecar into a `CommandFailed`."""
     try:
         yield
     except StoreLocked as error:
-        raise CommandFailed(
-            Exit.UNREACHABLE,
-            f"{state}: {error}",
-            then="stop the other one, or use it; with no sidecar there, an MCP wrapper "
-            "(`mnemogate mcp`) is the gate until its host is closed",
-        ) from error
+        raise CommandFailed(Exit.UNREACHABLE, f"{state}: {error}", then=_who_has(state)) from error
     except StoreRolledBack as error:
         raise CommandFailed(
             Exit.FAILED,

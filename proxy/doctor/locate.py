@@ -121,9 +121,14 @@ def _words(pid: int) -> list[str]:
     return line.decode("utf-8", "replace").split("\0")
 
 
-def _is_run(words: list[str]) -> bool:
+def runs(pid: int, command: str) -> bool:
+    """Whether a process is this command of ours, by its command line."""
+    return _is_run(_words(pid), frozenset({command}))
+
+
+def _is_run(words: list[str], commands: frozenset[str] = _GATES) -> bool:
     for position, word in enumerate(words):
-        if word not in _GATES or position == 0:
+        if word not in commands or position == 0:
             continue
         before = words[:position]
         if any(_PROGRAM.search(name) for name in before):

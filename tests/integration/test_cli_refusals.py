@@ -79,11 +79,12 @@ def test_every_exit_code_is_in_the_help(place: Place) -> None:
 
 
 def test_a_second_gate_on_the_same_state_is_refused(place: Place) -> None:
-    with place.running():
+    with place.running() as sidecar:
         done = place.command("run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 
     assert done.code == Exit.UNREACHABLE
     assert "another gate" in done.err
+    assert f"it is the sidecar of process {sidecar.pid}" in done.err
     assert "Traceback" not in done.err
 
 

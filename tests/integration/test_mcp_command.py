@@ -14,6 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from proxy.cli.exits import Exit
 from proxy.cli.mcp import server_name
 from tests.integration.cli_process import ROOT, Place
 
@@ -162,6 +163,23 @@ def test_without_the_wrapper_the_same_poison_lands(place: Place) -> None:
         one.create(1, "Bad", POISON)
         one.leave()
     assert files_with(place, CANARY) == [memory]
+
+
+def test_a_sidecar_that_finds_a_wrapper_in_its_place_says_which_it_is(
+    place: Place,
+) -> None:
+    words = ("run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    with host(place) as one:
+        one.hello()
+        refused = place.command(*words)
+        assert refused.code == Exit.UNREACHABLE
+        assert f"an MCP wrapper, process {one.process.pid} (`mnemogate mcp`)" in refused.err
+        assert "Close the host that started it, then start again" in refused.err
+        assert len(refused.err.splitlines()) == 1
+        assert one.leave() == 0
+    # Control: it is that wrapper alone that was in the way.
+    with place.running() as sidecar:
+        assert sidecar.ready["state"] == str(place.state)
 
 
 def test_when_the_gate_is_killed_another_wrapper_takes_over_and_nothing_is_sent_twice(

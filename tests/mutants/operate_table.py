@@ -322,4 +322,17 @@ OPERATE: Final = (
             ),
         ),
     ),
+    Mutant(
+        name="a wrapper that is the gate is taken for a sidecar",
+        file="proxy/cli/failures.py",
+        old='        if runs(pid, "mcp"):\n',
+        new='        if runs(pid, "mcp-"):\n',
+        invariant="who finds another gate in its place is told which, and what ends it",
+        tests=(
+            at(
+                "tests/integration/test_mcp_command.py",
+                "test_a_sidecar_that_finds_a_wrapper_in_its_place_says_which_it_is",
+            ),
+        ),
+    ),
 )
