@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.cli_process import DEADLINE_S, Place
+from tests.integration.cli_process import DEADLINE_S, ROOT, Place
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
 LAST_LINE = "agent's user."
 
@@ -27,12 +30,14 @@ def place(tmp_path: Path) -> Place:
 
 
 @contextmanager
-def _read_by_a_person(place: Place) -> Generator[list[str]]:
+def _read_by_a_person(
+    place: Place, environment: dict[str, str] | None = None
+) -> Generator[list[str]]:
     """`mnemogate run` on free ports, and the lines that it prints until it is ready."""
     with subprocess.Popen(
         [*place.program, "run", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
         cwd="/",
-        env=place.environment() | {"PYTHONPATH": place.path},
+        env=environment or place.environment() | {"PYTHONPATH": place.path},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -101,3 +106,67 @@ def test_a_later_start_names_the_keys_there_are_and_how_to_get_one(place: Place)
         assert not any(key in "\n".join(lines) for key in made.values())
         fresh = place.command("key", "rotate", next(iter(made)), "--json")
     assert fresh.code == 0, fresh.err
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND = Path(sys.executable).with_name("mnemogate")
+
+
+def _shown() -> list[tuple[str, str]]:
+    """The commands of the README's first screen, each with what it is shown to print."""
+    block = README.partition("```console\n")[2].partition("```")[0].replace("\\\n", "")
+    steps = [step.partition("\n") for step in block.split("$ ")[1:]]
+    return [(command, output) for command, _, output in steps]
+
+
+def _as_anybody_would_see(printed: str) -> str:
+    """What a command prints, without what is another one each time."""
+    return re.sub(r'("(?:candidate|trace)_id": )"[0-9a-f]{32}"', r"\1-", printed).strip()
+
+
+@pytest.mark.skipif(
+    shutil.which("curl") is None or not COMMAND.is_file(), reason="curl, or `make install`"
+)
+def test_the_readmes_first_hour_is_walked_in_an_empty_home(tmp_path: Path) -> None:
+    bare = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    place = Place(root=tmp_path, program=(str(COMMAND),))
+    with _read_by_a_person(place, bare) as lines:
+        exports = [line.strip() for line in lines if line.startswith("  export ")]
+        (data,) = [line.split()[1] for line in lines if line.startswith("  data  ")]
+
+        def typed(command: str) -> str:
+            # Nothing but the port is another than on the page: 7077 may be taken here.
+            command = command.replace("http://127.0.0.1:7077", data)
+            script = "\n".join([*exports, command])
+            done = subprocess.run(
+                ["sh", "-c", script],
+                capture_output=True,
+                text=True,
+                env=bare,
+                cwd=tmp_path,
+                timeout=DEADLINE_S,
+                check=False,
+            )
+            return done.stdout
+
+        shown = _shown()
+        assert len(shown) == 2
+        for command, printed in shown:
+            assert _as_anybody_would_see(typed(command)) == _as_anybody_would_see(printed)
+
+        # The table of first writes, each body in the place of the one that the page sends.
+        (write, _), _ = shown
+        body = re.search(r"-d '(.*?)'", write)
+        assert body is not None
+        rows = re.findall(r"^\| `(\{.*?\})` \| (\d+) `([a-z]+)`, (L\d) \|", README, re.MULTILINE)
+        assert len(rows) == 3
+        for sent, status, decision, memory_class in rows:
+            said = json.loads(typed(write.replace(body[1], sent)))
+            told = (str(said["status"]), said["decision"], said["memory_class"])
+            assert told == (status, decision, memory_class)
+
+        # What waits is seen by the command that the table names, found by the path as exported.
+        assert "`mnemogate review list`" in README
+        assert typed("mnemogate review list").splitlines()[-1] == "1 waiting"
+        # Control: what was written is in the files that have nothing of what was refused.
+        assert typed("grep -ra Lisbon ~/.local/state/mnemogate > found; echo $?") == "0\n"
