@@ -191,7 +191,7 @@ class Hearsay:
     def _flood(self, principal: str) -> _Pair:
         pair = self._floods.get(principal)
         if pair is None:
-            # If there are too many, a new one shares the filter of the last.
+            # If there are too many filters, a new principal shares the newest one.
             if len(self._floods) >= FLOODS_MAX:
                 return self._floods[next(reversed(self._floods))]
             pair = self._floods[principal] = _Pair(FLOOD_CAPACITIES)

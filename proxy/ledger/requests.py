@@ -309,9 +309,9 @@ class Entering:
 
 
 def _given_up(request: ModelRequest, ground: TurnGround) -> tuple[int, ...]:
-    """Calls without a result although the conversation went on: a person stopped them.
+    """Calls of earlier turns, on whose results the conversation no longer waits.
 
-    Answered calls are included. Calls of the last turn are still open.
+    They were answered, or a person stopped them. Calls of the last turn are still open.
     """
     last = {call.call_id for turn in request.turns[-1:] for call in turn.calls}
     return tuple(

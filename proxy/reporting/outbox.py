@@ -94,7 +94,7 @@ class Outbox(Generic[Told]):
 
     @property
     def waiting(self) -> Told | None:
-        """The first that the receiver was not told of, as far as the log was read."""
+        """The first hold that the receiver was not told of, as far as the log was read."""
         return self._waiting[0][1] if self._waiting else None
 
     def _opened(self) -> Cursor:
