@@ -7,14 +7,10 @@ The ledger sees what entered each session of an agent, and from which channel. I
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from policy.model import Origin, SourceKind, meet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from policy.model import Origin, SourceKind
 
 
 class LabelRule(enum.Enum):
@@ -60,11 +56,3 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 NOTHING_SEEN = Seen()
 """What a ledger says that was asked about a principal it never saw, or that lost its memory."""
-
-
-def taint_of(kinds: Iterable[SourceKind]) -> SourceKind:
-    """The lowest of all labels in a context; unknown for an empty context."""
-    lowest: SourceKind | None = None
-    for kind in kinds:
-        lowest = kind if lowest is None else meet(lowest, kind)
-    return SourceKind.UNKNOWN if lowest is None else lowest

@@ -245,11 +245,11 @@ SESSION_LABELS: Final = (
     ),
     Mutant(
         name="an empty context is the user's",
-        file="policy/labels/taint.py",
-        old="return SourceKind.UNKNOWN if lowest is None else lowest",
-        new="return SourceKind.USER_INPUT if lowest is None else lowest",
+        file="proxy/ledger/core.py",
+        old="return SourceKind.UNKNOWN if session.taint is None else session.taint",
+        new="return SourceKind.USER_INPUT if session.taint is None else session.taint",
         invariant="the meet of an empty session is unknown",
-        tests=("tests/unit/policy/labels/test_taint.py",),
+        tests=(at("tests/unit/proxy/ledger/test_bounds.py", "test_an_empty_context_is_unknown"),),
     ),
     Mutant(
         name="the context does not lower what a model writes",

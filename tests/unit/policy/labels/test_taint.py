@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
-import pytest
-
-from policy.labels.taint import NOTHING_SEEN, Joined, LabelRule, taint_of
+from policy.labels.taint import NOTHING_SEEN, Joined, LabelRule
 from policy.model import SourceKind
 
 
@@ -17,19 +13,6 @@ def test_a_ledger_that_saw_nothing_says_unknown_and_endorses_nothing() -> None:
     assert not NOTHING_SEEN.endorsed
     assert not NOTHING_SEEN.whole
     assert NOTHING_SEEN.contained == ()
-
-
-def test_an_empty_context_is_unknown() -> None:
-    assert taint_of(()) is SourceKind.UNKNOWN
-
-
-@pytest.mark.parametrize("order", list(permutations(SourceKind, 3)))
-def test_a_context_is_as_trusted_as_the_least_trusted_thing_in_it(
-    order: tuple[SourceKind, ...],
-) -> None:
-    taint = taint_of(order)
-    assert taint in order
-    assert taint.trust == min(kind.trust for kind in order)
 
 
 def test_the_words_of_a_rule_are_those_of_the_ruleset() -> None:

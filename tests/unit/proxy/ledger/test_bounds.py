@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import pytest
 
 from policy.labels.taint import Joined
-from policy.model import Principal, PrincipalId, Tenant
+from policy.model import Principal, PrincipalId, SourceKind, Tenant
 from proxy.ledger import core, requests, sentences, sessions, state
+from proxy.ledger.core import taint_now
+from proxy.ledger.records import Began, Row
 from proxy.seams.faults import NotFound
 from proxy.seams.guard import Join
 from tests.unit.proxy.ledgers import (
@@ -240,3 +243,19 @@ async def test_a_compacted_log_is_the_same_ledger(
     assert spliced.taint is TOOL
     assert after.log is not None
     await after.log.close()
+
+
+def test_an_empty_context_is_unknown() -> None:
+    assert taint_now(state.SessionState("p", Began("p", "s", 0))) is UNKNOWN
+
+
+@pytest.mark.parametrize("order", list(permutations(SourceKind, 3)))
+def test_a_context_is_as_trusted_as_the_least_trusted_thing_in_it(
+    order: tuple[SourceKind, ...],
+) -> None:
+    session = state.SessionState("p", Began("p", "s", 0))
+    for kind in order:
+        session.lower(kind, state.ShownSegment(1, 0, Row("tool", kind, 1)))
+    taint = taint_now(session)
+    assert taint in order
+    assert taint.trust == min(kind.trust for kind in order)
