@@ -149,6 +149,22 @@ LABELS: Final = (
         tests=(at(_VOUCHING, "test_nobody_vouches_for_what_was_not_shown"),),
     ),
     Mutant(
+        name="what is vouched for is shown without who is said to speak",
+        file="proxy/cli/review.py",
+        old=(
+            '            ("role", memory.role or "-"),\n'
+            '            ("speaker", memory.actor or "-"),\n'
+        ),
+        new="",
+        invariant="a person sees all that she vouches for",
+        tests=(
+            at(
+                "tests/integration/test_cli_life.py",
+                "test_a_person_vouches_for_what_was_shown_to_her",
+            ),
+        ),
+    ),
+    Mutant(
         name="a row is held against the ceiling that it has",
         file="storage/audit/leaves.py",
         old="        label = (leaf.source, ceiling_of(leaf), leaf.basis)\n",
