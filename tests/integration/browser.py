@@ -1,41 +1,34 @@
 """Headless Chromium, as a person's browser: what it shows, and a picture of it.
 
-Where it is not installed, `make test-full` takes Debian's package by its name; who may not install
-packages skips the tests that need it.
+Where it is not installed, `make test-full` installs Debian's package by its name; who may not
+install packages skips the tests that need it.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
 
+from tests.integration.debian import installed
+
 ROOT: Final = Path(__file__).parents[2]
 PICTURES: Final = ROOT / "docs" / "pictures"
 PHONE, DESK = 390, 1_200
 """Widths of a window, in pixels."""
-_INSTALL: Final = ("apt-get", "install", "--yes", "--no-install-recommends", "chromium")
 _TIMEOUT_S: Final = 240.0
 
 
 @functools.cache
 def why_no_browser() -> str | None:
     """Why there is none; None where there is, or was put there."""
-    if shutil.which("chromium") is not None:
+    if installed("chromium", "chromium"):
         return None
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return "needs Chromium (Debian and Ubuntu: apt-get install chromium)"
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (_INSTALL, ("apt-get", "update"), _INSTALL):
-        done = subprocess.run(command, env=environment, capture_output=True, check=False)
-        if done.returncode == 0 and shutil.which("chromium") is not None:
-            return None
-    return "needs Chromium, and apt-get cannot install it"
+    return "needs Chromium (Debian and Ubuntu, as root: apt-get install chromium)"
 
 
 class Browser(NamedTuple):

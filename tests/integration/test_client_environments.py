@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tests.integration.clients.environments import (
     overlay,
     python_environment,
 )
+from tests.integration.debian import unpacked
 
 NOWHERE = "http://127.0.0.1:9/simple"
 RUNNING = Path(sys.executable)
@@ -84,3 +87,31 @@ def test_an_interpreter_that_is_not_there_or_not_whole_skips(
     # Control: one of that name that can is taken.
     found.write_text("#!/bin/sh\nexit 0\n")
     assert interpreter_of("3.4") == found
+
+
+@pytest.mark.skipif(
+    shutil.which("apt-get") is None or shutil.which("hello") is not None,
+    reason="needs apt-get, and that `hello` is not installed",
+)
+def test_a_program_of_debian_is_unpacked_and_not_installed(tmp_path: Path) -> None:
+    for _ in ("fetched", "kept"):
+        program = unpacked("hello", "hello")
+        assert program == tmp_path / "debian-hello" / "usr" / "bin" / "hello"
+        said = subprocess.run((program,), capture_output=True, text=True, check=True, timeout=60)
+        assert said.stdout == "Hello, world!\n"
+    assert shutil.which("hello") is None
+    # Control: one that is installed is taken as it is.
+    assert unpacked("sh", "hello") == Path(str(shutil.which("sh")))
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt-get")
+def test_a_package_that_cannot_be_fetched_skips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "apt-get").symlink_to("/bin/false")
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    with pytest.raises(pytest.skip.Exception, match="cannot be fetched"):
+        unpacked("goodbye", "goodbye")
+    assert not list(tmp_path.glob("*/installed"))

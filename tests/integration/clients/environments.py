@@ -37,16 +37,18 @@ _UNREACHABLE: Final = (
     "ECONNRESET",
     "ETIMEDOUT",
     "EAI_AGAIN",
+    "tcp connect error",
+    "dns error",
 )
 
 
 def python_environment(package: str, version: str) -> Path:
     """The interpreter of a virtual environment that holds one package and what it asks for."""
-    with _made_once(f"{package}-{version}") as (environment, missing):
+    with made_once(f"{package}-{version}") as (environment, missing):
         interpreter = environment / "bin" / "python"
         if missing:
-            _install(sys.executable, "-m", "venv", "--clear", environment)
-            _install(interpreter, *_PIP, *_ONCE, f"{package}=={version}")
+            install(sys.executable, "-m", "venv", "--clear", environment)
+            install(interpreter, *_PIP, *_ONCE, f"{package}=={version}")
     return interpreter
 
 
@@ -64,19 +66,19 @@ def interpreter_of(version: str) -> Path:
 
 def exact_environment(python: Path, pins: tuple[str, ...]) -> Path:
     """The interpreter of an environment of `python` that holds these pins and what they ask for."""
-    with _made_once(f"exactly-{_digest(python, *pins)}") as (environment, missing):
+    with made_once(f"exactly-{_digest(python, *pins)}") as (environment, missing):
         interpreter = environment / "bin" / "python"
         if missing:
-            _install(python, "-m", "venv", "--clear", environment)
-            _install(interpreter, *_PIP, *_ONCE, *pins)
+            install(python, "-m", "venv", "--clear", environment)
+            install(interpreter, *_PIP, *_ONCE, *pins)
     return interpreter
 
 
 def overlay(python: Path, pin: str) -> Path:
     """A folder with one package, without what it asks for, to be put before an environment's."""
-    with _made_once(f"overlay-{_digest(python, pin)}") as (folder, missing):
+    with made_once(f"overlay-{_digest(python, pin)}") as (folder, missing):
         if missing:
-            _install(python, *_PIP, *_ONCE, "--no-deps", "--upgrade", "--target", folder, pin)
+            install(python, *_PIP, *_ONCE, "--no-deps", "--upgrade", "--target", folder, pin)
     return folder
 
 
@@ -91,16 +93,16 @@ def node_environment(package: str, version: str) -> Path:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         pytest.skip("node and npm are not installed")
-    with _made_once(f"npm-{package}-{version}") as (environment, missing):
+    with made_once(f"npm-{package}-{version}") as (environment, missing):
         if missing:
             flags = ("--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund")
             retries = ("--fetch-retries", "1", "--prefix", environment)
-            _install(npm, "install", *flags, *retries, f"{package}@{version}")
+            install(npm, "install", *flags, *retries, f"{package}@{version}")
     return environment
 
 
 @contextmanager
-def _made_once(name: str) -> Generator[tuple[Path, bool]]:
+def made_once(name: str) -> Generator[tuple[Path, bool]]:
     """The folder of that name, and whether it has to be filled; other processes wait meanwhile."""
     root = Path(os.environ.get("MNEMOGATE_CACHE") or Path.home() / ".cache" / "mnemogate")
     environment = root / name
@@ -114,16 +116,31 @@ def _made_once(name: str) -> Generator[tuple[Path, bool]]:
             done.touch()
 
 
-def _install(*command: str | Path) -> None:
+def install(
+    *command: str | Path, what: str | None = None, environment: dict[str, str] | None = None
+) -> None:
+    """Run what installs; what cannot reach its registry skips the test, any other failure fails it.
+
+    Args:
+        command: The program and its arguments.
+        what: What is installed, for the reason that is told; else the last argument.
+        environment: What it gets instead of this process's variables.
+    """
+    what = what or str(command[-1])
     try:
         ran = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=INSTALL_S
+            command,
+            check=False,
+            capture_output=True,
+            env=environment,
+            text=True,
+            timeout=INSTALL_S,
         )
     except subprocess.TimeoutExpired:
-        pytest.skip(f"{command[-1]}: not installed within {INSTALL_S:.0f} s")
+        pytest.skip(f"{what}: not installed within {INSTALL_S:.0f} s")
     said = ran.stdout + ran.stderr
     if ran.returncode == 0:
         return
     if any(sign in said for sign in _UNREACHABLE):
-        pytest.skip(f"{command[-1]}: the registry cannot be reached")
-    pytest.fail(f"{command[-1]}: installation failed\n{said[-2_000:]}")
+        pytest.skip(f"{what}: the registry cannot be reached")
+    pytest.fail(f"{what}: installation failed\n{said[-2_000:]}")
