@@ -41,7 +41,9 @@ AIOHTTP_BELOW: Final = "3.15"
 HEAD_BYTES_MAX: Final = 32 * 1024
 """Of a request line and its headers, as they came."""
 HELD_BYTES_MAX: Final = 16 * 1024
-"""Of what came and nobody has asked for; also what is read at once."""
+"""Of what came and nobody has asked for; also what is read at once of who has no credential."""
+READ_BYTES_MAX: Final = 128 * 1024
+"""What is read at once of a body that is wanted from whoever has one."""
 FRAMING_BYTES_MAX: Final = 64 * 1024
 FRAMING_PER_BYTE: Final = 8
 """A body of chunks may be this much longer than what is in it: sizes, extensions, trailers."""
@@ -188,7 +190,9 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes, at most as many as may be held."""
         del sizehint
-        return self._terms.window[: max(1, HELD_BYTES_MAX - len(self._held))]
+        wanted = self._at is _At.BODY and self.principal is not None
+        most = READ_BYTES_MAX if wanted else HELD_BYTES_MAX
+        return self._terms.window[: max(1, most - len(self._held))]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hold the new bytes, and hand on as many as are wanted."""

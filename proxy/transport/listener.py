@@ -15,7 +15,7 @@ import msgspec
 from proxy.seams.faults import MalformedRequest, Unauthenticated
 from proxy.seams.operation import Answering, HttpReply, HttpRequest
 from proxy.settings.load import Address, Tls
-from proxy.transport.connection import HELD_BYTES_MAX, Connection, Terms
+from proxy.transport.connection import READ_BYTES_MAX, Connection, Terms
 from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
 from proxy.transport.exchange import REFUSED_ROUTE, Answered, Front, Incoming, Welcome
 from proxy.transport.fixed_answers import CONTINUE
@@ -100,7 +100,7 @@ class Listener:
             answers=self._answers,
             limits=limits,
             crowd=self._crowd,
-            window=memoryview(bytearray(HELD_BYTES_MAX)),
+            window=memoryview(bytearray(READ_BYTES_MAX)),
         )
 
     async def open_tcp(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:

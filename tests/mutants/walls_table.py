@@ -315,6 +315,19 @@ WALLS: Final = (
         tests=(at(_CONNECTIONS, "test_a_head_is_refused_above_its_bound_and_not_at_it"),),
     ),
     Mutant(
+        name="a stranger's body is read in large pieces",
+        file=_CONNECTION,
+        old="        wanted = self._at is _At.BODY and self.principal is not None\n",
+        new="        wanted = self._at is _At.BODY\n",
+        invariant="nobody without a credential makes us hold much",
+        tests=(
+            at(
+                _CONNECTIONS,
+                "test_a_body_that_is_wanted_is_read_in_large_pieces_of_whom_we_know",
+            ),
+        ),
+    ),
+    Mutant(
         name="what nobody asked for is held without end",
         file=_CONNECTION,
         old="        if self._inner_paused or len(self._held) >= HELD_BYTES_MAX:\n",

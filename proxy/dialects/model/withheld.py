@@ -297,13 +297,26 @@ def result(call_id: str, value: Json, asks: Asks) -> tuple[Json, bool]:
     return (value if asks.of(text) is None else _sieved(value, asks, cut_lines)), False
 
 
-def proposing(results: Iterable[tuple[Json, Json]], asks: Asks) -> frozenset[str]:
-    """The call ids whose results say that a memory waits for a person."""
-    return frozenset(
-        call_id
-        for call_id, value in results
-        if isinstance(call_id, str) and asks.waits(joined(value))
-    )
+class Proposing:
+    """The call ids whose results say that a memory waits for a person; found when first asked.
+
+    Most requests bring no call that is not known yet, and need not read every result for it.
+    """
+
+    def __init__(self, results: Iterable[tuple[Json, Json]], asks: Asks) -> None:
+        self._results = results
+        self._asks = asks
+        self._found: frozenset[str] | None = None
+
+    def __contains__(self, call_id: str | None) -> bool:
+        """Whether the call of this id did."""
+        if self._found is None:
+            self._found = frozenset(
+                call_id
+                for call_id, value in self._results
+                if isinstance(call_id, str) and self._asks.waits(joined(value))
+            )
+        return call_id in self._found
 
 
 def sieved_body(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]:

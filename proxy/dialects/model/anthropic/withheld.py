@@ -17,13 +17,13 @@ from proxy.dialects.model.withheld import (
     SIGNED,
     Asks,
     Leave,
+    Proposing,
     apart,
     arguments,
     around,
     beside,
     joined,
     passes,
-    proposing,
     result,
     sieved,
     spoken,
@@ -57,7 +57,7 @@ def withhold(body: dict[str, Json], leave: Leave, asks: Asks) -> dict[str, Json]
     given = list_of(body.get(_TURNS))
     binds = object_of(body.get("thinking")).get("type") != "enabled"
     loosened = asks.fresh_count != before
-    waiting = proposing(_results_in(given), asks)
+    waiting = Proposing(_results_in(given), asks)
     turns: list[Json] = []
     for at, message in enumerate(given):
         if at in leave.clean and not (loosened and binds):
@@ -90,7 +90,7 @@ def _results_in(messages: list[Json]) -> Iterator[tuple[Json, Json]]:
 
 
 def _message(
-    message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
+    message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
 ) -> dict[str, Json]:
     """A message; `waiting` are the calls that proposed texts which wait for a person."""
     content = message.get("content")
@@ -142,7 +142,7 @@ def _heard(block: dict[str, Json], typed: tuple[tuple[int, int], ...]) -> list[s
 
 
 def _block(
-    block: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
+    block: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
 ) -> dict[str, Json]:
     kind = kind_of(block)
     if kind in _THINKING:

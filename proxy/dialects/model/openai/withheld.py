@@ -13,6 +13,7 @@ from proxy.dialects.model.withheld import (
     SIGNED,
     Asks,
     Leave,
+    Proposing,
     apart,
     arguments,
     around,
@@ -20,7 +21,6 @@ from proxy.dialects.model.withheld import (
     cut_lines,
     joined,
     passes,
-    proposing,
     result,
     sieved,
     spoken,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from proxy.dialects.model.transcript import Where
     from proxy.dialects.strict_json.tolerant import Json
 
-    _Part = Callable[[dict[str, Json], Where, Leave, Asks, frozenset[str]], dict[str, Json]]
+    _Part = Callable[[dict[str, Json], Where, Leave, Asks, Proposing], dict[str, Json]]
 
 # Where models that think aloud return their thoughts, beside the content.
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
@@ -100,7 +100,7 @@ def _withhold(
             if passes(key, asks):
                 made[key] = swept(beside(value, (key,), leave, asks), (key,), leave, asks)
             continue
-        waiting = proposing(_results_in(value), asks)
+        waiting = Proposing(_results_in(value), asks)
         new: list[Json] = [
             part if at in leave.clean else _turn(part, (key, at), leave, asks, change, waiting)
             for at, part in enumerate(value)
@@ -117,7 +117,7 @@ def _results_in(turns: list[Json]) -> Iterator[tuple[Json, Json]]:
 
 
 def _turn(
-    part: Json, where: Where, leave: Leave, asks: Asks, change: _Part, *waiting: frozenset[str]
+    part: Json, where: Where, leave: Leave, asks: Asks, change: _Part, *waiting: Proposing
 ) -> Json:
     if not isinstance(part, dict):
         return sieved(part, asks)
@@ -125,7 +125,7 @@ def _turn(
 
 
 def _chat_message(
-    message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
+    message: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
 ) -> dict[str, Json]:
     """A message; `waiting` are the calls that proposed texts which wait for a person."""
     role = text_of(message.get("role"))
@@ -167,7 +167,7 @@ def _chat_message(
     return made
 
 
-def _chat_call(call: dict[str, Json], asks: Asks, waiting: frozenset[str]) -> dict[str, Json]:
+def _chat_call(call: dict[str, Json], asks: Asks, waiting: Proposing) -> dict[str, Json]:
     made = dict(call)
     asks = asks.of_the("call", by_model=text_of(call.get("id")) in waiting)
     if "function" in call:
@@ -184,7 +184,7 @@ def _function(function: dict[str, Json], asks: Asks) -> dict[str, Json]:
 
 
 def _item(
-    item: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: frozenset[str]
+    item: dict[str, Json], where: Where, leave: Leave, asks: Asks, waiting: Proposing
 ) -> dict[str, Json]:
     kind = text_of(item.get("type")) or ("message" if "role" in item else "")
     if kind == _THOUGHT:

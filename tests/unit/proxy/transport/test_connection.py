@@ -16,6 +16,7 @@ from proxy.transport.connection import (
     AIOHTTP_FROM,
     HEAD_BYTES_MAX,
     HELD_BYTES_MAX,
+    READ_BYTES_MAX,
     Connection,
     Terms,
     check_aiohttp,
@@ -90,7 +91,7 @@ class Listening:
             answers=self.answer,
             limits=limits,
             crowd=Crowd(LIMITS.connections_max),
-            window=memoryview(bytearray(HELD_BYTES_MAX)),
+            window=memoryview(bytearray(READ_BYTES_MAX)),
         )
 
     async def answer(self, request: Received) -> web.StreamResponse | None:
@@ -186,6 +187,24 @@ async def test_no_more_is_held_than_may_be_before_anybody_asks_for_a_body() -> N
     assert not transport.is_reading()
     assert not listening.came[0].content.is_eof()
     assert listening.came[0].content.total_raw_bytes == 0
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["stranger", "known"])
+async def test_a_body_that_is_wanted_is_read_in_large_pieces_of_whom_we_know(
+    *, known: bool
+) -> None:
+    listening = Listening()
+    connection, _ = listening.connected()
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+    listening.sent(connection, head)
+    await settle()
+    if known:
+        connection.enter("agent")
+    assert len(connection.get_buffer(-1)) == HELD_BYTES_MAX, "nobody has asked for it yet"
+    connection.open_body()
+    most = READ_BYTES_MAX if known else HELD_BYTES_MAX
+    assert len(connection.get_buffer(-1)) == most
     connection.connection_lost(None)
 
 
