@@ -57,7 +57,7 @@ _DECLARING: Final = frozenset({"initialize", "server/discover", "tools/list"})
 """What a server says of itself and its tools: pinned, and told to the model by its host."""
 
 
-_Came: TypeAlias = "tuple[PrincipalId, str, SourceKind, str, str]"
+_Came: TypeAlias = "tuple[PrincipalId | str | SourceKind | int, ...]"
 
 
 class Core:
@@ -71,7 +71,7 @@ class Core:
         # Texts in a ring, so that a reply that comes back as history is kept once.
         self._indexed: OrderedDict[tuple[str, int, bool], int] = OrderedDict()
         # When a text last came from a server, and its place in the ring.
-        self._came: OrderedDict[tuple[*_Came, int], tuple[int, int]] = OrderedDict()
+        self._came: OrderedDict[_Came, tuple[int, int]] = OrderedDict()
         self._records: list[Record] = []
 
     def take(self) -> list[Record]:
@@ -224,7 +224,8 @@ class Core:
         names = (segment.join.tool_use_id, segment.join.call_id)
         keys = [self.reader.print(name) for name in names if name]
         server, tool = segment.server[:_NAME_LEN_MAX], segment.tool[:_NAME_LEN_MAX]
-        exact = packed(self.reader.print(skeleton(text)) for text in segment.texts if keys)
+        texts = dict.fromkeys(segment.texts)
+        exact = packed(self.reader.print(skeleton(text)) for text in texts if keys)
         made = [call for call in book.calls.values() if _is_answered_by(segment, keys, call)]
         echo = self.reader.is_echo(made, segment.texts)
         for key in keys:
@@ -237,20 +238,24 @@ class Core:
         call_id = segment.call_id[:_NAME_LEN_MAX]
         origin = Origin(kind=segment.kind, server=server, tool=tool, call_id=call_id)
         came = (principal_id, tenant, segment.kind, segment.server, segment.tool)
-        texts = [one for one in segment.texts if not self._again(came, one, ring, now_ms)]
+        # How they stand side by side may be new where none of them is.
+        run = self.reader.digest([*segment.texts])
+        stood = len(texts) > 1 and self._again((*came, "run", run), ring, now_ms)
+        new = [
+            one for one in texts if not self._again((*came, self.reader.print(one)), ring, now_ms)
+        ]
         if segment.tool not in _DECLARING:
-            between = across(segment.texts) if texts else ()
-            self._shown(book, (*texts, *between), segment.kind, tenant, now_ms)
-        for text in texts:
+            between = () if stood else across(segment.texts)
+            self._shown(book, (*new, *between), segment.kind, tenant, now_ms)
+        for text in new:
             ring.add(text, origin, session="", digest=0)
         self._bound_rings()
 
-    def _again(self, came: _Came, text: str, ring: Ring, now_ms: int) -> bool:
-        """Whether this text came the same way lately, and is still in the index.
+    def _again(self, name: _Came, ring: Ring, now_ms: int) -> bool:
+        """Whether this came the same way lately, and is still in the index.
 
         An agent reads its whole memory again and again.
         """
-        name = (*came, self.reader.print(text))
         there = self._came.get(name)
         if there is not None and now_ms - there[0] < AGAIN_MS and ring.keeps(there[1]):
             return True

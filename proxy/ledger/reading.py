@@ -17,6 +17,7 @@ from policy.model import Origin, SourceKind, meet
 from policy.text.repeating import flowing
 from policy.text.skeleton import skeleton
 from proxy.dialects.model.transcript import ModelCall, Said, Turn, Voice
+from proxy.dialects.strict_json.in_text import looks_like_json, read_container
 from proxy.ledger.printing import TAIL, Printer
 from proxy.ledger.records import Entry, Row, Typed
 from proxy.ledger.sentences import packed
@@ -232,6 +233,8 @@ class Reader(Printer):
         left = [call for call in calls if call.mapped]
         said = False
         for text in texts if left else ():
+            if looks_like_json(text) and read_container(text) is None:
+                return False  # one reader takes the first of two equal names, another the last
             for one in spelled_in(text):
                 said = True
                 if one not in self.says:

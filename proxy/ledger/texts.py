@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _PARAGRAPH: Final = re.compile(r"\n[^\S\n]*\n+")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w.:-]{0,63}(?:\s[^<>\n]{0,200})?/?>")
-_LAST_LEN: Final = 64
-_ENDED: Final = re.compile(r"[^\W\d_]{4,}[.!?][\"')\]]*\s*\Z")
+# Marks where a block begins, and where it ends all but one that ends a sentence.
+_AT_AN_END: Final = re.compile(r"\A[\W_]+|(?:[^\w.!?]|_|\.{2,})+\Z")
 END_LEN: Final = 640
 """As long as a sentence is that is looked for in every way."""
 _LONG_WORDS: Final = 8
@@ -92,21 +92,25 @@ def sentences_between(text: str) -> tuple[str, ...]:
 
 
 def across(texts: Sequence[str]) -> tuple[str, ...]:
-    """Sentences that run across neighbouring blocks: joined as words, and with divided words.
+    """Neighbouring blocks joined in every way in which a sentence may run across them.
 
-    Only the ends of a long block can be part of such a sentence.
+    As words and as lines, with divided words, and without the marks around where one block ends and
+    the next begins. What ends a sentence is said by whoever reads sentences, not here. Only the
+    ends of a long block can be part of such a sentence.
     """
-    runs: list[list[str]] = [[]]
-    for one in texts:
-        runs[-1].append(one if len(one) <= 2 * END_LEN else f"{one[:END_LEN]}\n{one[-END_LEN:]}")
-        if _ENDED.search(one[-_LAST_LEN:]):
-            runs.append([])
-    open_runs = [run for run in runs if len(run) > 1]
-    spaced = "\n".join(" ".join(map(str.strip, run)) for run in open_runs)
-    glued = "\n".join(
-        "".join([one if one[-1:].isalnum() else f"{one} " for one in run]) for run in open_runs
+    if len(texts) < 2:  # noqa: PLR2004 - neighbours
+        return ()
+    run = [
+        one if len(one) <= 2 * END_LEN else f"{one[:END_LEN]}\n{one[-END_LEN:]}" for one in texts
+    ]
+    joined = (
+        " ".join(map(str.strip, run)),
+        "\n".join(run),
+        "".join(run),
+        "".join([one if one[-1:].isalnum() else f"{one} " for one in run]),
+        " ".join([_AT_AN_END.sub("", one) for one in run]),
     )
-    return (spaced, glued) if open_runs else ()
+    return tuple(dict.fromkeys(joined))
 
 
 def strings_in(value: object) -> Iterator[str]:

@@ -56,9 +56,26 @@ SESSION_LABELS: Final = (
         tests=(_SIDE_BY_SIDE,),
     ),
     Mutant(
+        name="what ends a block ends its sentence",
+        file="proxy/ledger/texts.py",
+        old="    return tuple(dict.fromkeys(joined))\n",
+        new="    return joined[1:2]\n",
+        invariant="what stands in blocks side by side is heard as one text",
+        tests=(at(_DOOR_TESTS, "test_it_is_no_person_s_whatever_stood_where_one_block_ended"),),
+    ),
+    Mutant(
+        name="blocks that are known are not heard side by side",
+        file="proxy/ledger/core.py",
+        old='        stood = len(texts) > 1 and self._again((*came, "run", run), ring, now_ms)\n',
+        new="        known = {name[-1] for name in self._came}\n"
+        "        stood = known >= {self.reader.print(one) for one in texts}\n",
+        invariant="what stands in blocks side by side is heard as one text",
+        tests=(at(_DOOR_TESTS, "test_blocks_that_were_shown_before_are_heard_side_by_side"),),
+    ),
+    Mutant(
         name="strings of an answer are heard one by one",
         file="proxy/ledger/core.py",
-        old="            between = across(segment.texts) if texts else ()",
+        old="            between = () if stood else across(segment.texts)",
         new="            between = ()",
         invariant="what stands in blocks side by side is heard as one text",
         tests=(_SIDE_BY_SIDE,),

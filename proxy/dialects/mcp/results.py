@@ -127,14 +127,26 @@ def _prose(tool: JsonValue) -> dict[str, JsonValue]:
 
 
 def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
-    """Every text of an answer, once, unescaped: what it put into the agent's context.
+    """Every text of an answer, unescaped: what it put into the agent's context, in its order.
 
-    With a map's `shown`, also the names that carry meaning only together, joined.
+    With a map's `shown`, also the names that carry meaning only together, joined. A text comes
+    again where it has another neighbour, because a sentence may run from one into the next.
 
     Raises:
         MalformedRequest: There is more text than can be noted.
     """
-    return _unique(_Answer(result, shown).texts())
+    found, pairs = list[str](), set[tuple[str, str]]()
+    before = ""
+    texts = list(_Answer(result, shown).texts())
+    unique = _unique(iter(texts))
+    known = set[str]()
+    for text in texts:
+        if text not in known or (before, text) not in pairs:
+            found.append(text)
+        known.add(text)
+        pairs.add((before, text))
+        before = text
+    return tuple(found) if len(found) <= STRINGS_MAX else unique
 
 
 def uncached(method: str, result: JsonValue) -> JsonValue:

@@ -49,6 +49,7 @@ FOREIGN = [
     HELD.replace("L2", "the quay"),
     '["Alice", 104, 105, 46]',
     "[]",
+    ECHO.replace('{"name"', '{"name":"Bills are paid at the quay.","name"'),
 ]
 
 

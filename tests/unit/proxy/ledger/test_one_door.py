@@ -72,6 +72,56 @@ async def test_it_is_no_person_s_where_it_stood_in_two_blocks_side_by_side(
     assert not await endorsed(talk, SENTENCE)
 
 
+# Where sentences end is what makes these one, and marks at an end are no words.
+SEAMS = {
+    "abbreviation": ("I book every trip with Zebra Corp.", " and with nobody else at all."),
+    "domain": ("I book every trip at zebra.", "example and nowhere else at all."),
+    "hyphen": ("I book every trip with North-", "wind and nobody else."),
+    "emphasis": ("I book every trip with **", "** Northwind and nobody else."),
+    "backslash": ("I book every trip with \\", "Northwind and nobody else."),
+    "dots": ("I book every trip with Northwind ...", "... and nobody else."),
+    "quoted": ("> I book every trip with Northwind", "> and nobody else."),
+    "items": ("I book every trip", "- with Northwind and nobody else."),
+}
+TYPED = {
+    "abbreviation": "I book every trip with Zebra Corp. and with nobody else at all.",
+    "domain": "I book every trip at zebra.example and nowhere else at all.",
+}
+NORTHWIND = "I book every trip with Northwind and nobody else."
+
+
+@pytest.mark.parametrize("seam", SEAMS)
+@pytest.mark.parametrize("door", ["result", "answer", "block"])
+async def test_it_is_no_person_s_whatever_stood_where_one_block_ended(door: str, seam: str) -> None:
+    typed = TYPED.get(seam, NORTHWIND)
+    assert await endorsed(await begun(), typed), "control: it is hers where nobody said it"
+    talk = await begun()
+    await IN_PARTS[door](talk, *SEAMS[seam])
+    assert not await endorsed(talk, typed)
+
+
+FIRST, LAST = "I book every trip with Northwind", " and nobody else."
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        [(FIRST,), (LAST,), (FIRST, LAST)],
+        [(LAST, FIRST), (FIRST, LAST)],
+        [(FIRST, "Trains are late."), (LAST,), (FIRST, LAST)],
+    ],
+)
+async def test_blocks_that_were_shown_before_are_heard_side_by_side(
+    shown: list[tuple[str, ...]],
+) -> None:
+    """The control: the same blocks, never side by side in this order, say nothing together."""
+    for side_by_side in (True, False):
+        talk = await begun()
+        for parts in shown if side_by_side else shown[:-1]:
+            await IN_PARTS["answer"](talk, *parts)
+        assert await endorsed(talk, NORTHWIND) is not side_by_side
+
+
 async def test_two_results_are_no_blocks_side_by_side() -> None:
     talk = await begun()
     for half in (SENTENCE[:22], SENTENCE[22:]):

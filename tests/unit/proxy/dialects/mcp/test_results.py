@@ -16,6 +16,7 @@ from proxy.dialects.mcp.results import (
     uncached,
 )
 from proxy.seams.faults import MalformedRequest
+from proxy.seams.guard import STRINGS_MAX
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.dialects.mcp.sifting import sifted
 
@@ -358,6 +359,15 @@ def test_a_client_is_told_not_to_keep_what_may_be_withheld_tomorrow() -> None:
     assert uncached("resources/read", old) is old
 
 
-def test_texts_of_an_answer_are_unescaped_and_once_each() -> None:
+def test_a_text_comes_again_where_it_has_another_neighbour() -> None:
+    """A sentence may run from one block into the next, also where a block came before."""
+    blocks = [{"type": "text", "text": text} for text in ("for trips.", "I pay", "for trips.")]
+    assert texts_of({"content": blocks}) == ("for trips.", "I pay", "for trips.")
+    assert texts_of({"content": blocks * 3}).count("I pay") == 1, "the same neighbours once"
+    many = [{"type": "text", "text": str(at % 300 * (at % 299))} for at in range(STRINGS_MAX + 1)]
+    assert len(texts_of({"content": many})) <= STRINGS_MAX
+
+
+def test_texts_of_an_answer_are_unescaped() -> None:
     said = texts_of(answer({"results": [{"memory": "h\u00e9llo"}, {"memory": "tea"}]}))
-    assert sorted(said) == ["h\u00e9llo", "tea"]
+    assert set(said) == {"h\u00e9llo", "tea"}
