@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from policy.labels.floor import class_once_confirmed
 from proxy.admin.wire.store import (
     AnchorView,
@@ -23,7 +25,7 @@ from storage.audit import decode_leaf, leaf_hash
 
 if TYPE_CHECKING:
     from policy.after.retention import Due
-    from policy.model import HistoryEntry, Memory, PrincipalId
+    from policy.model import Candidate, HistoryEntry, Memory, PrincipalId
     from policy.trust.ladder import TrustState
     from storage.values import (
         Anchor,
@@ -81,6 +83,14 @@ def history_step(entry: HistoryEntry) -> HistoryStep:
     )
 
 
+def filed_under(candidate: Candidate) -> str:
+    """Whose memory it would be, by the ids that the client gave; empty where it gave none."""
+    scope = candidate.scope
+    ids = (("user", scope.user_id), ("agent", scope.agent_id), ("run", scope.run_id))
+    told = (*ids, ("app", scope.app_id))
+    return ", ".join(f"{kind}={name}" for kind, name in told if name is not None)
+
+
 def held_view(held: HeldCandidate) -> HeldView:
     """One held candidate, with its content where the store gave it."""
     candidate = held.candidate
@@ -106,6 +116,7 @@ def held_view(held: HeldCandidate) -> HeldView:
         claimed_source=candidate.claimed_source if candidate else None,
         origin=held.origin,
         becomes=becomes,
+        filed_under=UNSET if candidate is None else filed_under(candidate) or UNSET,
     )
 
 

@@ -83,7 +83,9 @@ def _back_up(context: Context) -> Exit:
             Exit.UNREACHABLE,
             f"no backup: {reason(error)}",
             then=next_step(
-                error, "name the state directory with --state, and run as its owner or root"
+                error,
+                "make the directory above it, name the state directory with --state, and run as "
+                "its owner or root",
             ),
         ) from error
     terminal = context.terminal
@@ -132,7 +134,10 @@ def _restore(context: Context) -> Exit:
             then="give the directory that has store.key, log.key and token.key: --secrets DIR",
         ) from error
     except BadBackup as error:
-        raise CommandFailed(Exit.FAILED, str(error), then="take another backup") from error
+        then = "take another backup"
+        if secrets is not None and not secrets.is_dir():
+            then = f"{secrets} is no directory: give the one that has its keys, --secrets DIR"
+        raise CommandFailed(Exit.FAILED, str(error), then=then) from error
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,

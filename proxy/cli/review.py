@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.store import HeldView, MemoryView
@@ -77,6 +78,7 @@ async def _show(context: Context) -> Exit:
             ("claimed source", claimed),
             ("change", "-" if held.change is None else held.change.value),
             ("target", held.target or "-"),
+            *([] if held.filed_under is UNSET else [("filed under", held.filed_under)]),
             ("memory", held.memory_id or "-"),
             ("metadata", held.metadata_json or "-"),
         ]

@@ -24,6 +24,7 @@ from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, PrincipalId
 from proxy.admin.confirm_links import CONFIRM, BadLink
 from proxy.admin.persons_word import PAGE
+from proxy.admin.views import filed_under
 from proxy.seams.faults import MalformedRequest, NotOperator, Unauthenticated
 from proxy.seams.observations import NEXT, whose_words
 from proxy.seams.operation import HttpReply, HttpRequest
@@ -242,6 +243,9 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             ("Waits because", f"{NEXT[held.reason].split('. ')[0]} ({held.reason.value})"),
             ("Change", candidate.change.value),
         ]
+        filed = filed_under(candidate)
+        if filed:
+            first.append(("Filed under", filed))
         if newer:
             first.append(("Replaced by", "the one above, which asks for the same place later"))
         rows = [

@@ -107,6 +107,8 @@ class Outbox(Generic[Told]):
                 # An older state of the log, which somebody put back on purpose.
                 _LOG.warning("the log is shorter than what was told of it")
                 cursor = Cursor(told=end)
+            elif cursor.until is not None and not cursor.told < cursor.until <= end:
+                cursor = Cursor(told=cursor.told)
             self._keep(cursor)
         except (OSError, StorageError, msgspec.MsgspecError) as error:
             raise StoreUnavailable(
@@ -160,6 +162,8 @@ class Outbox(Generic[Told]):
         while self._read_until < end and len(self._waiting) < MESSAGE_LEN_MAX:
             length = min(SLICE_LEN, end - self._read_until)
             picked, read = await asyncio.to_thread(self._pick, self._read_until, length)
+            if not read:
+                return  # the log ends before it should: nothing is told until it goes on
             self._waiting += picked
             self._read_until += read
         if not self._waiting and self._read_until - self._cursor.told > _IDLE_LEN:

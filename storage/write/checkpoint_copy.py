@@ -69,13 +69,13 @@ class CheckpointCopy:
                 f"{self.path} is the checkpoint of another store: this store's log key did not "
                 "sign it. If two states keep theirs there, give each a `checkpoint` of its own. If "
                 "another store was put in place of the one that wrote it, put that one back, or, "
-                "where it was replaced on purpose, move the file away."
+                "where it was replaced on purpose, move the file away"
             ) from error
         except BadCheckpoint as error:
             raise StoreRolledBack(
                 f"{self.path} was changed: what stands in it is not what this store signed. Keep "
                 "it for whoever looks into that. `mnemogate audit verify` checks the store; once "
-                "it is found sound, move the file away, and the next start writes a new one."
+                "it is found sound, move the file away, and the next start writes a new one"
             ) from error
 
     def compare(self, view: View, header: StoreHeader | None) -> str | None:
@@ -91,7 +91,7 @@ class CheckpointCopy:
         advice = (
             " Put the newest store back. To go on with this one on purpose, `mnemogate backup` "
             "it and `mnemogate restore --accept-rollback` that: it begins a new incarnation, so "
-            "that nonces spent since cannot be used again."
+            "that nonces spent since cannot be used again"
         )
         if kept.size > size:
             raise StoreRolledBack(

@@ -19,6 +19,19 @@ _QUEUES: Final = "tests/integration/test_review_queue.py"
 
 REPORTING: Final = (
     Mutant(
+        name="a message may end behind the log",
+        file=_OUTBOX,
+        old="not cursor.told < cursor.until <= end:",
+        new="not cursor.told < cursor.until:",
+        invariant="an older log that was put back does not end what is told",
+        tests=(
+            at(
+                _OUTBOXES,
+                "test_a_message_that_ends_beyond_a_log_that_was_put_back_is_made_anew",
+            ),
+        ),
+    ),
+    Mutant(
         name="what is gone takes along what is refused with it",
         file="storage/write/orders.py",
         old="            with contextlib.suppress(UnknownCandidate):\n",

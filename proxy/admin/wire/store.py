@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from policy.model import (
     NAME_LEN_MAX,
@@ -184,6 +184,8 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     same: int = 1
     # If it counts as an order or an attack: the words that alone would count as one.
     fired: str | None = None
+    # The ids that the client filed it under. Only with the content, and where it gave any.
+    filed_under: str | UnsetType = UNSET
 
 
 class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):

@@ -244,6 +244,22 @@ async def test_a_log_that_was_put_back_is_followed_from_its_end() -> None:
     assert receiver.told == [held]
 
 
+@pytest.mark.parametrize("until", [2, 1, 0, 10])
+async def test_a_message_that_ends_beyond_a_log_that_was_put_back_is_made_anew(until: int) -> None:
+    log = Log()
+    first = log.hold()
+    second = log.hold()
+    log.kept[TELLING.name] = msgspec.json.encode({"told": 2, "until": until})
+    receiver = Receiver(log)
+    outbox = opened(log, receiver)
+    await lived(outbox, log, 5)
+    assert receiver.told == [second]
+    assert first not in receiver.told
+    third = log.hold()
+    await lived(outbox, log, 120)
+    assert receiver.told == [second, third]
+
+
 def test_only_a_hold_is_told_of() -> None:
     for decision in Decision:
         leaf = encode_leaf(verdict(CandidateId("a" * 32), 1, decision))

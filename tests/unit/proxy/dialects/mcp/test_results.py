@@ -361,10 +361,14 @@ def test_a_client_is_told_not_to_keep_what_may_be_withheld_tomorrow() -> None:
 
 def test_a_text_comes_again_where_it_has_another_neighbour() -> None:
     """A sentence may run from one block into the next, also where a block came before."""
-    blocks = [{"type": "text", "text": text} for text in ("for trips.", "I pay", "for trips.")]
+    blocks: list[JsonValue] = [
+        {"type": "text", "text": text} for text in ("for trips.", "I pay", "for trips.")
+    ]
     assert texts_of({"content": blocks}) == ("for trips.", "I pay", "for trips.")
     assert texts_of({"content": blocks * 3}).count("I pay") == 1, "the same neighbours once"
-    many = [{"type": "text", "text": str(at % 300 * (at % 299))} for at in range(STRINGS_MAX + 1)]
+    many: list[JsonValue] = [
+        {"type": "text", "text": str(at % 300 * (at % 299))} for at in range(STRINGS_MAX + 1)
+    ]
     assert len(texts_of({"content": many})) <= STRINGS_MAX
 
 
