@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,6 +21,8 @@ from proxy.transport.upstream import Upstream, UpstreamLimits
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
+
+    from aiohttp.abc import AbstractResolver
 
     from proxy.settings.review_webhook import ReviewWebhook
     from proxy.transport.addresses import LookUp
@@ -62,7 +64,7 @@ class Webhook:
 
     def _connector(self) -> aiohttp.BaseConnector:
         return aiohttp.TCPConnector(
-            resolver=self._resolver,
+            resolver=cast("AbstractResolver", self._resolver),
             use_dns_cache=False,
             force_close=True,
             limit=LIMITS.connections_max,

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import ResolveResult
 
 from proxy.seams.faults import UpstreamError
 
@@ -68,8 +68,10 @@ async def look_up(host: str, port: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-class JudgedResolver(AbstractResolver):
+class JudgedResolver:
     """What a connector asks for addresses: it is given those that may be connected to. Event loop.
+
+    Of the shape of `aiohttp.abc.AbstractResolver`.
 
     One address of a name that is refused refuses the name: no server of an operator's is half of it
     elsewhere.

@@ -47,7 +47,8 @@ async def test_a_batch_is_judged_item_by_item(walled: bool, tmp_path: Path) -> N
         _, body = await live.call(
             "POST", "/v1/memories/batch", AGENT_KEY, {"operations": operations}
         )
-        assert (body["admitted"], body["refused"]) == ((2, 1) if walled else (3, 0))
+        assert (body["admitted"], body["held"]) == ((2, 1) if walled else (3, 0))
+        assert body["refused"] == 0
         assert live.version() == (2 if walled else 3)
         assert (await formed(live, canary) == []) is walled
 

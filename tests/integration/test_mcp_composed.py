@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
+from base64 import b64encode
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,6 +157,10 @@ async def test_a_write_without_an_answer_is_unknown_after_the_time_that_is_set(
         waiting.cancel()
 
 
+def _with_key(key: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {b64encode(f'me:{key}'.encode()).decode()}"}
+
+
 async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> None:
     async with composed(tmp_path, mcp_person_seconds=3.0) as front, asyncio.TaskGroup() as group:
         urls: dict[str, Any] = {"elicitation": {"url": {}}}
@@ -170,14 +176,19 @@ async def test_the_agent_s_key_cannot_confirm_what_it_wrote(tmp_path: Path) -> N
         question, _ = (await asked).messages
         given: str = question["params"]["url"]
         code = urlsplit(given).query.removeprefix("code=")
-        for form in ({"code": code}, {"key": AGENT_KEY}):
-            sent = {**form, "decision": "approve"}
-            async with front.http.post(page, data=sent) as answer:
-                assert answer.status == 403
+        sent = {"code": code, "decision": "approve"}
+        async with front.http.post(page, data=sent) as answer:
+            assert answer.status == 403
+        async with front.http.get(page, headers=_with_key(AGENT_KEY)) as answer:
+            assert answer.status == 401
         assert len(held()) == 1
         assert front.stored() == ""
         # The control: the operator can.
-        async with front.http.post(page, data={"key": OPERATOR_KEY, "decision": "approve"}) as yes:
+        async with front.http.get(page, headers=_with_key(OPERATOR_KEY)) as shown:
+            found = re.search(r'name="code" value="([^"]+)"', await shown.text())
+        assert found is not None
+        sent = {"code": found[1], "decision": "approve"}
+        async with front.http.post(page, data=sent, headers=_with_key(OPERATOR_KEY)) as yes:
             assert yes.status == 200
         assert held() == ()
 

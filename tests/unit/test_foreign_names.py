@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("proxy", "storage", "policy", "telemetry")
-# Of aiohttp, what its documentation describes: the package itself, and `aiohttp.web`.
-DOCUMENTED: Final = frozenset({"aiohttp", "aiohttp.web"})
+# Of aiohttp, what its documentation describes: the package itself, `aiohttp.web`, and the abstract
+# classes that it takes, such as that of a resolver.
+DOCUMENTED: Final = frozenset({"aiohttp", "aiohttp.web", "aiohttp.abc"})
 # The class of a database's handle has no other name, and lmdb's documentation calls it so.
 DOCUMENTED_NAMES: Final = frozenset({"lmdb._Database"})
 
