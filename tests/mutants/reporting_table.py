@@ -147,7 +147,7 @@ REPORTING: Final = (
     Mutant(
         name="a connection looks its name up by itself",
         file=_WEBHOOK,
-        old="            resolver=self._resolver,\n",
+        old='            resolver=cast("AbstractResolver", self._resolver),\n',
         new="",
         invariant="a connection goes to the address that was judged",
         tests=(at(_WEBHOOKS, "test_a_name_is_looked_up_once_and_connected_to_is_what_was_judged"),),
