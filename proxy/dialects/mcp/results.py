@@ -130,23 +130,14 @@ def texts_of(result: JsonValue, shown: Shown = PLAIN) -> tuple[str, ...]:
     """Every text of an answer, unescaped: what it put into the agent's context, in its order.
 
     With a map's `shown`, also the names that carry meaning only together, joined. A text comes
-    again where it has another neighbour, because a sentence may run from one into the next.
+    again where it stands again, because a sentence may run from one into the next.
 
     Raises:
         MalformedRequest: There is more text than can be noted.
     """
-    found, pairs = list[str](), set[tuple[str, str]]()
-    before = ""
-    texts = list(_Answer(result, shown).texts())
+    texts = tuple(_Answer(result, shown).texts())
     unique = _unique(iter(texts))
-    known = set[str]()
-    for text in texts:
-        if text not in known or (before, text) not in pairs:
-            found.append(text)
-        known.add(text)
-        pairs.add((before, text))
-        before = text
-    return tuple(found) if len(found) <= STRINGS_MAX else unique
+    return texts if len(texts) <= STRINGS_MAX else unique
 
 
 def uncached(method: str, result: JsonValue) -> JsonValue:
