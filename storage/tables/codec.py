@@ -35,7 +35,7 @@ from storage.errors import StoreCorrupt
 from storage.values import Anchor, Decision, KeyRecord, Pinned, Row
 
 FORMAT: Final = b"\x01"
-STORE_FORMAT: Final = 4
+STORE_FORMAT: Final = 5
 """Format of the store as a whole: of its tables, their keys and what their values mean."""
 _DIGEST_LEN: Final = 16
 _PAYLOAD_AT: Final = 1 + _DIGEST_LEN

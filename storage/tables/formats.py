@@ -34,7 +34,17 @@ def _ceilings(_draft: Draft) -> None:
     """
 
 
-STEPS: Final[dict[int, Step]] = {3: _ceilings}
+def _outcomes(_draft: Draft) -> None:
+    """Format 5: what outcomes made of trust, of principals and of origins; name cells.
+
+    A trust record has a sum of evidence, a latch and a probation, and one of before has none of
+    them: it is unlatched, with the score that it had. The tables of `lmdb_store.SINCE` begin empty:
+    trust of origins, the last outcomes of each, what was counted already, releases that are not
+    seven days old, and the counts of names that no person said.
+    """
+
+
+STEPS: Final[dict[int, Step]] = {3: _ceilings, 4: _outcomes}
 """By the format each one starts from; it leads to the next one."""
 
 

@@ -47,6 +47,11 @@ ANCHORS: Final = b"anchors"
 FORWARDS: Final = b"forwards"
 KEYED: Final = b"keyed"
 PINS: Final = b"pins"
+ORIGINS: Final = b"origins"
+RECENT: Final = b"recent"
+COUNTED: Final = b"counted"
+STANDING: Final = b"standing"
+CELLS: Final = b"cells"
 TABLES: Final = (
     META,
     ROWS,
@@ -64,7 +69,14 @@ TABLES: Final = (
     FORWARDS,
     KEYED,
     PINS,
+    ORIGINS,
+    RECENT,
+    COUNTED,
+    STANDING,
+    CELLS,
 )
+SINCE: Final = {ORIGINS: 5, RECENT: 5, COUNTED: 5, STANDING: 5, CELLS: 5}
+"""The format that a table came with; a store of an earlier one that is only read lacks it."""
 
 KEPT_BEFORE: Final = "store.before-format-"
 _HEADER_KEY: Final = b"header"
@@ -79,7 +91,10 @@ _LOCK_ATTEMPTS: Final = 8
 
 
 class View:
-    """One consistent read of the store. Values come back unframed, their digest checked."""
+    """One consistent read of the store. Values come back unframed, their digest checked.
+
+    A table that the store's format does not have yet reads as an empty one.
+    """
 
     __slots__ = ("_tables", "_txn")
 
@@ -93,15 +108,19 @@ class View:
         Raises:
             StoreCorrupt: The stored value does not match its digest.
         """
+        if table not in self._tables:
+            return None
         value = self._txn.get(key, db=self._tables[table])
         return None if value is None else unframe(table, key, bytes(value))
 
     def has(self, table: bytes, key: bytes) -> bool:
         """Whether a key is there; its value is not looked at."""
-        return self._txn.get(key, db=self._tables[table]) is not None
+        return table in self._tables and self._txn.get(key, db=self._tables[table]) is not None
 
     def scan(self, table: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Every key from `start` on, in byte order, with its payload."""
+        if table not in self._tables:
+            return
         cursor = self._txn.cursor(db=self._tables[table])
         try:
             if cursor.set_range(start):
@@ -112,6 +131,8 @@ class View:
 
     def keys(self, table: bytes) -> Iterator[bytes]:
         """Every key in byte order; values are not looked at."""
+        if table not in self._tables:
+            return
         cursor = self._txn.cursor(db=self._tables[table])
         try:
             if cursor.first():
@@ -121,7 +142,7 @@ class View:
 
     def count(self, table: bytes) -> int:
         """Number of keys."""
-        return self._txn.stat(self._tables[table])["entries"]
+        return self._txn.stat(self._tables[table])["entries"] if table in self._tables else 0
 
     def header(self) -> StoreHeader | None:
         """The store's generation; None before the first commit."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import lmdb
 
-from storage.errors import StoreUnavailable
-from storage.tables.lmdb_store import META, TABLES, View
+from storage.errors import StoreCorrupt, StoreUnavailable
+from storage.tables.codec import STORE_FORMAT
+from storage.tables.lmdb_store import META, SINCE, TABLES, View
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -33,7 +34,9 @@ def read_only(directory: Path) -> Generator[View]:
     except (lmdb.Error, OSError) as error:
         raise StoreUnavailable(f"the store cannot be opened for reading: {error}") from error
     try:
-        tables = {name: env.open_db(name, create=False) for name in TABLES}
+        number = _format_of(env)
+        there = (name for name in TABLES if SINCE.get(name, 0) <= number)
+        tables = {name: env.open_db(name, create=False) for name in there}
         with env.begin() as txn:
             yield View(txn, tables)
     except lmdb.NotFoundError as error:
@@ -79,6 +82,15 @@ def header_of(env: lmdb.Environment) -> StoreHeader | None:
         return None
     with env.begin() as txn:
         return View(txn, tables).header()
+
+
+def _format_of(env: lmdb.Environment) -> int:
+    """The format that the store says it has; 0 where its header is damaged."""
+    try:
+        header = header_of(env)
+    except StoreCorrupt:
+        return 0
+    return STORE_FORMAT if header is None else header.format
 
 
 def _opened(directory: Path) -> lmdb.Environment:

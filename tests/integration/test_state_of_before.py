@@ -48,17 +48,21 @@ def said(place: Place) -> Any:  # noqa: ANN401 - what the version before answere
             labelled["ceiling"] = AS_BEFORE[labelled["basis"]] or labelled["source"]
     for held in before["review"]["held"]:
         held.setdefault("had_read", None)  # told where one is asked for by its id
+    before["review"] = without_later(before["review"])
     return before
 
 
-def waiting(place: Place) -> Any:  # noqa: ANN401 - the answer as it came
-    """What waits, without what a row of the list tells from here on."""
-    answer = place.command("review", "list", "--json").data
+def without_later(answer: Any) -> Any:  # noqa: ANN401 - the answer as it came
+    """What waits, without what a row of the list did not tell at first."""
     for row in answer["held"]:
         for later in ("origin", "begins", "same", "becomes", "fired"):
-            del row[later]
+            row.pop(later, None)
         row["change"] = None
     return {"held": answer["held"]}
+
+
+def waiting(place: Place) -> Any:  # noqa: ANN401 - the answer as it came
+    return without_later(place.command("review", "list", "--json").data)
 
 
 def listed(sidecar: Running, key: str) -> Any:  # noqa: ANN401 - the answer as it came
