@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.passed_before import PassedBefore
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,6 +25,11 @@ CORPORA = os.environ.get("MNEMOGATE_CORPORA")
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("full", max_examples=200, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("full" if HEAVY else "quick")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the full suite know what the quick one has shown."""
+    config.pluginmanager.register(PassedBefore(config, heavy=HEAVY), "passed_before")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
