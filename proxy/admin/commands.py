@@ -319,11 +319,15 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
 
     async def release(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
         """Judge a held candidate again, with this person's approval."""
-        return outcome_view(await self.deciding.release(candidate_id, by.principal_id, REVIEW))
+        same = await self.queue.same_as(candidate_id)
+        ruled = await self.deciding.release(candidate_id, by.principal_id, REVIEW)
+        return outcome_view(ruled, same)
 
     async def deny(self, by: Principal, candidate_id: CandidateId) -> OutcomeView:
         """Refuse a held candidate."""
-        return outcome_view(await self.deciding.deny(candidate_id, by.principal_id, REVIEW))
+        same = await self.queue.same_as(candidate_id)
+        ruled = await self.deciding.deny(candidate_id, by.principal_id, REVIEW)
+        return outcome_view(ruled, same)
 
     async def forgive(self, by: Principal, candidate_id: CandidateId) -> ForgivenView:
         """End the withholding of a refused candidate's text from its agent.

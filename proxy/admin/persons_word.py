@@ -15,12 +15,23 @@ if TYPE_CHECKING:
 
     from policy.model import CandidateId, PrincipalId
     from proxy.seams.surroundings import Surroundings
+    from proxy.withhold.withholding import Withholding
     from storage.interfaces import MemoryReader, MemoryWriter
     from storage.values import HeldCandidate, Outcome
 
 REVIEW = "review"
 PAGE = "confirm"
 EXPIRY = "expiry"
+
+
+class Ruled(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's verdict, and what it changed about what its agent is shown."""
+
+    outcome: Outcome
+    # Candidates denied before, whose equal text was released now: withheld no longer.
+    lifted: tuple[str, ...]
+    # Whether the text is kept from its agent from here on.
+    withheld: bool
 
 
 class Deciding(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +44,10 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
     reader: MemoryReader
     writer: MemoryWriter
     surroundings: Surroundings
+    # None where no model front is configured: then nothing is withheld.
+    withholding: Withholding | None = None
 
-    async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Outcome:
+    async def release(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Ruled:
         """Judge a candidate again with this person's approval.
 
         Raises:
@@ -42,9 +55,10 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
             StorageError: It could not be decided.
         """
         held, started_ns = self._before(candidate_id)
-        return self._told(held, await self.writer.release(candidate_id, by), way, started_ns)
+        outcome = await self.writer.release(candidate_id, by)
+        return self._ruled(self._told(held, outcome, way, started_ns))
 
-    async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Outcome:
+    async def deny(self, candidate_id: CandidateId, by: PrincipalId, way: str) -> Ruled:
         """Refuse a candidate; its content is destroyed.
 
         Raises:
@@ -52,7 +66,16 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
             StorageError: It could not be decided.
         """
         held, started_ns = self._before(candidate_id)
-        return self._told(held, await self.writer.deny(candidate_id, by), way, started_ns)
+        outcome = await self.writer.deny(candidate_id, by)
+        return self._ruled(self._told(held, outcome, way, started_ns))
+
+    def _ruled(self, outcome: Outcome) -> Ruled:
+        withholding = self.withholding
+        if withholding is None:
+            return Ruled(outcome=outcome, lifted=(), withheld=False)
+        lifted = withholding.heard(outcome)
+        withheld = outcome.candidate_id in withholding.refused()
+        return Ruled(outcome=outcome, lifted=lifted, withheld=withheld)
 
     def _before(self, candidate_id: CandidateId) -> tuple[HeldCandidate | None, int]:
         # Read before the decision: afterwards trace and target are gone with the key.
@@ -73,6 +96,8 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
         outcomes = await self.writer.deny_many(candidate_ids, by)
         for outcome in outcomes:
             self._told(before[outcome.candidate_id], outcome, way, started_ns)
+            if self.withholding is not None:
+                self.withholding.heard(outcome)
         return frozenset(outcome.candidate_id for outcome in outcomes)
 
     def expired(self, held: HeldCandidate, outcome: Outcome) -> None:

@@ -172,18 +172,33 @@ class Queue:
     async def _released(self, selection: _Selection, by: PrincipalId) -> DecidedMany:
         counts = {"admit": 0, "reject": 0, "hold": 0}
         changed: list[str] = []
+        lifted: set[str] = set()
         for one in selection.chosen:
             if not await asyncio.to_thread(self._unchanged, selection, (one,)):
                 changed.append(one.candidate_id)
                 continue
             try:
-                outcome = await self._deciding.release(one.candidate_id, by, REVIEW)
+                ruled = await self._deciding.release(one.candidate_id, by, REVIEW)
             except UnknownCandidate:
                 changed.append(one.candidate_id)
                 continue
-            counts[outcome.decision.value] += 1
+            counts[ruled.outcome.decision.value] += 1
+            lifted |= set(ruled.lifted)
         return DecidedMany(
-            admitted=counts["admit"], refused=counts["reject"], changed=tuple(changed)
+            admitted=counts["admit"],
+            refused=counts["reject"],
+            changed=tuple(changed),
+            lifted=tuple(sorted(lifted)),
+        )
+
+    async def same_as(self, candidate_id: CandidateId) -> tuple[str, ...]:
+        """The other held candidates of this content; none where nothing of that id is held."""
+        await asyncio.to_thread(self._learn, await asyncio.to_thread(self._reader.held))
+        content = self._contents.get(candidate_id)
+        return tuple(
+            one
+            for one, other in self._contents.items()
+            if content is not None and other == content and one != candidate_id
         )
 
     async def _found(self, asked: ReviewFilter) -> list[HeldCandidate]:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from policy.after.retention import Due
     from policy.model import Candidate, HistoryEntry, Memory, PrincipalId
     from policy.trust.ladder import TrustState
+    from proxy.admin.persons_word import Ruled
     from storage.values import (
         Anchor,
         AuditHead,
         AuditProof,
         HeldCandidate,
         KeyRecord,
-        Outcome,
         Pending,
         Pinned,
         Standing,
@@ -142,8 +142,9 @@ def due_view(due: Due) -> DueView:
     )
 
 
-def outcome_view(outcome: Outcome) -> OutcomeView:
-    """The effect of a person's decision."""
+def outcome_view(ruled: Ruled, same: tuple[str, ...]) -> OutcomeView:
+    """The effect of a person's decision; `same`: what else of this content waits."""
+    outcome = ruled.outcome
     return OutcomeView(
         candidate_id=outcome.candidate_id,
         decision=outcome.decision.value,
@@ -153,6 +154,9 @@ def outcome_view(outcome: Outcome) -> OutcomeView:
         memory_id=outcome.memory.memory_id if outcome.memory else None,
         version=outcome.version,
         leaf_index=outcome.leaf_index,
+        lifted=ruled.lifted,
+        withheld=ruled.withheld,
+        same=same,
     )
 
 

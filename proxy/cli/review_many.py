@@ -145,6 +145,25 @@ def _tell_one(context: Context, outcome: OutcomeView, wanted: str) -> None:
         f"{inert(outcome.candidate_id)}: {outcome.decision}{became}, "
         f"version {outcome.version}, audit leaf {outcome.leaf_index}"
     )
+    _tell_lifted(terminal, outcome.lifted)
+    if outcome.withheld:
+        terminal.say(
+            "its text is withheld from its agent wherever it stands, until an equal one is "
+            f"released, or: mnemogate review forgive {inert(outcome.candidate_id)}"
+        )
+    if outcome.same:
+        terminal.say(
+            f"{len(outcome.same)} more that say exactly the same still wait: "
+            f"mnemogate review list --same {inert(outcome.same[0])}"
+        )
+
+
+def _tell_lifted(terminal: Terminal, lifted: Sequence[str]) -> None:
+    if lifted:
+        terminal.say(
+            f"{len(lifted)} denied before of the same text: withheld no longer, since this is "
+            "your later word"
+        )
 
 
 async def _choose(context: Context, api: Operator, word: str, asked: _Decide) -> Exit:
@@ -185,6 +204,7 @@ async def _decide_many(context: Context, api: Operator, word: str, digest: str) 
         terminal.data(done)
         return Exit.OK
     terminal.say(f"{done.admitted} let in, {done.refused} refused")
+    _tell_lifted(terminal, done.lifted)
     if done.changed:
         terminal.say(f"{len(done.changed)} were not as they had been, and were left alone:")
         for candidate_id in done.changed:

@@ -11,7 +11,7 @@ from proxy.ledger.sessions import Sessions
 from proxy.model.with_ledger import Coupled
 from proxy.seams.operation import memories_of, recalls_of
 from proxy.withhold.state import Told
-from proxy.withhold.withholding import Withholding
+from proxy.withhold.withholding import Ruling, Withholding
 from storage.values import THE_STORE
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class StoreVerdicts:
         """The candidates of a tenant that wait for a person. Any thread."""
         return frozenset(one.candidate_id for one in self._store.reader.held(tenant))
 
-    def decided(self, candidate_id: str) -> Told | None:
+    def decided(self, candidate_id: str) -> Ruling | None:
         """The last verdict on a candidate; None where there is none. Any thread."""
         found = self._store.followed.decided(CandidateId(candidate_id))
         if found is None:
@@ -102,6 +102,7 @@ class StoreVerdicts:
         leaf = found.verdict
         if leaf.reason is Reason.DENIED_BY_PERSON and leaf.approved_by == THE_STORE:
             # Staging lost it, so no person decided.
-            return Told("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
+            lost = Told("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
+            return Ruling(lost, leaf.version)
         reason = leaf.reason or Reason.GATE_UNAVAILABLE
-        return Told(leaf.decision.value, reason, leaf.memory_class)
+        return Ruling(Told(leaf.decision.value, reason, leaf.memory_class), leaf.version)

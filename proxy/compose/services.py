@@ -166,8 +166,12 @@ class Services:
             ruleset=lambda: store.ruleset,
             surroundings=surroundings,
         )
+        withholding = None if memory is None else memory.withholding
         self.deciding = Deciding(
-            reader=store.reader, writer=store.writer, surroundings=surroundings
+            reader=store.reader,
+            writer=store.writer,
+            surroundings=surroundings,
+            withholding=withholding,
         )
         store.expired = self.deciding.expired
         self.operate = Operate(
@@ -194,7 +198,7 @@ class Services:
             behind=ServersBehind(store.pins, store.forwards),
             ledger=ledger,
             surroundings=surroundings,
-            withholding=None if memory is None else memory.withholding,
+            withholding=withholding,
         )
 
     def unmapped_tools(self) -> tuple[str, ...]:

@@ -214,7 +214,7 @@ class ConfirmPage(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 raise _Refused(422, "Nothing was decided.")
         try:
-            outcome = await decide(candidate_id, by or LINK, PAGE)
+            outcome = (await decide(candidate_id, by or LINK, PAGE)).outcome
         except UnknownCandidate:
             raise _Refused(410, "Somebody else has decided it meanwhile.") from None
         except StorageError:

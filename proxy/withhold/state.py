@@ -56,6 +56,7 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
     flagged: bool = True
     session: str = ""
     orders: tuple[bytes, ...] = ()  # the words of each of its sentences that steers its reader
+    tenant: str = ""  # not known to older logs
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
@@ -260,6 +261,18 @@ class Kept:
         prints = set(one.begun.prints)
         return tuple(
             name for name, other in self._refused.items() if prints >= set(other.begun.prints)
+        )
+
+    def denied_before(self, released: Begun, version: int) -> tuple[str, ...]:
+        """The candidates that a person denied before this release, and that say no more than it."""
+        prints = set(released.prints)
+        return tuple(
+            name
+            for name, one in self._refused.items()
+            if one.told.reason is Reason.DENIED_BY_PERSON
+            and one.version < version
+            and one.begun.tenant == released.tenant
+            and prints >= set(one.begun.prints)
         )
 
     def candidate_of(self, key: int) -> str:

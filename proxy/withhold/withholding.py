@@ -100,9 +100,16 @@ class Verdicts(Protocol):
         """The candidates of a tenant that wait for a person. Any thread."""
         ...
 
-    def decided(self, candidate_id: str) -> Told | None:
+    def decided(self, candidate_id: str) -> Ruling | None:
         """The last verdict on a candidate; None where there is none. Any thread."""
         ...
+
+
+class Ruling(NamedTuple):
+    """The last verdict on a candidate, and the store's version after it."""
+
+    told: Told
+    version: int
 
 
 class _Flight(NamedTuple):
@@ -153,8 +160,10 @@ class Withholding:
             self._keep_own_words(kept)
 
     def _resolved(self, begun: Begun) -> Record:
-        told = self._verdicts.decided(begun.candidate_id)
-        return self._record_of(begun, told or _undecided(MemoryClass.L4))
+        ruling = self._verdicts.decided(begun.candidate_id)
+        if ruling is None:
+            return self._record_of(begun, _undecided(MemoryClass.L4))
+        return _record_of(begun, ruling.told, ruling.version)
 
     def snapshot(self) -> Iterator[bytes]:
         """The records that a compacted log keeps instead of all that were written."""
@@ -219,6 +228,7 @@ class Withholding:
             flagged,
             submission.provenance.session or "",
             orders,
+            str(candidate.tenant),
         )
 
     def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
@@ -241,9 +251,8 @@ class Withholding:
             waits = Waits(kept.principal, submission.candidate_id)
             self._decide(kept, self._record_of(begun, told) if early else waits)
         elif isinstance(result, Outcome):
-            reason = result.reason or Reason.GATE_UNAVAILABLE
-            told = Told(result.decision.value, reason, result.memory_class)
-            self._decide(kept, _record_of(begun, told, result.version))
+            ruling = _ruling_of(result)
+            self._decide(kept, _record_of(begun, ruling.told, ruling.version))
         elif isinstance(result, OutcomeUnknown):
             # It may have been refused: until that is known, it is withheld.
             self._decide(kept, self._record_of(begun, _undecided(candidate.memory_class)))
@@ -310,7 +319,7 @@ class Withholding:
             NotFound: Nothing is withheld under that id.
             StorageError: It is not durable.
         """
-        for kept in self._kept.values():
+        for kept in tuple(self._kept.values()):
             await self._look_at(kept, candidate_id)
             same = kept.same_text(candidate_id)
             if same:
@@ -430,13 +439,43 @@ class Withholding:
         """Take in the decision on a held candidate; an undecided one goes on waiting."""
         if candidate_id not in kept.waiting:
             return
-        told = await asyncio.to_thread(self._verdicts.decided, candidate_id)
+        ruling = await asyncio.to_thread(self._verdicts.decided, candidate_id)
         begun = kept.waiting.get(candidate_id)
         if begun is None:
             return  # another request did so meanwhile
-        self._decide(kept, self._record_of(begun, told or _undecided(MemoryClass.L4)))
-        if told is not None and told.decision == Decision.ADMIT.value:
-            self._show_released(kept, begun)
+        if ruling is None:
+            self._decide(kept, self._record_of(begun, _undecided(MemoryClass.L4)))
+        else:
+            self._rule(kept, begun, ruling)
+
+    def heard(self, outcome: Outcome) -> tuple[str, ...]:
+        """Take in a person's decision as soon as it is durable.
+
+        Returns the candidates that were denied before, and are withheld no longer because she
+        released the same text now.
+        """
+        for kept in self._kept.values():
+            begun = kept.waiting.get(outcome.candidate_id)
+            if begun is not None:
+                return self._rule(kept, begun, _ruling_of(outcome))
+        return ()
+
+    def _rule(self, kept: Kept, begun: Begun, ruling: Ruling) -> tuple[str, ...]:
+        self._decide(kept, _record_of(begun, ruling.told, ruling.version))
+        if ruling.told.decision != Decision.ADMIT.value:
+            return ()
+        self._show_released(kept, begun)
+        # A person's later word counts: the denial of an equal text would withhold from its agent
+        # the very memory that she let in.
+        lifted: list[str] = []
+        for other in self._kept.values():
+            # Older logs name no tenant. One principal's candidates are of one tenant all the same.
+            if begun.tenant or other is kept:
+                denied = other.denied_before(begun, ruling.version)
+                for candidate_id in denied:
+                    self._decide(other, Cleared(other.principal, candidate_id))
+                lifted += denied
+        return tuple(lifted)
 
     async def settled(self, principal: Principal, deadline_s: float) -> None:
         """Wait as `quiet` does, then take in persons' decisions."""
@@ -513,6 +552,12 @@ def _record_of(begun: Begun, told: Told, version: int) -> Record:
             return Cleared(begun.principal, begun.candidate_id)
         case _:
             return Refused(begun.principal, begun.candidate_id, told, version)
+
+
+def _ruling_of(outcome: Outcome) -> Ruling:
+    reason = outcome.reason or Reason.GATE_UNAVAILABLE
+    told = Told(outcome.decision.value, reason, outcome.memory_class)
+    return Ruling(told, outcome.version)
 
 
 def _undecided(memory_class: MemoryClass) -> Told:

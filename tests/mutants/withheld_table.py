@@ -234,13 +234,52 @@ WITHHELD: Final = (
     Mutant(
         name="what a person released stays refused",
         file="proxy/withhold/withholding.py",
-        old="            self._show_released(kept, begun)\n",
-        new="            pass\n",
+        old="        self._show_released(kept, begun)\n",
+        new="",
         invariant="what a person lets in is refused no longer",
         tests=(
             at(
                 _WITHHOLDING,
                 "test_what_a_person_releases_may_be_shown_though_it_was_refused_before",
+            ),
+        ),
+    ),
+    Mutant(
+        name="the denial of its twin outlives a release",
+        file="proxy/withhold/withholding.py",
+        old="                denied = other.denied_before(begun, ruling.version)\n",
+        new="                denied = other.denied_before(begun, 0)\n",
+        invariant="what a person releases after a denial is shown to its agent",
+        tests=(
+            at(
+                "tests/unit/proxy/withhold/test_later_word.py",
+                "test_what_a_person_releases_is_shown_though_she_denied_its_twin_before",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a release outlives the denial after it",
+        file="proxy/withhold/state.py",
+        old="            and one.version < version\n",
+        new="",
+        invariant="a person's later word counts",
+        tests=(
+            at(
+                "tests/unit/proxy/withhold/test_later_word.py",
+                "test_a_later_denial_and_a_longer_denied_text_stand_after_a_release",
+            ),
+        ),
+    ),
+    Mutant(
+        name="a release speaks for other tenants",
+        file="proxy/withhold/state.py",
+        old="            and one.begun.tenant == released.tenant\n",
+        new="",
+        invariant="a person's release ends no withholding of another tenant",
+        tests=(
+            at(
+                "tests/unit/proxy/withhold/test_later_word.py",
+                "test_a_release_speaks_for_every_agent_of_its_tenant_and_of_no_other",
             ),
         ),
     ),

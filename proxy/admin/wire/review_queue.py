@@ -86,9 +86,11 @@ class SelectionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 class DecidedMany(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome for a selection.
 
-    `changed` candidates differ from the selection, and were left alone.
+    `changed` candidates differ from the selection, and were left alone. `lifted` ones were denied
+    before; their text, released now, is withheld no longer.
     """
 
     admitted: int
     refused: int
     changed: tuple[str, ...]
+    lifted: tuple[str, ...] = ()

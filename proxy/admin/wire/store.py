@@ -199,6 +199,12 @@ class OutcomeView(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str | None
     version: int
     leaf_index: int
+    # Candidates denied before, whose equal text was released now: withheld no longer.
+    lifted: tuple[str, ...] = ()
+    # Whether the text is kept from its agent from here on.
+    withheld: bool = False
+    # Other candidates of exactly this content that still wait.
+    same: tuple[str, ...] = ()
 
 
 class TrustView(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from policy.gate import GATE
-from policy.model import ChangeKind, MemoryClass, MemoryId
+from policy.model import CandidateId, ChangeKind, MemoryClass, MemoryId
 from proxy.compose.agent_memory import StoreVerdicts
 from proxy.seams.operation import Proposal
 from proxy.withhold.withholding import Withholding
@@ -68,6 +68,13 @@ class Rig(NamedTuple):
         )
         (item,) = await self.live.writing.judge(AGENT, (proposal,), "native", TRACE)
         return item
+
+    async def held(self, text: str) -> CandidateId:
+        """The id of a memory that reads as an order, and waits for a person."""
+        item = await self.write(text, named=False)
+        if item.decision != "hold" or item.candidate_id is None:
+            raise AssertionError(f"{item.decision}: {text}")
+        return CandidateId(item.candidate_id)
 
     def make_room(self) -> None:
         """As after a flood of refused texts: no print is left."""
