@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Final, cast
+from collections import Counter
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Two sentences are about the same thing if both have at least this share of the shorter one's
 # words.
@@ -87,18 +91,48 @@ class _Sentence(msgspec.Struct, frozen=True):
     negations: int
 
 
-def contradicts(statement_skeleton: str, candidate_skeleton: str) -> bool:
-    """Whether some sentence of the candidate denies, or gives another value for, the statement.
+class Statements:
+    """Statements to compare texts with, indexed by their words. Immutable after construction.
 
-    A text with more sentences than are compared counts as contradicting: the contradiction could
-    stand at its end.
+    A text is read once, and each of its sentences is compared with those statements alone that
+    share enough of its words: a hundred statements cost little more than the ones it speaks of.
     """
-    stated = _sentences(statement_skeleton)
-    if len(_parts(candidate_skeleton)) > _SENTENCES_MAX:
-        return True
-    return any(
-        _denies(anchor, offered) for offered in _sentences(candidate_skeleton) for anchor in stated
-    )
+
+    def __init__(self, skeletons: Sequence[str]) -> None:
+        self._stated = [
+            (place, sentence)
+            for place, skeleton in enumerate(skeletons)
+            for sentence in _sentences(skeleton)
+        ]
+        self._all = frozenset(range(len(skeletons)))
+        self._by_word: dict[str, list[int]] = {}
+        for number, (_, sentence) in enumerate(self._stated):
+            for word in sentence.content:
+                self._by_word.setdefault(word, []).append(number)
+
+    def contradicted_by(self, skeleton: str) -> frozenset[int]:
+        """The places of the statements that some sentence denies, or gives another value for.
+
+        A text with more sentences than are compared contradicts every statement: the contradiction
+        could stand at its end.
+        """
+        if len(_parts(skeleton)) > _SENTENCES_MAX:
+            return self._all
+        found: set[int] = set()
+        for offered in _sentences(skeleton):
+            shared = Counter(
+                number for word in offered.content for number in self._by_word.get(word, ())
+            )
+            for number, shared_len in shared.items():
+                place, stated = self._stated[number]
+                if place not in found and _denies(stated, offered, shared_len):
+                    found.add(place)
+        return frozenset(found)
+
+
+def contradicts(statement_skeleton: str, candidate_skeleton: str) -> bool:
+    """Whether a text contradicts one statement (`Statements` for more than one)."""
+    return bool(Statements((statement_skeleton,)).contradicted_by(candidate_skeleton))
 
 
 def outranks(anchor_score: float, candidate_score: float, margin: float) -> bool:
@@ -178,8 +212,8 @@ def _stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > _STEM_LEN_MIN else word
 
 
-def _denies(anchor: _Sentence, offered: _Sentence) -> bool:
-    if not _same_subject(anchor, offered):
+def _denies(anchor: _Sentence, offered: _Sentence, shared_len: int) -> bool:
+    if not _same_subject(anchor, offered, shared_len):
         return False
     opposed = _opposed(anchor, offered)
     if anchor.negations % 2 != offered.negations % 2:
@@ -191,10 +225,7 @@ def _denies(anchor: _Sentence, offered: _Sentence) -> bool:
     return _another_value(anchor, offered)
 
 
-def _same_subject(anchor: _Sentence, offered: _Sentence) -> bool:
-    if not anchor.content or not offered.content:
-        return False
-    shared_len = len(anchor.content & offered.content)
+def _same_subject(anchor: _Sentence, offered: _Sentence, shared_len: int) -> bool:
     return (
         shared_len >= max(1, min(_SHARED_WORDS_MIN, len(anchor.content) - 1))
         and shared_len >= _SAME_SUBJECT_MIN * min(len(anchor.content), len(offered.content))

@@ -26,6 +26,7 @@ def show(terminal: Terminal, book: Book) -> None:
         (tables.fpr, "False positives on normal writes, %", paper.FPR),
         (tables.appendix_a, "Appendix A, %", paper.APPENDIX_A),
         (tables.labels, "Whose words a memory is, %", {}),
+        (tables.blame, "Who caused a wrong answer, %", {}),
     ):
         if figures is not None:
             _list(terminal, title, figures, printed)

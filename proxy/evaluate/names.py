@@ -10,6 +10,7 @@ SECTIONS: Final = (
     "everyday",
     "labels",
     "honest",
+    "blame",
     "noise",
     "forged",
     "stress",

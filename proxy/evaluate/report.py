@@ -210,6 +210,11 @@ def _everyday(tables: Tables) -> str:
         text += "<h2>Honest writes that were refused</h2>" + _figures(tables.fpr, paper.FPR)
     if tables.labels is not None:
         text += "<h2>Whose words a memory is</h2>" + _figures(tables.labels, {})
+    if tables.blame is not None:
+        text += (
+            "<h2>Who caused a wrong answer</h2><p>Cases whose culprits are known. An answer is"
+            " wrong where the case says so: no model is asked.</p>"
+        ) + _figures(tables.blame, {})
     if tables.semantic_limit is not None:
         text += (
             "<h2>What a gate cannot see (5.6)</h2><p>Ten payloads, each admissible, all for one"

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Final
 
+from proxy.evaluate.blame import blame
 from proxy.evaluate.core import core
 from proxy.evaluate.cost import cost
 from proxy.evaluate.crash import crash
@@ -45,6 +46,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "everyday": everyday,
     "labels": _labels,
     "honest": honest,
+    "blame": blame,
     "noise": noise,
     "forged": forged,
     "stress": stress,

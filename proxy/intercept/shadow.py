@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from policy.anchors import contradicts, lines_of, outranks
+from policy.anchors import Statements, lines_of, outranks
 from policy.facts import AnchorProbe
 from policy.model import ChangeKind
 from policy.text.skeleton import skeleton
@@ -27,17 +27,27 @@ if TYPE_CHECKING:
 
 
 class _Prepared:
-    """One anchor with its vectors; computed once per set of anchors."""
+    """One anchor with its vectors."""
 
-    __slots__ = ("anchor", "questions", "scores", "skeleton")
+    __slots__ = ("anchor", "questions", "scores")
 
     def __init__(self, anchor: Anchor, embedder: Embedder) -> None:
         self.anchor = anchor
-        self.skeleton = skeleton(anchor.statement)
         vectors = embedder.embed([anchor.statement, *anchor.questions])
         rows = np.stack([np.frombuffer(vector, dtype="<f4") for vector in vectors])
         self.questions: NDArray[np.float32] = rows[1:]
         self.scores: NDArray[np.float32] = self.questions @ rows[0]
+
+
+class _Asked:
+    """The anchors of a tenant, ready to be asked; made once per set of anchors."""
+
+    __slots__ = ("anchors", "prepared", "statements")
+
+    def __init__(self, anchors: tuple[Anchor, ...], embedder: Embedder) -> None:
+        self.anchors = anchors
+        self.prepared = tuple(_Prepared(anchor, embedder) for anchor in anchors)
+        self.statements = Statements([skeleton(anchor.statement) for anchor in anchors])
 
 
 class Recallable(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +84,7 @@ class Shadow:
     def __init__(self, reader: MemoryReader, embedder: Embedder) -> None:
         self._reader = reader
         self._embedder = embedder
-        self._prepared: dict[Tenant, tuple[tuple[Anchor, ...], tuple[_Prepared, ...]]] = {}
+        self._prepared: dict[Tenant, _Asked] = {}
 
     def probe(
         self, tenant: Tenant, shown: Recallable, margin: float
@@ -95,18 +105,19 @@ class Shadow:
         vector = shown.vector
         if shown.text and not vector:
             vector = self._embedder.embed([shown.text])[0]
+        asked = self._of(tenant, anchors)
+        contradicted = [asked.statements.contradicted_by(one) for one in said]
         return tuple(
             AnchorProbe(
                 anchor_id=prepared.anchor.anchor_id,
                 outranks=bool(vector) and _outranks(prepared, vector, margin),
-                contradicts=any(contradicts(prepared.skeleton, one) for one in said),
+                contradicts=any(place in places for places in contradicted),
             )
-            for prepared in self._of(tenant, anchors)
+            for place, prepared in enumerate(asked.prepared)
         )
 
-    def _of(self, tenant: Tenant, anchors: tuple[Anchor, ...]) -> tuple[_Prepared, ...]:
+    def _of(self, tenant: Tenant, anchors: tuple[Anchor, ...]) -> _Asked:
         known = self._prepared.get(tenant)
-        if known is None or known[0] != anchors:
-            known = (anchors, tuple(_Prepared(anchor, self._embedder) for anchor in anchors))
-            self._prepared[tenant] = known
-        return known[1]
+        if known is None or known.anchors != anchors:
+            known = self._prepared[tenant] = _Asked(anchors, self._embedder)
+        return known

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import (
+    anchors,
     decision,
     growth,
     held,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "decision": ("the gate's decision alone", decision.run),
+    "anchors": ("a text against a hundred anchors: indexed, and one by one", anchors.run),
     "writes": ("durable gated writes over HTTP against the bare baseline", writes.run),
     "sqlite": (
         "the same writes against SQLite WAL FULL, ten processes, interleaved",

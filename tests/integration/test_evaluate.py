@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from proxy.evaluate.blame import blame
 from proxy.evaluate.book import Book
 from proxy.evaluate.core import core
 from proxy.evaluate.everyday import everyday
@@ -84,6 +85,37 @@ async def test_an_agent_that_edits_files_for_200_turns_beside_20_refused_notes_e
         "guard_lines_lost": 0.0,
     }
     assert cells["other_calls_refused"].n > 130
+
+
+async def test_who_caused_a_wrong_answer_is_found_where_the_usual_way_is_blind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.evaluate.blame.RUNS", 40)
+    monkeypatch.delenv("MNEMOGATE_CORPORA", raising=False)
+    found = book()
+    await blame(found)
+    assert found.broken == ()
+    cells = found.tables.blame
+    assert cells is not None
+    assert cells["redundant_exact"].value == 100.0
+    assert cells["innocents"].value == 0.0
+    assert (cells["redundant_exact_leave_one_out"].value or 0.0) < 50.0
+    assert cells["real_groups_exact"].skipped
+
+
+@pytest.mark.corpora
+@pytest.mark.heavy
+async def test_real_groups_of_lies_are_found_in_a_real_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.evaluate.blame.RUNS", 20)
+    found = book()
+    await blame(found)
+    assert found.broken == ()
+    cells = found.tables.blame
+    assert cells is not None
+    assert (cells["real_groups_exact"].value, cells["real_groups_exact"].n) == (100.0, 300)
+    assert cells["real_groups_leave_one_out"].value == 0.0
 
 
 async def test_notes_of_a_few_days_wait_less_than_once_a_day_and_is_refused_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.mutants.after_table import AFTER
 from tests.mutants.edits_table import EDITS
 from tests.mutants.endorsed_table import ENDORSED
 from tests.mutants.evaluate_table import EVALUATE
@@ -54,4 +55,5 @@ MUTANTS: Final = (
     *PACE,
     *WALLS,
     *REPORTING,
+    *AFTER,
 )

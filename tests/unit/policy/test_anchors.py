@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
 
-from policy.anchors import contradicts, outranks
+from policy.anchors import Statements, contradicts, outranks
 from policy.text.skeleton import skeleton
 
 CONTRADICTIONS = [
@@ -77,6 +78,28 @@ def test_what_does_not_contradict_is_left_alone(anchor: str, candidate: str) -> 
 def test_a_contradiction_hidden_among_sentences_is_seen() -> None:
     text = "Ann likes tea. The office is in Madrid. It rained all week."
     assert contradicts(skeleton("The office is in Lisbon."), skeleton(text))
+
+
+def test_many_statements_say_what_each_one_says_alone() -> None:
+    anchors = [skeleton(anchor) for anchor, _ in (*CONTRADICTIONS, *COMPATIBLE)]
+    texts = [skeleton(text) for _, text in (*CONTRADICTIONS, *COMPATIBLE)]
+    texts += [f"{one} {other}" for one, other in itertools.pairwise(texts)]
+    index = Statements(anchors)
+    for text in texts:
+        alone = {place for place, anchor in enumerate(anchors) if contradicts(anchor, text)}
+        assert index.contradicted_by(text) == alone
+    assert any(len(index.contradicted_by(text)) > 1 for text in texts)
+
+
+def test_a_statement_of_two_words_needs_one_of_them() -> None:
+    """An index that asks every statement for two shared words misses the short ones."""
+    assert contradicts(skeleton("Email is safe."), skeleton("Email is unsafe."))
+
+
+def test_a_text_with_too_many_sentences_contradicts_everything() -> None:
+    index = Statements([skeleton("The office is in Lisbon."), skeleton("Tea is hot.")])
+    assert index.contradicted_by("so it is. " * 201) == {0, 1}
+    assert index.contradicted_by("so it is. " * 200) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,294 @@
+"""Which memories caused a wrong answer: a plan of questions, asked again with memories left out.
+
+The plan is pure. `Plan.next` names a set of memories; the caller replays the failure with exactly
+these present and tells what came of it. Two controls come first: with everything present the
+failure must come back, and with no suspect present it must not. Then suspects are put back one at
+a time, the most believed first, and each one that brings the failure back stays out. What stayed
+out is a 1-minimal correction set: without it the answer is right, and each of its members was seen
+to make it wrong. Above `BISECT_ABOVE` suspects the first culprit is found by bisection.
+
+Leave-one-out, the usual way, is blind to a lie that was stored twice: with one copy gone the other
+one still speaks. Delta debugging (Zeller and Hildebrandt, 2002) finds the copies and needs two to
+four times as many questions where there are several.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from policy.verdict import InvariantBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+BISECT_ABOVE: Final = 12
+"""With this many suspects or fewer, one question each costs no more than bisection."""
+
+
+class Control(enum.Enum):
+    """A question that checks the replay itself."""
+
+    EVERYTHING = "everything"
+    NO_SUSPECT = "no_suspect"
+    NOTHING = "nothing"
+
+
+class Ending(enum.Enum):
+    """What a plan came to."""
+
+    CONVICTED = "convicted"
+    NOT_REPRODUCED = "not_reproduced"
+    NOT_MEMORY_CAUSED = "not_memory_caused"
+    NEEDS_PERSON = "needs_person"
+
+
+class Open(enum.Enum):
+    """Why a plan that ended with `NEEDS_PERSON` could not say more."""
+
+    TRUSTED_MEMORY = "trusted_memory"
+    """It fails without any suspect and not without memories: one above suspicion is wrong."""
+    UNKNOWN = "unknown"
+    """A replay gave no answer: a judge that is silent convicts nobody."""
+    UNDECIDED = "undecided"
+    """One question was asked as often as allowed, and its answers still disagree."""
+    BUDGET = "budget"
+    """The limit of replays was reached before the plan was through."""
+
+
+class Suspect(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory that may be to blame: trust in 0..1, Unix ms, and the score by which it ranked."""
+
+    memory_id: str
+    trust: float
+    at_ms: int
+    score: float
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a question is asked.
+
+    A judge that is `deterministic` answers once. Any other is asked until one answer leads by
+    `lead`, `repeats_max` times at most: at a lead of three, one innocent in a hundred is convicted
+    by a judge that errs one time in ten; at four, three in a thousand.
+    """
+
+    deterministic: bool = False
+    lead: int = 4
+    repeats_max: int = 21
+    asks_max: int = 1_000
+    """Replays in all, repeats included."""
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """Replay the failure with exactly these memories; `control` where it checks the replay."""
+
+    present: frozenset[str]
+    control: Control | None
+    repeat: int
+    """0 for the first time that this set is asked."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a plan: who is to blame, and what it cost to say so."""
+
+    ending: Ending
+    open: Open | None = None
+    culprits: tuple[str, ...] = ()
+    """In the order in which they were found; so far, where the ending is `NEEDS_PERSON`."""
+    accomplices: tuple[str, ...] = ()
+    """Not needed for the failure, and able to cause it alone. Only with `whole_cause`."""
+    controls: dict[str, bool]
+    """Whether it failed, by control."""
+    questions: int
+    """Distinct sets that were asked, controls among them."""
+    asks: int
+    """Replays, repeats among them."""
+
+
+def believed_first(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
+    """The order in which suspects are put back: most trusted, oldest, least similar first.
+
+    First in is believed: where two memories fail only together, the later one is blamed. With the
+    most similar first a lie that was made for the question would be believed.
+    """
+    return tuple(
+        sorted(suspects, key=lambda each: (-each.trust, each.at_ms, each.score, each.memory_id))
+    )
+
+
+def questions_max(suspects: int) -> int:
+    """The most distinct questions that a plan over this many suspects asks, controls included."""
+    if suspects <= BISECT_ABOVE:
+        return suspects + 3
+    return suspects + math.ceil(math.log2(suspects)) + 3
+
+
+class Plan:
+    """Questions, one after the other, until it is known who is to blame. Not thread-safe.
+
+    Args:
+        suspects: What may be to blame, in the order of belief (`believed_first`); ids are distinct.
+        trusted: What is above suspicion and stays present.
+        limits: How often a question is asked, and how many replays there may be.
+        whole_cause: Also ask each remaining suspect alone beside the trusted ones; where several
+            were enough each, this names all of them.
+
+    Raises:
+        ValueError: A memory is named twice.
+    """
+
+    def __init__(
+        self,
+        suspects: Sequence[Suspect],
+        trusted: frozenset[str],
+        limits: Limits,
+        *,
+        whole_cause: bool = False,
+    ) -> None:
+        self._ids = tuple(each.memory_id for each in suspects)
+        if len(set(self._ids)) < len(self._ids) or trusted.intersection(self._ids):
+            raise ValueError("a memory is named twice")
+        self._trusted = trusted
+        self._limits = limits
+        self._whole_cause = whole_cause
+        self._known: dict[frozenset[str], bool] = {}
+        self._votes: list[bool] = []
+        self._asks = 0
+        self._culprits: list[str] = []
+        self._accomplices: list[str] = []
+        self._controls: dict[str, bool] = {}
+        self._ending = Ending.NEEDS_PERSON
+        self._open: Open | None = None
+        self._steps = self._run()
+        self._ask: Ask | None = None
+        self._advance(outcome=None)
+
+    def next(self) -> Ask | Done:
+        """The question to replay now, or the end. The same one until it is told."""
+        if self._ask is not None:
+            return self._ask
+        return Done(
+            ending=self._ending,
+            open=self._open,
+            culprits=tuple(self._culprits),
+            accomplices=tuple(self._accomplices),
+            controls=dict(self._controls),
+            questions=len(self._known),
+            asks=self._asks,
+        )
+
+    def tell(self, ask: Ask, *, fails: bool | None) -> None:
+        """What the replay of `ask` came to: the answer was wrong, or not, or nobody can say.
+
+        Raises:
+            InvariantBroken: This is not the question that `next` named.
+        """
+        if self._ask is None or ask != self._ask:
+            raise InvariantBroken("an outcome was told for a question that was not asked")
+        self._asks += 1
+        if fails is None:
+            self._stop(Open.UNKNOWN)
+            return
+        self._votes.append(fails)
+        decided = self._decided()
+        if decided is not None:
+            self._known[ask.present] = decided
+            self._votes = []
+            self._advance(outcome=decided)
+        elif len(self._votes) >= self._limits.repeats_max:
+            self._stop(Open.UNDECIDED)
+        else:
+            self._put(ask.present, ask.control)
+
+    def _decided(self) -> bool | None:
+        for_it = sum(self._votes)
+        lead = 2 * for_it - len(self._votes)
+        if self._limits.deterministic or abs(lead) >= self._limits.lead:
+            return lead > 0
+        return None
+
+    def _put(self, present: frozenset[str], control: Control | None) -> None:
+        if self._asks >= self._limits.asks_max:
+            self._stop(Open.BUDGET)
+        else:
+            self._ask = Ask(present=present, control=control, repeat=len(self._votes))
+
+    def _stop(self, why: Open) -> None:
+        self._ask = None
+        self._ending, self._open = Ending.NEEDS_PERSON, why
+
+    def _advance(self, *, outcome: bool | None) -> None:
+        """Go on to the next set whose outcome is not known yet. Equal sets are asked once."""
+        self._ask = None
+        try:
+            present, control = next(self._steps) if outcome is None else self._steps.send(outcome)
+            while present in self._known:
+                present, control = self._steps.send(self._known[present])
+        except StopIteration:
+            return
+        self._put(present, control)
+
+    def _run(self) -> Generator[tuple[frozenset[str], Control | None], bool]:
+        """The whole plan, as it reads: each `yield` is a set, and comes back with its outcome."""
+        suspects = frozenset(self._ids)
+        fails = yield from self._control(Control.EVERYTHING, suspects | self._trusted)
+        if not fails:
+            self._ending = Ending.NOT_REPRODUCED
+            return
+        fails = yield from self._control(Control.NO_SUSPECT, self._trusted)
+        if fails:
+            fails = yield from self._control(Control.NOTHING, frozenset())
+            self._ending = Ending.NOT_MEMORY_CAUSED if fails else Ending.NEEDS_PERSON
+            self._open = None if fails else Open.TRUSTED_MEMORY
+            return
+        believed: list[str] = []
+        rest = list(self._ids)
+        if len(rest) > BISECT_ABOVE:
+            first = yield from self._first_culprit(rest)
+            believed, rest = rest[:first], rest[first + 1 :]
+            without = yield from self._fails([*believed, *rest])
+            if not without:
+                believed, rest = [*believed, *rest], []
+        for suspect in rest:
+            fails = yield from self._fails([*believed, suspect])
+            if fails:
+                self._culprits.append(suspect)
+            else:
+                believed.append(suspect)
+        if self._whole_cause:
+            for suspect in believed:
+                fails = yield from self._fails([suspect])
+                if fails:
+                    self._accomplices.append(suspect)
+        self._ending = Ending.CONVICTED
+
+    def _control(
+        self, control: Control, present: frozenset[str]
+    ) -> Generator[tuple[frozenset[str], Control | None], bool, bool]:
+        fails = yield present, control
+        self._controls[control.value] = fails
+        return fails
+
+    def _fails(
+        self, suspects: Sequence[str]
+    ) -> Generator[tuple[frozenset[str], Control | None], bool, bool]:
+        return (yield self._trusted.union(suspects), None)
+
+    def _first_culprit(
+        self, ids: Sequence[str]
+    ) -> Generator[tuple[frozenset[str], Control | None], bool, int]:
+        """The place of the first suspect with which the ones before it fail."""
+        good, bad = 0, len(ids)  # `ids[:good]` does not fail, `ids[:bad]` does
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            fails = yield from self._fails(ids[:middle])
+            if fails:
+                bad = middle
+            else:
+                good = middle
+        self._culprits.append(ids[bad - 1])
+        return bad - 1

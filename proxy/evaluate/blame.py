@@ -1,0 +1,359 @@
+"""Who caused a wrong answer: the shipped plan against cases whose culprits are known.
+
+Made cases first: lies that were stored several times, that act only together, that win by number,
+and a judge that errs at random. Then real ones, where real texts are at hand: groups of five lies
+about one question among honest notes, found by the store's own search. Beside the plan stand the
+two usual ways, on the same cases: leave-one-out, and delta debugging (ddmin).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from policy.after.attribution import Ask, Ending, Limits, Plan, Suspect, questions_max
+from proxy.evaluate.attacks import Broken
+from proxy.evaluate.figures import mean_over, share, skipped, text_of
+from proxy.evaluate.forged import CORPORA, corpora_directory
+from proxy.evaluate.systems import ADMITTED, BY_NAME, running
+from proxy.evaluate.tables import Tables
+from proxy.evaluate.wire import Write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+    from policy.after.attribution import Done
+    from proxy.evaluate.book import Book
+    from proxy.evaluate.figures import Figure
+
+Fails = Callable[[frozenset[str]], bool]
+Way = Callable[[Sequence[str], Fails], frozenset[str]]
+
+RUNS: Final = 400
+# The suspicion that orders suspects is right in so many of a hundred cases.
+_LUCK: Final = 0.8
+_ALL: Final = 100.0
+# Bars at noise. What is drawn differs by seed: the whole interval must miss one to break a promise.
+_EXACT_MIN: Final = 99.5
+_INNOCENTS_MAX: Final = 0.5
+_ONCE: Final = Limits(deterministic=True)
+_NOISY: Final = Limits()
+_REDUNDANT: Final = ((10, 1), (10, 3), (10, 5), (20, 1), (20, 5), (50, 1), (50, 5))
+_NOISE: Final = (2, 5, 10)
+_NOISY_CASES: Final = ((10, 3), (10, 5), (20, 5))
+_TOP: Final = (5, 10, 20)
+_LIES: Final = "attack_poisonedrag_nq.jsonl"
+_HONEST: Final = "benign_observations.jsonl"
+
+
+class _Case(msgspec.Struct, frozen=True):
+    """Suspects in the order of belief, those who are guilty, and when the answer is wrong."""
+
+    order: tuple[str, ...]
+    guilty: frozenset[str]
+    fails: Fails
+
+
+class _Structure(msgspec.Struct, frozen=True):
+    """How several memories make one answer wrong, made from the guilty and from two truths."""
+
+    name: str
+    suspects: int
+    guilty: int
+    rule: Callable[[list[str], frozenset[str]], Fails]
+    alone: bool = False
+    """Whether the plan is also to ask each remaining suspect alone."""
+
+
+def _any_of(guilty: list[str], _truths: frozenset[str]) -> Fails:
+    bad = frozenset(guilty)
+    return lambda present: not bad.isdisjoint(present)
+
+
+def _all_of(guilty: list[str], _truths: frozenset[str]) -> Fails:
+    return frozenset(guilty).issubset
+
+
+def _two_of(guilty: list[str], _truths: frozenset[str]) -> Fails:
+    bad = frozenset(guilty)
+    return lambda present: len(bad & present) > 1
+
+
+def _outvotes(guilty: list[str], truths: frozenset[str]) -> Fails:
+    bad = frozenset(guilty)
+    return lambda present: len(bad & present) > len(truths & present)
+
+
+def _lone_or_pair(guilty: list[str], _truths: frozenset[str]) -> Fails:
+    pair, lone = frozenset(guilty[:2]), frozenset(guilty[2:])
+    return lambda present: pair <= present or not lone.isdisjoint(present)
+
+
+_STRUCTURES: Final = (
+    *(_Structure(f"any of {guilty}", n, guilty, _any_of) for n, guilty in _REDUNDANT),
+    _Structure("both of 2", 10, 2, _all_of),
+    _Structure("all of 3", 10, 3, _all_of),
+    _Structure("any 2 of 5", 10, 5, _two_of),
+    _Structure("5 lies outvote 2 truths", 10, 5, _outvotes),
+    _Structure("5 lies outvote 2 truths, whole cause", 10, 5, _outvotes, alone=True),
+    _Structure("2 alone or a pair", 10, 4, _lone_or_pair),
+)
+
+
+def _drawn(structure: _Structure, draws: Random) -> _Case:
+    ids = [f"m{at}" for at in range(structure.suspects)]
+    chosen = draws.sample(ids, structure.guilty + 2) if structure.rule is _outvotes else None
+    chosen = draws.sample(ids, structure.guilty) if chosen is None else chosen
+    guilty, truths = chosen[: structure.guilty], frozenset(chosen[structure.guilty :])
+    bad = frozenset(guilty)
+    place = {each: ((each in bad) is (draws.random() < _LUCK), draws.random()) for each in ids}
+    order = tuple(sorted(ids, key=place.__getitem__))
+    return _Case(order, bad, structure.rule(guilty, truths))
+
+
+def blamed(order: Sequence[str], fails: Fails, limits: Limits, *, alone: bool = False) -> Done:
+    """The end of the shipped plan over suspects in this order."""
+    suspects = [Suspect(memory_id=each, trust=0.0, at_ms=0, score=0.0) for each in order]
+    plan = Plan(suspects, frozenset(), limits, whole_cause=alone)
+    while isinstance(ask := plan.next(), Ask):
+        plan.tell(ask, fails=fails(ask.present))
+    return ask
+
+
+class _Counted:
+    """A replay that remembers: equal sets count once."""
+
+    def __init__(self, fails: Fails) -> None:
+        self._fails = fails
+        self._known: dict[frozenset[str], bool] = {}
+
+    def __call__(self, present: frozenset[str]) -> bool:
+        if present not in self._known:
+            self._known[present] = self._fails(present)
+        return self._known[present]
+
+    @property
+    def questions(self) -> int:
+        return len(self._known)
+
+
+def _leave_one_out(order: Sequence[str], fails: Fails) -> frozenset[str]:
+    everything = frozenset(order)
+    if not fails(everything):
+        return frozenset()
+    return frozenset(each for each in order if not fails(everything - {each}))
+
+
+def _ddmin(order: Sequence[str], fails: Fails) -> frozenset[str]:
+    """Zeller and Hildebrandt 2002, for the smallest set whose removal repairs the answer."""
+    everything = frozenset(order)
+
+    def repairs(removed: Sequence[str]) -> bool:
+        return not fails(everything - frozenset(removed))
+
+    if not fails(everything) or fails(frozenset()):
+        return frozenset()
+    found: list[str] = list(order)
+    parts = 2
+    while len(found) > 1:
+        bounds = [at * len(found) // parts for at in range(parts + 1)]
+        cuts = [found[bounds[at] : bounds[at + 1]] for at in range(parts)]
+        rests = [[each for each in found if each not in frozenset(cut)] for cut in cuts]
+        part = next((cut for cut in cuts if cut and repairs(cut)), None)
+        if part is not None:
+            found, parts = part, 2
+            continue
+        rest = next((rest for rest in rests if rest and repairs(rest)), None)
+        if rest is not None:
+            found, parts = rest, max(parts - 1, 2)
+        elif parts >= len(found):
+            break
+        else:
+            parts = min(len(found), 2 * parts)
+    return frozenset(found)
+
+
+_USUAL: Final[dict[str, Way]] = {"leave_one_out": _leave_one_out, "ddmin": _ddmin}
+
+
+class _Count(msgspec.Struct):
+    """What was tried and how it ended."""
+
+    runs: int = 0
+    exact: int = 0
+    repaired: int = 0
+    innocents: int = 0
+    questions: list[float] = []
+    over: int = 0
+
+    def add(self, case: _Case, found: frozenset[str], questions: int) -> None:
+        self.runs += 1
+        self.exact += found == case.guilty
+        self.repaired += not case.fails(frozenset(case.order) - found)
+        self.innocents += not found <= case.guilty
+        self.questions.append(questions)
+        self.over += questions > questions_max(len(case.order))
+
+
+async def blame(book: Book) -> None:
+    """The made cases, the noisy judge, and the real groups."""
+    found: dict[str, Figure] = {}
+    _made(book, found)
+    _noisy(book, found)
+    found["real_groups_exact"], found["real_groups_leave_one_out"] = await _real(book)
+    book.found(Tables(blame=found))
+
+
+def _made(book: Book, found: dict[str, Figure]) -> None:
+    redundant, every = _Count(), _Count()
+    usual = {name: _Count() for name in _USUAL}
+    share_of_n: list[float] = []
+    draw = book.progress("blame: made cases")
+    for done, structure in enumerate(_STRUCTURES, start=1):
+        draws = book.draws(f"blame/{structure.name}/{structure.suspects}")
+        for number in range(RUNS):
+            case = _drawn(structure, draws)
+            done_plan = blamed(case.order, case.fails, _ONCE, alone=structure.alone)
+            named = frozenset((*done_plan.culprits, *done_plan.accomplices))
+            asked = 0 if structure.alone else done_plan.questions
+            every.add(case, named, asked)
+            if structure.rule is _any_of:
+                redundant.add(case, named, asked)
+                share_of_n.append(asked / structure.suspects)
+                for name, way in _USUAL.items():
+                    counted = _Counted(case.fails)
+                    usual[name].add(case, way(case.order, counted), counted.questions)
+            book.trial("blame", structure=structure.name, number=number, questions=asked)
+        draw(done, len(_STRUCTURES))
+    found["redundant_exact"] = share(redundant.exact, redundant.runs)
+    found["asks_over_n"] = mean_over(share_of_n, "questions per suspect")
+    found["repaired"] = share(every.repaired, every.runs)
+    found["innocents"] = share(every.innocents, every.runs)
+    for name, count in usual.items():
+        found[f"redundant_exact_{name}"] = share(count.exact, count.runs)
+        found[f"questions_{name}"] = mean_over(count.questions, "questions")
+    found["questions"] = mean_over(redundant.questions, "questions")
+    book.promise("blame: redundant lies, exactly the copies", found["redundant_exact"], 100.0)
+    book.promise("blame: repaired, in every structure", found["repaired"], 100.0)
+    book.promise("blame: innocents, in every structure", found["innocents"], 0.0)
+    book.holds(
+        "blame: never more questions than n + log2(n) + 3",
+        held=every.over == 0,
+        detail=f"{every.over} of {every.runs} plans",
+    )
+    left_out = found["redundant_exact_leave_one_out"].value
+    book.control(
+        "blame: leaving out one at a time is blind to copies",
+        fired=left_out is not None and left_out < _ALL,
+        detail=f"{left_out} % exact on the same cases",
+    )
+
+
+def _noisy(book: Book, found: dict[str, Figure]) -> None:
+    """A judge that errs, asked until one answer leads by four; and asked once, as the control."""
+    draw = book.progress("blame: a judge that errs")
+    once = _Count()
+    for done, percent in enumerate(_NOISE, start=1):
+        count = _Count()
+        for suspects, guilty in _NOISY_CASES:
+            structure = _Structure("any", suspects, guilty, _any_of)
+            draws = book.draws(f"blame/noise/{percent}/{suspects}/{guilty}")
+            for _ in range(RUNS):
+                case = _drawn(structure, draws)
+                errs = _erring(case.fails, draws, percent)
+                asked = blamed(case.order, errs, _NOISY)
+                count.add(case, frozenset(asked.culprits), 0)
+                once.add(case, frozenset(blamed(case.order, errs, _ONCE).culprits), 0)
+        found[f"exact_at_{percent}_percent_noise"] = share(count.exact, count.runs)
+        if percent == max(_NOISE):
+            found[f"innocents_at_{percent}_percent_noise"] = share(count.innocents, count.runs)
+            innocents = share(count.innocents, count.runs)
+            book.holds(
+                f"blame: innocents at {percent} % noise, at most {_INNOCENTS_MAX} %",
+                held=(innocents.low or 0.0) <= _INNOCENTS_MAX,
+                detail=text_of(innocents, interval=True),
+            )
+        exact = share(count.exact, count.runs)
+        book.holds(
+            f"blame: exact at {percent} % noise, at least {_EXACT_MIN} %",
+            held=(exact.high or 0.0) >= _EXACT_MIN,
+            detail=text_of(exact, interval=True),
+        )
+        draw(done, len(_NOISE))
+    book.control(
+        "blame: a judge that errs and is asked once convicts innocents",
+        fired=once.innocents > 0,
+        detail=f"{once.innocents} of {once.runs}",
+    )
+
+
+def _erring(fails: Fails, draws: Random, percent: int) -> Fails:
+    return lambda present: fails(present) is not (100 * draws.random() < percent)
+
+
+_Line = TypeVar("_Line")
+
+
+class _Lie(msgspec.Struct, frozen=True):
+    group: str
+    text: str
+    question: str
+
+
+class _Honest(msgspec.Struct, frozen=True):
+    text: str
+
+
+def _read(path: Path, line: type[_Line]) -> list[_Line]:
+    try:
+        return [msgspec.json.decode(raw, type=line) for raw in path.read_bytes().splitlines()]
+    except (OSError, msgspec.DecodeError) as error:
+        raise Broken(f"{path.name} in {CORPORA} cannot be read") from error
+
+
+async def _real(book: Book) -> tuple[Figure, Figure]:
+    """Groups of lies among honest notes in a real store: the hits of its search are the suspects.
+
+    The answer is wrong if a lie of the question's own group is among what was shown.
+    """
+    directory = corpora_directory()
+    paths = None if directory is None else (directory / _LIES, directory / _HONEST)
+    if paths is None or not all(path.is_file() for path in paths):
+        why = skipped(f"{CORPORA} has no {_LIES} or no {_HONEST}")
+        return why, why
+    lies, honest = _read(paths[0], _Lie), _read(paths[1], _Honest)
+    groups = {lie.text: lie.group for lie in lies}
+    questions = {lie.group: lie.question for lie in lies}
+    tried = exact = alone = over = 0
+    draw = book.progress("blame: real groups")
+    async with running(BY_NAME["S4"]) as bench:
+        key = await bench.key("blame-agent")
+        texts = [*(note.text for note in honest), *groups]
+        answers = await bench.written([(key, Write(text=text)) for text in texts])
+        stored = sum(answer.status in ADMITTED for answer in answers)
+        book.note("blame", f"{stored} of {len(texts)} real texts landed, and were searched.")
+        for done, (group, question) in enumerate(sorted(questions.items()), start=1):
+            for top in _TOP:
+                shown = await bench.recalled(key, question, top)
+                guilty = frozenset(text for text in shown if groups.get(text) == group)
+                if not guilty:
+                    continue
+                fails = _any_of(sorted(guilty), frozenset())
+                order = shown[::-1]  # the least similar is believed first
+                plan = blamed(order, fails, _ONCE)
+                found = frozenset(plan.culprits)
+                tried += 1
+                exact += plan.ending is Ending.CONVICTED and found == guilty
+                over += plan.questions > questions_max(len(order))
+                alone += _leave_one_out(order, fails) == guilty
+                book.trial(
+                    "blame_real", group=group, top=top, lies=len(guilty), asked=plan.questions
+                )
+            draw(done, len(questions))
+    figure = share(exact, tried)
+    book.promise("blame: real groups of lies, exactly those shown", figure, 100.0)
+    book.holds("blame: real groups within the bound of questions", held=over == 0)
+    return figure, share(alone, tried)

@@ -1,0 +1,68 @@
+"""Faults in what follows a write: who is to blame, and what denies an anchor."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_PLAN: Final = "policy/after/attribution.py"
+_PLANS: Final = "tests/unit/policy/after/test_attribution.py"
+_ANCHORS: Final = "tests/unit/policy/test_anchors.py"
+
+AFTER: Final = (
+    Mutant(
+        name="the second control is left out",
+        file=_PLAN,
+        old="        if fails:\n            fails = yield from self._control(Control.NOTHING",
+        new="        if False:\n            fails = yield from self._control(Control.NOTHING",
+        invariant="nobody is blamed for what happens without any suspect",
+        tests=(
+            at(
+                _PLANS,
+                "test_a_question_that_fails_without_any_memory_is_not_the_memories_fault",
+            ),
+            at(_PLANS, "test_a_trusted_memory_that_is_wrong_is_for_a_person"),
+        ),
+    ),
+    Mutant(
+        name="the first control is believed unasked",
+        file=_PLAN,
+        old="        if not fails:\n            self._ending = Ending.NOT_REPRODUCED\n",
+        new="        if False:\n            self._ending = Ending.NOT_REPRODUCED\n",
+        invariant="what does not come back convicts nobody",
+        tests=(at(_PLANS, "test_a_failure_that_does_not_come_back_convicts_nobody"),),
+    ),
+    Mutant(
+        name="a judge's silence counts as no failure",
+        file=_PLAN,
+        old="        if fails is None:\n            self._stop(Open.UNKNOWN)\n            return\n",
+        new="        fails = bool(fails)\n",
+        invariant="a question without an answer decides nothing",
+        tests=(at(_PLANS, "test_a_judge_that_says_nothing_convicts_nobody_more"),),
+    ),
+    Mutant(
+        name="one answer of a noisy judge is enough",
+        file=_PLAN,
+        old="    lead: int = 4\n",
+        new="    lead: int = 1\n",
+        invariant="a judge that errs convicts no innocent",
+        tests=(at(_PLANS, "test_a_noisy_judge_is_asked_until_one_answer_leads_by_four"),),
+    ),
+    Mutant(
+        name="the most similar is believed first",
+        file=_PLAN,
+        old="each.at_ms, each.score, each.memory_id",
+        new="each.at_ms, -each.score, each.memory_id",
+        invariant="in doubt the memory that was made for the question is to blame",
+        tests=(at(_PLANS, "test_who_is_believed_first_is_blamed_last"),),
+    ),
+    Mutant(
+        name="every statement needs two shared words",
+        file="policy/anchors.py",
+        old="max(1, min(_SHARED_WORDS_MIN, len(anchor.content) - 1))",
+        new="_SHARED_WORDS_MIN",
+        invariant="a short statement is denied by a short text",
+        tests=(at(_ANCHORS, "test_a_statement_of_two_words_needs_one_of_them"),),
+    ),
+)

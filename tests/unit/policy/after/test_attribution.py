@@ -1,0 +1,221 @@
+"""Who is to blame: the plan of questions, driven by tables of what fails with what."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.after.attribution import (
+    BISECT_ABOVE,
+    Ask,
+    Control,
+    Done,
+    Ending,
+    Limits,
+    Open,
+    Plan,
+    Suspect,
+    believed_first,
+    questions_max,
+)
+from policy.verdict import InvariantBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Fails = Callable[[frozenset[str]], bool]
+
+ONCE = Limits(deterministic=True)
+
+
+def suspects(number: int) -> tuple[Suspect, ...]:
+    return tuple(
+        Suspect(memory_id=f"s{at}", trust=0.5, at_ms=at, score=0.5) for at in range(number)
+    )
+
+
+def blame(
+    number: int,
+    fails: Fails,
+    *,
+    trusted: frozenset[str] = frozenset(),
+    limits: Limits = ONCE,
+    whole_cause: bool = False,
+) -> Done:
+    plan = Plan(suspects(number), trusted, limits, whole_cause=whole_cause)
+    while isinstance(ask := plan.next(), Ask):
+        plan.tell(ask, fails=fails(ask.present))
+    return ask
+
+
+def any_of(*bad: str) -> Fails:
+    return lambda present: bool(present.intersection(bad))
+
+
+def test_a_lie_that_stands_three_times_is_found_three_times() -> None:
+    done = blame(10, any_of("s2", "s5", "s9"))
+    assert done.ending is Ending.CONVICTED
+    assert set(done.culprits) == {"s2", "s5", "s9"}
+    assert done.questions == done.asks == 12
+
+
+def test_leaving_out_one_at_a_time_finds_none_of_three() -> None:
+    """The control: the usual way is blind to copies, on the same table."""
+    fails = any_of("s2", "s5", "s9")
+    everything = frozenset(f"s{at}" for at in range(10))
+    assert not [each for each in everything if not fails(everything - {each})]
+
+
+@pytest.mark.parametrize("number", [1, 2, BISECT_ABOVE, BISECT_ABOVE + 1, 20, 50])
+def test_one_culprit_is_found_wherever_it_stands(number: int) -> None:
+    for at in range(number):
+        done = blame(number, any_of(f"s{at}"))
+        assert done.culprits == (f"s{at}",)
+        assert done.questions <= questions_max(number)
+
+
+@given(st.data())
+def test_without_the_culprits_the_answer_is_right_and_each_one_was_needed(
+    data: st.DataObject,
+) -> None:
+    number = data.draw(st.integers(1, 30))
+    causes = data.draw(
+        st.lists(st.frozensets(st.integers(0, number - 1), min_size=1, max_size=3), max_size=6)
+    )
+
+    def fails(present: frozenset[str]) -> bool:
+        return any(present.issuperset(f"s{at}" for at in cause) for cause in causes)
+
+    done = blame(number, fails)
+    assert done.questions <= questions_max(number)
+    if not causes:
+        assert done.ending is Ending.NOT_REPRODUCED
+        return
+    everything = frozenset(f"s{at}" for at in range(number))
+    culprits = frozenset(done.culprits)
+    assert done.ending is Ending.CONVICTED
+    assert not fails(everything - culprits), "repaired"
+    assert all(fails(everything - culprits | {each}) for each in culprits), "none of them in vain"
+    assert all(any(f"s{at}" == each for cause in causes for at in cause) for each in culprits)
+
+
+def test_who_is_believed_first_is_blamed_last() -> None:
+    """Two memories that fail only together: the less trusted, the newer, the nearer one is it."""
+    plain = Suspect(memory_id="a", trust=0.5, at_ms=5, score=0.5)
+    assert [
+        each.memory_id
+        for each in believed_first(
+            [
+                Suspect(memory_id="newer", trust=0.5, at_ms=6, score=0.5),
+                Suspect(memory_id="nearer", trust=0.5, at_ms=5, score=0.9),
+                Suspect(memory_id="trusted", trust=0.7, at_ms=9, score=0.9),
+                plain,
+            ]
+        )
+    ] == ["trusted", "a", "nearer", "newer"]
+    done = blame(4, lambda present: present >= {"s1", "s3"})
+    assert done.culprits == ("s3",)
+
+
+def test_a_failure_that_does_not_come_back_convicts_nobody() -> None:
+    done = blame(5, lambda _present: False)
+    assert (done.ending, done.culprits, done.asks) == (Ending.NOT_REPRODUCED, (), 1)
+
+
+def test_a_question_that_fails_without_any_memory_is_not_the_memories_fault() -> None:
+    done = blame(5, lambda _present: True, trusted=frozenset({"t"}))
+    assert (done.ending, done.culprits) == (Ending.NOT_MEMORY_CAUSED, ())
+    assert done.controls == {"everything": True, "no_suspect": True, "nothing": True}
+
+
+def test_a_trusted_memory_that_is_wrong_is_for_a_person() -> None:
+    done = blame(5, any_of("t", "s1"), trusted=frozenset({"t"}))
+    assert (done.ending, done.open) == (Ending.NEEDS_PERSON, Open.TRUSTED_MEMORY)
+    assert done.culprits == ()
+
+
+def test_trusted_memories_are_present_in_every_question_but_the_last_control() -> None:
+    plan = Plan(suspects(3), frozenset({"t"}), ONCE)
+    while isinstance(ask := plan.next(), Ask):
+        assert ("t" in ask.present) == (ask.control is not Control.NOTHING)
+        plan.tell(ask, fails="s1" in ask.present)
+
+
+def test_a_judge_that_says_nothing_convicts_nobody_more() -> None:
+    plan = Plan(suspects(4), frozenset(), ONCE)
+    while isinstance(ask := plan.next(), Ask):
+        silent = "s3" in ask.present and ask.control is None
+        plan.tell(ask, fails=None if silent else "s1" in ask.present)
+    assert (ask.ending, ask.open, ask.culprits) == (Ending.NEEDS_PERSON, Open.UNKNOWN, ("s1",))
+
+
+def test_the_budget_ends_a_plan_with_what_is_known() -> None:
+    done = blame(10, any_of("s0", "s9"), limits=Limits(deterministic=True, asks_max=5))
+    assert (done.ending, done.open) == (Ending.NEEDS_PERSON, Open.BUDGET)
+    assert (done.culprits, done.asks) == (("s0",), 5)
+
+
+def test_a_judge_of_two_minds_is_undecided() -> None:
+    turns = iter(range(1_000))
+    done = blame(3, lambda _present: next(turns) % 2 == 0, limits=Limits())
+    assert (done.ending, done.open, done.asks) == (Ending.NEEDS_PERSON, Open.UNDECIDED, 21)
+
+
+def test_a_noisy_judge_is_asked_until_one_answer_leads_by_four() -> None:
+    draw = random.Random(5)  # noqa: S311 - noise
+    bad = frozenset({"s3", "s6", "s7"})
+    exact = innocents = asks = 0
+    for _ in range(200):
+        done = blame(
+            10,
+            lambda present: bool(present & bad) is (draw.random() > 0.1),
+            limits=Limits(),
+        )
+        exact += frozenset(done.culprits) == bad
+        innocents += bool(set(done.culprits) - bad)
+        asks += done.asks
+    assert exact >= 197
+    assert innocents <= 1
+    assert asks / 200 <= 5.2 * 12
+
+
+def test_the_whole_cause_names_what_was_enough_alone_and_no_innocent() -> None:
+    """Lies that outvote truths: one less and the answer is right, so add-back names only some."""
+
+    def outvoted(present: frozenset[str]) -> bool:
+        return len(present & {"s4", "s5", "s6", "s7", "s8"}) > len(present & {"s0", "s1"})
+
+    done = blame(10, outvoted, whole_cause=True)
+    assert set(done.culprits) | set(done.accomplices) == {"s4", "s5", "s6", "s7", "s8"}
+
+
+def test_equal_sets_are_asked_once() -> None:
+    done = blame(1, any_of("s0"))
+    assert (done.questions, done.culprits) == (2, ("s0",)), "its own question was the first control"
+
+
+def test_without_a_suspect_there_is_nobody_to_blame() -> None:
+    assert blame(0, lambda _present: False).ending is Ending.NOT_REPRODUCED
+    done = blame(0, any_of("t"), trusted=frozenset({"t"}))
+    assert done.open is Open.TRUSTED_MEMORY
+
+
+def test_an_outcome_of_another_question_is_a_fault_of_ours() -> None:
+    plan = Plan(suspects(2), frozenset(), ONCE)
+    ask = plan.next()
+    assert isinstance(ask, Ask)
+    assert plan.next() == ask, "the same one until it is told"
+    plan.tell(ask, fails=True)
+    with pytest.raises(InvariantBroken, match="not asked"):
+        plan.tell(ask, fails=True)
+
+
+def test_a_memory_stands_once_and_on_one_side() -> None:
+    with pytest.raises(ValueError, match="named twice"):
+        Plan((*suspects(2), *suspects(1)), frozenset(), ONCE)
+    with pytest.raises(ValueError, match="named twice"):
+        Plan(suspects(2), frozenset({"s1"}), ONCE)
