@@ -169,7 +169,12 @@ def is_nobodys(sentence: str) -> bool:
 
 def are_common(words: Iterable[str]) -> bool:
     """Whether all of these words are of the two commonest ranks."""
-    return all(_RANKS.get(stem_of(word), RARE) <= _COMMON_RANK_MAX for word in words)
+    return all(_is_common(word) for word in words)
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _is_common(word: str) -> bool:
+    return _RANKS.get(stem_of(word), RARE) <= _COMMON_RANK_MAX
 
 
 def ranked(word: str) -> tuple[str, int]:

@@ -281,8 +281,10 @@ class Withheld:
     def any_in(self, sight: Sight) -> bool:
         """Whether anything is withheld at this place."""
         counts = self._counts
+        if not counts:
+            return False
         ways = (False, True) if sight.by_model else (False,)
-        return any(counts[name, held] for held in ways for name in ("", *sight.sessions))
+        return any((name, held) in counts for held in ways for name in ("", *sight.sessions))
 
     @property
     def holds(self) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -22,6 +25,14 @@ class ByIdentity(Generic[_K, _V]):
         """The value of this object, or None."""
         found = self._kept.get(id(key))
         return None if found is None or found[0]() is not key else found[1]
+
+    def each(self, keys: Iterable[_K]) -> list[_V | None]:
+        """The same for many objects."""
+        known = self._kept.get
+        return [
+            None if (found := known(id(key))) is None or found[0]() is not key else found[1]
+            for key in keys
+        ]
 
     def __setitem__(self, key: _K, value: _V) -> None:
         name, kept = id(key), self._kept

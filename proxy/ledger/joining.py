@@ -77,16 +77,15 @@ class Numbering:
         models: list[int] = []
         answered: set[int] = set()
         root: int | None = None
-        above, same, chains = 0, self._same, self._chains
+        above = 0
+        chains = self._chains
         if len(chains) > NUMBERED_MAX:
             chains.clear()
-        for at, turn in enumerate(request.turns):
-            numbered = same.get(turn)
-            if numbered is None:
-                numbered = same[turn] = self._numbered(turn)
+        for at, known in enumerate(self._same.each(request.turns)):
+            numbered = known or self._first_numbered(request.turns[at])
             if not numbered.by_host:
                 # Left out: many programs write their prompt anew for each request.
-                step = above, numbered.digest
+                step: tuple[int, int] = (above, numbered.digest)
                 above = chains.get(step) or chains.setdefault(step, self._reader.chained(*step))
             digests.append(numbered.digest)
             chain.append(above)
@@ -103,6 +102,10 @@ class Numbering:
             above if root is None else root,
             frozenset(answered),
         )
+
+    def _first_numbered(self, turn: Turn) -> _Numbered:
+        numbered = self._same[turn] = self._numbered(turn)
+        return numbered
 
     def _numbered(self, turn: Turn) -> _Numbered:
         said = tuple([(one.text, one.call_id, id(one.voice), one.sealed) for one in turn.said])

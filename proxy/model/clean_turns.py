@@ -25,12 +25,12 @@ class CleanTurns:
 
     def of(self, stamp: tuple[int, ...], request: ModelRequest, entered: Entered) -> frozenset[int]:
         """The indexes of a request's turns that are known to be clean."""
-        found: list[int] = []
-        for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
-            kept = self._kept.get(turn)
-            if kept is not None and kept[0] == stamp and kept[1] is read:
-                found.append(at)
-        return frozenset(found)
+        known = zip(self._kept.each(request.turns), entered.turns, strict=False)
+        return frozenset(
+            at
+            for at, (kept, read) in enumerate(known)
+            if kept is not None and kept[1] is read and kept[0] == stamp
+        )
 
     def note(
         self,
@@ -38,16 +38,16 @@ class CleanTurns:
         request: ModelRequest,
         entered: Entered,
         *,
+        clean: frozenset[int],
         body: dict[str, Json],
         edited: dict[str, Json],
     ) -> None:
-        """Turns of `body` that are unchanged in `edited` are clean."""
+        """Turns of `body` that are unchanged in `edited` are clean, beside those that are known."""
         if len(request.prefix) != 1:
             return
         (key,) = request.prefix
         came, went = (list_of(one.get(str(key))) for one in (body, edited))
-        known = self.of(stamp, request, entered)
         stayed = {id(part) for part in went}
         for at, (turn, read) in enumerate(zip(request.turns, entered.turns, strict=False)):
-            if at < len(came) and at not in known and id(came[at]) in stayed:
+            if at < len(came) and at not in clean and id(came[at]) in stayed:
                 self._kept[turn] = (stamp, read)

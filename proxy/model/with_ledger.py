@@ -77,22 +77,24 @@ class Coupled:
     ) -> dict[str, Json]:
         asked, request = prepared.asked, prepared.request
         withholding, principal_id = self._withholding, asked.principal.principal_id
-        stamps: list[tuple[int, ...]] = []
+        looked_at: list[tuple[tuple[int, ...], frozenset[int]]] = []
 
         def stamp() -> tuple[int, ...]:
             return (*withholding.stamp(principal_id), hash(conversation.sessions))
 
         def left() -> Leave:
-            stamps.append(stamp())
-            clean = self._clean.of(stamps[0], request, entered)
+            now = stamp()
+            clean = self._clean.of(now, request, entered)
+            looked_at.append((now, clean))
             return left_alone(request, entered, clean)
 
         came = prepared.body
         went = await withholding.apply(
             asked.principal, asked.api.name, came, left, conversation=conversation
         )
-        if stamps and stamps[0] == stamp():
-            self._clean.note(stamps[0], request, entered, body=came, edited=went)
+        for then, clean in looked_at:
+            if then == stamp():
+                self._clean.note(then, request, entered, clean=clean, body=came, edited=went)
         return went
 
     def _smuggling(self, principal: Principal, request: ModelRequest) -> frozenset[str]:

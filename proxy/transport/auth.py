@@ -214,8 +214,12 @@ class Authenticator:
 
     def authenticate(self, credential: str | None, peer: Peer) -> Authenticated | None:
         """The principal behind a credential, or None; nothing is registered."""
+        return self._known(credential, self._record_of(credential), peer)
+
+    def _known(
+        self, credential: str | None, record: KeyRecord | None, peer: Peer
+    ) -> Authenticated | None:
         if credential is not None:
-            record = self._record_of(credential)
             if record is None:
                 return None
             return _let_in(record.principal, self._access_to(record.key_sha256))
@@ -233,10 +237,10 @@ class Authenticator:
         Raises:
             Unauthenticated: There is none; `throttled` when this peer failed too often lately.
         """
-        principal = self.authenticate(credential, visit.peer)
+        record = self._record_of(credential)
+        principal = self._known(credential, record, visit.peer)
         if principal is None:
             raise Unauthenticated(throttled=self._throttled(visit.peer.address))
-        record = None if credential is None else self._record_of(credential)
         if (
             record is not None
             and record.revoked_at_ms is not None
@@ -281,7 +285,7 @@ class Authenticator:
         return self._by_digest
 
     def _access_to(self, digest: bytes) -> Access:
-        return self._accesses.setdefault(digest, Access())
+        return self._accesses.get(digest) or self._accesses.setdefault(digest, Access())
 
     def _end_in_time(self, record: KeyRecord) -> None:
         """End a key's open requests at its time, by the same clock that admission uses."""
@@ -298,8 +302,8 @@ class Authenticator:
         if access is not None:
             access.end()
 
-    def _record_of(self, credential: str) -> KeyRecord | None:
-        if not 0 < len(credential) <= CREDENTIAL_LEN_MAX:
+    def _record_of(self, credential: str | None) -> KeyRecord | None:
+        if credential is None or not 0 < len(credential) <= CREDENTIAL_LEN_MAX:
             return None
         digest = hash_key(credential)
         # Looked up by SHA-256: a peer cannot steer its digest towards a stored one, so timing tells

@@ -43,7 +43,7 @@ HEAD_BYTES_MAX: Final = 32 * 1024
 HELD_BYTES_MAX: Final = 16 * 1024
 """Of what came and nobody has asked for; also what is read at once of who has no credential."""
 READ_BYTES_MAX: Final = 128 * 1024
-"""What is read at once of a body that is wanted from whoever has one."""
+"""The same for whoever has one."""
 FRAMING_BYTES_MAX: Final = 64 * 1024
 FRAMING_PER_BYTE: Final = 8
 """A body of chunks may be this much longer than what is in it: sizes, extensions, trailers."""
@@ -190,9 +190,12 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes, at most as many as may be held."""
         del sizehint
-        wanted = self._at is _At.BODY and self.principal is not None
-        most = READ_BYTES_MAX if wanted else HELD_BYTES_MAX
-        return self._terms.window[: max(1, most - len(self._held))]
+        return self._terms.window[: max(1, self._held_max - len(self._held))]
+
+    @property
+    def _held_max(self) -> int:
+        """How many bytes it may hold; with a credential, a usual request arrives in one read."""
+        return HELD_BYTES_MAX if self.principal is None else READ_BYTES_MAX
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hold the new bytes, and hand on as many as are wanted."""
@@ -371,9 +374,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._raw:
             while self._held.startswith(b"\r\n"):
                 del self._held[:2]
-        end = (self._last + self._held).find(_EMPTY_LINE)
+        before = len(self._last)
+        end = (self._last + self._held[: len(_EMPTY_LINE)]).find(_EMPTY_LINE) if before else -1
+        if end < 0:
+            end = self._held.find(_EMPTY_LINE)
+            end += before if end >= 0 else 0
         ended = end >= 0
-        part = self._take(end + len(_EMPTY_LINE) - len(self._last) if ended else len(self._held))
+        part = self._take(end + len(_EMPTY_LINE) - before if ended else len(self._held))
         self._last = (self._last + part)[-len(_EMPTY_LINE) + 1 :]
         if not self._raw or b"\r\n" not in self._line:
             self._line = self._line + part if self._raw else part
@@ -414,6 +421,10 @@ class Connection(asyncio.BufferedProtocol):
         self.breakage.happen()
 
     def _take(self, count: int) -> bytes:
+        if count >= len(self._held):
+            part = bytes(self._held)
+            self._held.clear()
+            return part
         part = bytes(self._held[:count])
         del self._held[:count]
         return part
@@ -444,7 +455,7 @@ class Connection(asyncio.BufferedProtocol):
         """Stop reading from the peer while it is ahead of what is wanted."""
         if self._transport is None or self._transport.is_closing() or self._said_all:
             return
-        if self._inner_paused or len(self._held) >= HELD_BYTES_MAX:
+        if self._inner_paused or len(self._held) >= self._held_max:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()

@@ -137,7 +137,8 @@ async def body_of(request: Received, limits: Limits) -> bytes:
         MalformedRequest: 400, 413 or 408; the connection closes behind the answer.
     """
     connection = request.connection
-    received = bytearray()
+    received: list[bytes] = []
+    size = 0
     stop = Stop(limits.body_seconds)
     try:
         if request.content.is_eof():
@@ -146,9 +147,10 @@ async def body_of(request: Received, limits: Limits) -> bytes:
         connection.breakage.tell(stop)
         async with stop:
             while chunk := await request.content.readany():
-                if len(received) + len(chunk) > limits.body_bytes_max:
+                size += len(chunk)
+                if size > limits.body_bytes_max:
                     raise MalformedRequest("body: too large", status=413)
-                received += chunk
+                received.append(chunk)
     except TimeoutError:
         if connection.broken:
             raise MalformedRequest(
@@ -160,7 +162,7 @@ async def body_of(request: Received, limits: Limits) -> bytes:
         raise MalformedRequest("body: did not arrive whole", status=400) from None
     finally:
         connection.breakage.forget(stop)
-    return _checked(request, bytes(received), limits)
+    return _checked(request, b"".join(received), limits)
 
 
 def _checked(request: Received, received: bytes, limits: Limits) -> bytes:

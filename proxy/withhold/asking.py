@@ -73,6 +73,10 @@ class _Shared:
     def __init__(self) -> None:
         self.fresh_count = 0
         self.records: list[Record] = []
+        # How a text is looked at, for the model's own words and for all others.
+        self.looking: dict[bool, Looking] = {}
+        # Under which a text is known to hold nothing there; made for the first text only.
+        self.places: dict[bool, bytes] = {}
 
 
 class Asking:
@@ -93,12 +97,15 @@ class Asking:
         self._conversation = conversation
         self._noun = noun
         self._shared = shared or _Shared()
-        self._sight = Sight(conversation.sessions, by_model)
-        self.looking = Looking(kept.withheld, self._sight, lambda: conversation.words(printer))
-        self._place = printer.digest(*sorted(conversation.sessions), str(by_model))
+        looking = self._shared.looking.get(by_model)
+        if looking is None:
+            sight = Sight(conversation.sessions, by_model)
+            looking = Looking(kept.withheld, sight, lambda: conversation.words(printer))
+            self._shared.looking[by_model] = looking
+        self.looking, self._sight = looking, looking.sight
 
     def of_the(self, noun: str, *, by_model: bool = False) -> Asking:
-        """The same request, for another kind of text; `own` marks the model's own words."""
+        """The same request, for another kind of text; `by_model`: the model's own words."""
         return Asking(
             self._kept,
             self._printer,
@@ -135,7 +142,7 @@ class Asking:
             # Its print was dropped, or belongs to another conversation: a text once withheld stays
             # withheld.
             return known
-        clean = name + self._place
+        clean = name + self._place()
         if kept.clean.get(clean) == kept.withheld.generation:
             return None
         key = self._key_in(text)
@@ -147,6 +154,15 @@ class Asking:
         if known is None:
             self._stick(TEXT, name, key)
         return self._of_key(key) if known is None else known._replace(key=key)
+
+    def _place(self) -> bytes:
+        """The digest of this conversation and kind of words."""
+        sight, places = self._sight, self._shared.places
+        place = places.get(sight.by_model)
+        if place is None:
+            place = self._printer.digest(*sorted(sight.sessions), str(sight.by_model))
+            places[sight.by_model] = place
+        return place
 
     def _key_in(self, text: str) -> int | None:
         """The key of a refused text that a text contains, in any reading."""
@@ -198,7 +214,7 @@ class Asking:
         kept = self._kept
         name = self._printer.digest("result", text)
         known = self._known(kept.texts.get(name))
-        clean = name + self._place
+        clean = name + self._place()
         if known is not None or kept.clean.get(clean) == kept.withheld.generation:
             return known
         key = self._most_of(text) if kept.withheld.any_in(self._sight) else None
@@ -313,7 +329,7 @@ class Replies:
     def __init__(self, kept: Kept, printer: Printer, conversation: Conversation) -> None:
         self._kept = kept
         self._printer = printer
-        self._asking = Asking(kept, printer, conversation).of_the("reply", by_model=True)
+        self._asking = Asking(kept, printer, conversation, noun="reply", by_model=True)
         self._sight = Sight(conversation.sessions, by_model=True)
 
     @property

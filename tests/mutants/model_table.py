@@ -64,7 +64,7 @@ MODEL: Final = (
     Mutant(
         name="what held nothing once holds nothing for ever",
         file="proxy/model/clean_turns.py",
-        old="kept[0] == stamp and kept[1] is read",
+        old="kept[1] is read and kept[0] == stamp",
         new="kept[1] is read",
         invariant="nothing that was refused goes upstream",
         tests=(at(_CLEAN_TURNS, "test_an_old_turn_is_looked_at_again_when_something_is_refused"),),
@@ -72,7 +72,7 @@ MODEL: Final = (
     Mutant(
         name="what one person typed is hers wherever it comes from",
         file="proxy/model/clean_turns.py",
-        old="kept[0] == stamp and kept[1] is read",
+        old="kept[1] is read and kept[0] == stamp",
         new="kept[0] == stamp",
         invariant="only what a person typed is left alone",
         tests=(

@@ -317,20 +317,20 @@ WALLS: Final = (
     Mutant(
         name="a stranger's body is read in large pieces",
         file=_CONNECTION,
-        old="        wanted = self._at is _At.BODY and self.principal is not None\n",
-        new="        wanted = self._at is _At.BODY\n",
+        old="        return HELD_BYTES_MAX if self.principal is None else READ_BYTES_MAX\n",
+        new="        return READ_BYTES_MAX\n",
         invariant="nobody without a credential makes us hold much",
         tests=(
             at(
                 _CONNECTIONS,
-                "test_a_body_that_is_wanted_is_read_in_large_pieces_of_whom_we_know",
+                "test_only_of_whom_we_know_much_is_read_at_once",
             ),
         ),
     ),
     Mutant(
         name="what nobody asked for is held without end",
         file=_CONNECTION,
-        old="        if self._inner_paused or len(self._held) >= HELD_BYTES_MAX:\n",
+        old="        if self._inner_paused or len(self._held) >= self._held_max:\n",
         new="        if self._inner_paused:\n",
         invariant="nobody without a credential makes us hold much",
         tests=(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _CALLS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _RESULTS: Final = frozenset({"tool_result", "mcp_tool_result"})
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+_THOUGHTS: Final = (*_THINKING,)
 _CLEARS_THINKING: Final = "clear_thinking"
 _TURNS: Final = "messages"
 
@@ -181,11 +182,14 @@ def _emptied(
 
 def thinks(body: dict[str, Json]) -> bool:
     """Whether the conversation has signed thinking blocks."""
-    return any(
-        kind_of(block) in _THINKING
-        for message in list_of(body.get(_TURNS))
-        for block in list_of(object_of(message).get("content"))
-    )
+    # Called for each request with all of its history, so nothing is called for each block.
+    for message in list_of(body.get(_TURNS)):
+        blocks = message.get("content") if isinstance(message, dict) else None
+        for block in blocks if isinstance(blocks, list) else ():
+            # Compared and not hashed: a client may send an array as its type.
+            if isinstance(block, dict) and block.get("type") in _THOUGHTS:
+                return True
+    return False
 
 
 def _without_thinking(
