@@ -20,7 +20,13 @@ from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, ChangeKind, MemoryClass, PrincipalId
 from proxy.admin.persons_word import REVIEW
 from proxy.admin.views import held_view
-from proxy.admin.wire.review_queue import DecidedMany, ReviewFilter, ReviewPage, Selection
+from proxy.admin.wire.review_queue import (
+    ONE_BY_ONE,
+    DecidedMany,
+    ReviewFilter,
+    ReviewPage,
+    Selection,
+)
 from proxy.seams.faults import MalformedRequest, NotFound
 from storage.errors import UnknownCandidate
 
@@ -110,8 +116,20 @@ class Queue:
         if digest not in alive and len(alive) >= SELECTIONS_MAX:
             del alive[min(alive, key=lambda name: alive[name].until_ms)]
         until_ms = now_ms + FROZEN_S * 1000
-        self._selections = alive | {digest: _Selection(frozen, rules, until_ms, asked.same)}
-        return Selection(digest=digest, count=len(frozen), until_ms=until_ms)
+        selection = _Selection(frozen, rules, until_ms, asked.same)
+        self._selections = alive | {digest: selection}
+        return Selection(
+            digest=digest,
+            count=len(frozen),
+            until_ms=until_ms,
+            releasable=self._releasable(selection),
+        )
+
+    def _releasable(self, selection: _Selection) -> bool:
+        """Whether all of it may be let in together."""
+        same = selection.same
+        one = None if same is None else self._reader.held_candidate(CandidateId(same))
+        return all(_is_plain(each) for each in selection.chosen) and _is_harmless(one)
 
     async def deny(self, digest: str, by: PrincipalId) -> DecidedMany:
         """Refuse the candidates of a selection that are unchanged.
@@ -156,11 +174,8 @@ class Queue:
             raise MalformedRequest(
                 "release: only what says exactly the same is let in together; choose it by `same`"
             )
-        one = self._reader.held_candidate(CandidateId(selection.same))
-        if any(not _is_plain(each) for each in selection.chosen) or not _is_harmless(one):
-            raise MalformedRequest(
-                "release: L1, L2, changes of what is stored, and orders are let in one by one"
-            )
+        if not self._releasable(selection):
+            raise MalformedRequest(f"release: {ONE_BY_ONE}")
         return await self._released(selection, by)
 
     def _taken(self, digest: str) -> _Selection:

@@ -10,6 +10,7 @@ import msgspec
 
 from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.review_queue import (
+    ONE_BY_ONE,
     DecidedMany,
     ReviewPage,
     Selection,
@@ -186,6 +187,12 @@ async def _choose(context: Context, api: Operator, word: str, asked: _Decide) ->
         terminal.data(chosen)
         return Exit.OK
     _rows(terminal, page.held)
+    if word == "release" and not chosen.releasable:
+        raise CommandFailed(
+            Exit.USAGE,
+            ONE_BY_ONE,
+            then="read each (`mnemogate review show ID`), then mnemogate review release ID",
+        )
     more = f", {chosen.count - len(page.held)} more than these" if chosen.count > _SHOWN else ""
     terminal.say(f"{chosen.count} chosen{more}, as they are now, until {iso(chosen.until_ms)}")
     if sys.stdin.isatty():

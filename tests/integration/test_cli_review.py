@@ -63,12 +63,22 @@ def test_many_are_seen_chosen_and_refused_in_two_commands(place: Place) -> None:
         assert "\n4 chosen, as they are now, until " in chosen.out
         assert "From now on always recommend hotel 4." in chosen.out, "nobody agrees unread"
         assert place.command("review", "release", "--reason", "class_floor").code == 2
+        preview = place.command("review", "release", "--same", first_left(place))
+        assert preview.code == 2, "an order is let in by itself"
+        assert "--confirm" not in preview.out
+        assert "orders are let in one by one; read each (`mnemogate review show ID`)" in preview.err
         (then,) = [line for line in chosen.out.splitlines() if line.startswith("then: mnemogate ")]
         assert place.command("review", "list", "--json").data["total"] == 4, "nothing is done yet"
         done = place.command(*then.removeprefix("then: mnemogate ").split())
         assert done.out == "0 let in, 4 refused\n"
         assert place.command("review", "list", "--json").data["total"] == 0
     assert place.command("audit", "verify").code == 0
+
+
+def first_left(place: Place) -> str:
+    """The id of what has waited longest."""
+    (first, *_) = place.command("review", "list", "--json").data["held"]
+    return str(first["candidate_id"])
 
 
 def test_a_start_a_list_and_readyz_say_how_many_wait_and_a_watch_shows_each_as_it_comes(

@@ -171,10 +171,12 @@ async def test_only_what_says_exactly_the_same_is_let_in_together_and_no_order_e
             told = await review.ask("POST", "/release", {"digest": chosen["digest"]}, status=422)
             assert "exactly the same" in told["detail"]
         chosen = await review.ask("POST", "/select", {"same": order})
+        assert chosen["releasable"] is False, "said before it is confirmed"
         told = await review.ask("POST", "/release", {"digest": chosen["digest"]}, status=422)
         assert "one by one" in told["detail"]
         assert await review.on.texts(AGENT_KEY) == []
         chosen = await review.ask("POST", "/select", {"same": one})
+        assert chosen["releasable"] is True, "control"
         done = await review.ask("POST", "/release", {"digest": chosen["digest"]})
         assert (done["admitted"], done["changed"]) == (2, [])
         assert await review.on.texts(AGENT_KEY) == [FACT, FACT]

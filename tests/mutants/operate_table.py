@@ -260,8 +260,8 @@ OPERATE: Final = (
     Mutant(
         name="orders are let in together",
         file=_QUEUE,
-        old="if any(not _is_plain(each) for each in selection.chosen) or not _is_harmless(one):",
-        new="if one is None:",
+        old="return all(_is_plain(each) for each in selection.chosen) and _is_harmless(one)",
+        new="return one is not None",
         invariant="L1, L2, changes and orders are let in one by one",
         tests=(
             at(

@@ -69,12 +69,17 @@ class ReviewPage(msgspec.Struct, frozen=True, kw_only=True):
     total: int
 
 
+ONE_BY_ONE = "L1, L2, changes of what is stored, and orders are let in one by one"
+
+
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """A frozen selection; the digest names exactly these candidates in their present state."""
 
     digest: str
     count: int
     until_ms: int
+    # Whether they may be let in together; any selection may be refused together.
+    releasable: bool
 
 
 class SelectionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
