@@ -13,13 +13,14 @@ import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from policy.canonical import canonical_bytes
 from policy.labels.derive import read_candidate
 from policy.labels.forwarded_call import call_of
 from policy.model import CandidateId, ChangeKind, MemoryClass, PrincipalId
 from proxy.admin.persons_word import REVIEW
-from proxy.admin.views import held_view
+from proxy.admin.views import filed_under, held_view
 from proxy.admin.wire.review_queue import (
     ONE_BY_ONE,
     DecidedMany,
@@ -90,10 +91,10 @@ class Queue:
         Raises:
             NotFound: Nothing of the id in `same` is held.
         """
-        found = await self._found(asked)
+        found, waiting = await self._found(asked)
         shown = found[: min(asked.limit, PAGE_LEN_MAX)]
         rows = await asyncio.to_thread(self._rows, shown)
-        return ReviewPage(held=rows, total=len(found))
+        return ReviewPage(held=rows, total=len(found), waiting=waiting, fits=asked.said)
 
     async def select(self, asked: ReviewFilter) -> Selection:
         """Freeze the candidates that fit, for 15 minutes; the digest names exactly this selection.
@@ -104,10 +105,10 @@ class Queue:
         """
         if not asked.narrows:
             raise MalformedRequest("filter: say which; everything at once has no short form")
-        found = await self._found(asked)
+        found, waiting = await self._found(asked)
         frozen = await asyncio.to_thread(self._all_frozen, found)
         if not frozen:
-            raise NotFound("nothing that waits fits this")
+            raise NotFound(f"0 of {waiting} waiting fit {asked.said}")
         now_ms = self._out.now_ms()
         rules = self._reader.status().ruleset_digest
         hashed = hashlib.blake2b(msgspec.msgpack.encode((rules, frozen)), key=self._key)
@@ -216,7 +217,8 @@ class Queue:
             if content is not None and other == content and one != candidate_id
         )
 
-    async def _found(self, asked: ReviewFilter) -> list[HeldCandidate]:
+    async def _found(self, asked: ReviewFilter) -> tuple[list[HeldCandidate], int]:
+        """The held candidates that fit, and how many are held at all."""
         held = await asyncio.to_thread(self._reader.held)
         await asyncio.to_thread(self._learn, held)
         same = None
@@ -224,11 +226,12 @@ class Queue:
             same = self._contents.get(CandidateId(asked.same))
             if same is None:
                 raise NotFound("no candidate of that id is held")
-        return [
+        found = [
             one
             for one in held
             if asked.fits(one) and (same is None or self._contents.get(one.candidate_id) == same)
         ]
+        return found, len(held)
 
     def _learn(self, held: Iterable[HeldCandidate]) -> None:
         """Hash new candidates, and forget decided ones. In a thread."""
@@ -286,6 +289,7 @@ class Queue:
                     begins=None if candidate is None else _beginning(candidate),
                     same=counts.get(content, 1),
                     change=None if candidate is None else candidate.change,
+                    filed_under=UNSET if candidate is None else filed_under(candidate) or UNSET,
                 )
             )
         return tuple(rows)
@@ -295,7 +299,7 @@ def _beginning(candidate: Candidate) -> str:
     """The first characters of the text to be stored; for a call, of the pieces with meaning."""
     call = call_of(candidate)
     said = candidate.text or "" if call is None else " ".join(one for one in call.pieces if one)
-    return said[:BEGINNING_LEN]
+    return said if len(said) <= BEGINNING_LEN else said[: BEGINNING_LEN - 1] + "…"
 
 
 def _is_plain(one: _Frozen) -> bool:

@@ -81,13 +81,26 @@ async def _list(context: Context) -> Exit:
         return Exit.OK
     _rows(terminal, page.held)
     more = "" if len(page.held) == page.total else f", {len(page.held)} shown (--limit)"
-    terminal.say(f"{page.total} waiting{more}")
+    fitting = f" of {page.waiting}" if page.fits else ""
+    which = f" fit {inert(page.fits)}" if page.fits else ""
+    terminal.say(f"{page.total}{fitting} waiting{which}{more}")
     return Exit.OK
 
 
 def _rows(terminal: Terminal, held: Sequence[HeldView]) -> None:
     terminal.table(
-        ("candidate", "tenant", "principal", "class", "age", "why", "from", "same", "begins"),
+        (
+            "candidate",
+            "tenant",
+            "principal",
+            "class",
+            "age",
+            "why",
+            "from",
+            "for",
+            "same",
+            "begins",
+        ),
         [row(one) for one in held],
     )
 
@@ -102,6 +115,8 @@ def row(one: HeldView) -> tuple[str, ...]:
         age(one.held_at_ms, now_ms()),
         f"{_IN_WORDS.get(one.reason, one.reason)} ({one.reason})",
         one.origin,
+        # Only equal texts filed under the same ids count as the same, so a row names them.
+        one.filed_under or "-",
         str(one.same),
         one.begins or "-",
     )

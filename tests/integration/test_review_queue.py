@@ -69,6 +69,8 @@ async def test_a_row_says_why_whence_and_how_it_begins_and_how_many_say_the_same
         assert page["total"] == 3
         assert [row["same"] for row in page["held"]] == [2, 2, 1]
         assert [len(row["begins"]) for row in page["held"]] == [60, 60, 60]
+        cut = [row["begins"].endswith("…") for row in page["held"]]
+        assert cut == [False, False, True], "what is longer is marked; control: what is not, is not"
         assert {row["origin"] for row in page["held"]} == {"unknown"}
         assert all(row["text"] is None for row in page["held"])
         for query, count in (
@@ -81,7 +83,11 @@ async def test_a_row_says_why_whence_and_how_it_begins_and_how_many_say_the_same
             ("?tenant=elsewhere", 0),
             ("?since_ms=99999999999999", 0),
         ):
-            assert (await review.ask("GET", query))["total"] == count, query
+            page = await review.ask("GET", query)
+            assert (page["total"], page["waiting"]) == (count, 3), query
+            assert page["fits"]
+        page = await review.ask("GET", "?since_ms=1577836800000&class=L4&limit=1")
+        assert page["fits"] == "class=L4, since=2020-01-01T00:00:00Z"
         await review.ask("GET", "?class=L9", status=422)
         await review.ask("GET", "?color=red", status=422)
         await review.ask("GET", f"?same={NOTHING}", status=404)

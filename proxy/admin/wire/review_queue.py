@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -15,6 +16,8 @@ from proxy.seams.tenants import TenantName  # noqa: TC001 - msgspec reads the an
 if TYPE_CHECKING:
     from storage.values import HeldCandidate
 
+SINCE_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999: later ones have no date."""
 _Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 
 
@@ -26,7 +29,7 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     reason: Reason | None = None
     principal: _Name | None = None
     origin: Annotated[str, Meta(min_length=1, max_length=1_024)] | None = None
-    since_ms: Annotated[int, Meta(ge=0, le=10**15 - 1)] | None = None
+    since_ms: Annotated[int, Meta(ge=0, le=SINCE_MS_MAX)] | None = None
     # Only candidates with exactly the content of this one, itself included.
     same: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")] | None = None
     # The beginning of the candidate's id.
@@ -36,18 +39,24 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @property
     def narrows(self) -> bool:
         """Whether any field besides the tenant is given."""
-        return any(
-            one is not None
-            for one in (
-                self.memory_class,
-                self.reason,
-                self.principal,
-                self.origin,
-                self.since_ms,
-                self.same,
-                self.id,
-            )
-        )
+        return bool(self._given(besides={"tenant", "limit"}))
+
+    @property
+    def said(self) -> str:
+        """The filter in words, as `class=L1, origin=user`; empty where none is given."""
+        given = dict(self._given(besides={"limit", "since_ms"}))
+        if self.since_ms is not None:
+            since = datetime.fromtimestamp(self.since_ms // 1_000, UTC)
+            given["since"] = since.isoformat().replace("+00:00", "Z")
+        return ", ".join(f"{name}={value}" for name, value in given.items())
+
+    def _given(self, besides: set[str]) -> list[tuple[str, str]]:
+        fields: dict[str, object] = msgspec.to_builtins(self)
+        return [
+            (name, str(value))
+            for name, value in fields.items()
+            if value is not None and name not in besides
+        ]
 
     def fits(self, held: HeldCandidate) -> bool:
         """Whether a candidate matches, apart from its content."""
@@ -63,10 +72,15 @@ class ReviewFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReviewPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Matching held candidates, oldest first; `total` counts all of them."""
+    """Matching held candidates, oldest first; `total` counts all of them, `waiting` all that wait.
+
+    `fits` is the filter in words, empty where none was given.
+    """
 
     held: tuple[HeldView, ...]
     total: int
+    waiting: int
+    fits: str
 
 
 ONE_BY_ONE = "L1, L2, changes of what is stored, and orders are let in one by one"

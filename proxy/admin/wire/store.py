@@ -184,7 +184,7 @@ class HeldView(msgspec.Struct, frozen=True, kw_only=True):
     same: int = 1
     # If it counts as an order or an attack: the words that alone would count as one.
     fired: str | None = None
-    # The ids that the client filed it under. Only with the content, and where it gave any.
+    # The ids that the client filed it under: by id and in lists, and where it gave any.
     filed_under: str | UnsetType = UNSET
 
 
