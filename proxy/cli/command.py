@@ -58,6 +58,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Arguments | None = None
     # It has an option `--json FILE` of its own, instead of the common `--json`.
     names_json_file: bool = False
+    # First words that it reads itself, each with what it does then.
+    below: tuple[tuple[str, str], ...] = ()
 
 
 def read_file(path: Path, what: str, len_max: int, trust: Trust = Trust.ANYBODYS) -> bytes:

@@ -61,6 +61,16 @@ _OUTSIDE: Final = re.compile(r"[^a-z0-9._-]+")
 _SIGNALLED: Final = 128
 APPROVE: Final = "approve"
 MAP: Final = "map"
+_BELOW: Final = (
+    (
+        f"{APPROVE} [SERVER ...]",
+        "approve a server's tools as they are now, or list those whose tools changed",
+    ),
+    (
+        f"{MAP} NAME",
+        "write the skeleton of a map for a tool that speaks of memory and that no map takes",
+    ),
+)
 
 
 class _McpArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,10 +302,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="COMMAND",
         nargs="*",
-        help="the server's command and its arguments, behind `--`; or `approve [SERVER ...]`: "
-        "approve a server's tools as they are now, or list those whose tools changed; or "
-        "`map NAME`: write the skeleton of a map for a tool that speaks of memory and that no map "
-        "takes",
+        help="the server's command and its arguments, behind `--`; "
+        + "; ".join(f"or `{words}`: {does}" for words, does in _BELOW),
     )
 
 
@@ -305,5 +313,6 @@ COMMANDS = (
         summary="run an MCP server's command with the gate in front of it (stdio)",
         act=_mcp,
         arguments=_arguments,
+        below=_BELOW,
     ),
 )

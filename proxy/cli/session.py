@@ -92,7 +92,7 @@ async def _show(context: Context) -> Exit:
         if session == _NEWEST:
             newest = await api.get("/sessions", SessionList, limit="1")
             if not newest.sessions:
-                raise CommandFailed(Exit.REFUSED, "no session was seen yet", then=_NO_SESSION)
+                raise CommandFailed(Exit.NOT_FOUND, "no session was seen yet", then=_NO_SESSION)
             session = newest.sessions[0].session
         else:
             session = await whole_id(api, IdKind.SESSION, session)

@@ -161,18 +161,42 @@ def test_what_is_let_in_one_by_one_is_said_before_it_is_confirmed(waiting: Place
     assert "then: mnemogate review deny --confirm " in chosen.out
 
 
-def test_a_memory_is_named_by_the_beginning_of_its_id(place: Place) -> None:
+def test_whatever_has_an_id_is_named_by_the_beginning_of_it(place: Place) -> None:
     with place.running() as sidecar:
         key = sidecar.key("agent")
         memories = [
-            sidecar.write(key, text=f"Ada moved to town {number}.")[1]["id"] for number in range(2)
+            sidecar.write(key, text=f"Ada moved to town {number}.")[1]["id"] for number in range(3)
         ]
         shown = place.command("memory", "show", memories[1][:8])
         assert (shown.code, memories[1] in shown.out) == (Exit.OK, True)
         assert place.command("memory", "history", memories[0][:8]).code == Exit.OK
-        other = place.command("memory", "show", memories[0][:8], "--tenant", "others")
+        other = place.command("memory", "purge", memories[0][:8], "--yes", "--tenant", "others")
         assert other.code == Exit.NOT_FOUND
-        assert "no live memory" in other.err
+        assert "no memory has an id that begins with" in other.err
+        for words in (
+            ("review", "vouch", memories[0][:8], "--yes"),
+            ("memory", "quarantine", memories[1][:8]),
+            ("memory", "show", memories[1][:8]),
+            ("memory", "parole", memories[1][:8]),
+            ("memory", "purge", memories[2][:8], "--yes"),
+        ):
+            assert place.command(*words).code == Exit.OK, words
+        left = place.command("memory", "list", "--json").data["memories"]
+        assert {one["memory_id"] for one in left} == set(memories[:2])
+        made = place.command("key", "add", "scout", "--json").data["key"]["key_id"]
+        assert place.command("key", "revoke", "zzzz").code == Exit.NOT_FOUND
+        assert place.command("key", "revoke", made[:6]).code == Exit.OK
+        listed = place.command("key", "list", "--json").data["keys"]
+        assert [one["key_id"] for one in listed if one["revoked_at_ms"]] == [made]
+        unsettled = place.command("review", "settle", "0000", "done")
+        assert "nothing that is not settled has an id" in unsettled.err
+
+
+def test_where_no_session_was_seen_there_is_nothing_of_that_name(waiting: Place) -> None:
+    shown = waiting.command("session", "show")
+    assert shown.code == Exit.NOT_FOUND
+    assert "no session was seen yet" in shown.err
+    assert waiting.command("session", "list").code == Exit.OK, "control"
 
 
 async def test_an_id_that_is_two_is_none_and_the_one_that_was_typed_whole_is_one() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policy.verdict import Reason
+from proxy.cli.exits import Exit
 from proxy.cli.parser import COMMANDS, build_parser
 from proxy.compose.dialects import dialects_of
 from proxy.dialects.native.decode import ROUTES
@@ -111,8 +112,18 @@ def test_each_setting_has_the_environment_variable_the_page_promises() -> None:
 
 
 def test_every_command_is_listed_in_the_parsers_words() -> None:
-    expected = [f"| `mnemogate {' '.join(c.words)}` | {c.summary} |" for c in COMMANDS]
+    expected = [
+        f"| `mnemogate {' '.join((*command.words, *below))}` | {does} |"
+        for command in COMMANDS
+        for *below, does in ((command.summary,), *command.below)
+    ]
     assert _rows(_text("docs/commands.md"), "## Commands") == expected
+
+
+def test_every_exit_code_is_listed_in_the_words_of_the_help() -> None:
+    meanings = [(code.value, code.meaning.replace("|", r"\|")) for code in Exit]
+    rows = _rows(_text("docs/commands.md"), "## Exit codes")
+    assert rows == [f"| {number} | {meaning} |" for number, meaning in meanings]
 
 
 def test_each_dialect_states_its_posture() -> None:
