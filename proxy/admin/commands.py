@@ -290,13 +290,21 @@ class Operate(msgspec.Struct, frozen=True, kw_only=True):
             case IdKind.SESSION:
                 found = self.ledger.session_ids()
             case IdKind.MEMORY:
-                found = await asyncio.to_thread(
-                    self.reader.ids, Tenant(asked.tenant), EVERYTHING, sys.maxsize
-                )
+                found = await asyncio.to_thread(self._memory_ids, Tenant(asked.tenant))
+            case IdKind.KEY:
+                records = self.reader.keys()
+                found = [record.key_id for record in records]
+            case IdKind.UNSETTLED:
+                found = [one.candidate_id for one in self.behind.unsettled(None).unsettled]
         known = sorted(one for one in found if one.startswith(asked.begins))
         if asked.begins in known:
             known = [asked.begins]
         return IdList(ids=tuple(known[:IDS_SHOWN]), total=len(known))
+
+    def _memory_ids(self, tenant: Tenant) -> tuple[str, ...]:
+        hidden = self.under_quarantine.find(tenant)
+        live = self.reader.ids(tenant, EVERYTHING, sys.maxsize)
+        return (*live, *(one.memory_id for one in hidden))
 
     async def held(self, candidate_id: CandidateId) -> HeldView:
         """One held candidate with its content, and the words for which it counts as an order.

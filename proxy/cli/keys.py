@@ -8,11 +8,13 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import Channel, Claims
+from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.store import KeyList, KeyRequest, KeyView, NewKeyView, RotateRequest
 from proxy.cli.client import part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
+from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert, iso
 
 if TYPE_CHECKING:
@@ -64,8 +66,9 @@ async def _key_add(context: Context) -> Exit:
 async def _key_rotate(context: Context) -> Exit:
     asked = context.arguments(_KeyId)
     async with operator(context) as api:
+        key_id = await whole_id(api, IdKind.KEY, asked.key_id)
         made = await api.post(
-            f"/keys/{part(asked.key_id)}/rotate",
+            f"/keys/{part(key_id)}/rotate",
             NewKeyView,
             RotateRequest(grace_seconds=asked.grace),
         )
@@ -76,7 +79,8 @@ async def _key_rotate(context: Context) -> Exit:
 async def _key_revoke(context: Context) -> Exit:
     asked = context.arguments(_KeyId)
     async with operator(context) as api:
-        view = await api.post(f"/keys/{part(asked.key_id)}/revoke", KeyView)
+        key_id = await whole_id(api, IdKind.KEY, asked.key_id)
+        view = await api.post(f"/keys/{part(key_id)}/revoke", KeyView)
     if context.terminal.as_json:
         context.terminal.data(view)
     else:
@@ -112,7 +116,7 @@ def _key_table(terminal: Terminal, keys: Sequence[KeyView]) -> None:
 
 
 def _key_id(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("key_id", metavar="KEY_ID")
+    parser.add_argument("key_id", metavar="KEY_ID", help="or the beginning of it")
 
 
 def _key_rotate_arguments(parser: argparse.ArgumentParser) -> None:

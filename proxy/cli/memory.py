@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
 
 _LINE_LEN = 80
-_ID_LEN = 36
 _View = TypeVar("_View")
 
 
@@ -157,9 +156,7 @@ async def _found(context: Context, view: type[_View], below: str = "") -> _View:
     """The memory that was named, with its state."""
     asked = context.arguments(_OneMemory)
     async with operator(context) as api:
-        memory_id = await whole_id(
-            api, IdKind.MEMORY, asked.memory_id, asked.tenant, whole_len=_ID_LEN
-        )
+        memory_id = await whole_id(api, IdKind.MEMORY, asked.memory_id, asked.tenant)
         path = f"/memories/{part(memory_id)}{below}"
         return await api.get(path, view, tenant=asked.tenant)
 
@@ -221,15 +218,20 @@ async def _history(context: Context) -> Exit:
 async def _purge(context: Context) -> Exit:
     asked = context.arguments(_Purge)
     terminal = context.terminal
-    if not asked.yes and not _confirmed(context, asked.memory_id):
-        raise CommandFailed(
-            Exit.USAGE, "a purge cannot be undone, and nobody confirmed it", then="pass --yes"
-        )
+    nobody = CommandFailed(
+        Exit.USAGE, "a purge cannot be undone, and nobody confirmed it", then="pass --yes"
+    )
+    if not asked.yes and (terminal.as_json or not sys.stdin.isatty()):
+        raise nobody
     request = PurgeRequest(tenant=asked.tenant, compact=not asked.no_compact)
-    async with operator(context) as api, working(terminal, "purging and rewriting the store"):
-        done = await api.post(
-            f"/memories/{part(asked.memory_id)}/purge", PurgeView, request, timeout_s=PATIENT_S
-        )
+    async with operator(context) as api:
+        memory_id = await whole_id(api, IdKind.MEMORY, asked.memory_id, asked.tenant)
+        if not asked.yes and not _confirmed(context, memory_id):
+            raise nobody
+        async with working(terminal, "purging and rewriting the store"):
+            done = await api.post(
+                f"/memories/{part(memory_id)}/purge", PurgeView, request, timeout_s=PATIENT_S
+            )
     if terminal.as_json:
         terminal.data(done)
     if done.decision != "admit":
@@ -266,8 +268,6 @@ async def _check(context: Context) -> Exit:
 
 
 def _confirmed(context: Context, memory_id: str) -> bool:
-    if context.terminal.as_json or not sys.stdin.isatty():
-        return False
     context.terminal.note(f"purge {inert(memory_id)} for good? type yes")
     return sys.stdin.readline().strip() == "yes"
 
@@ -298,7 +298,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _one_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("memory_id", metavar="ID")
+    parser.add_argument("memory_id", metavar="ID", help="or the beginning of it")
     _tenant(parser)
 
 

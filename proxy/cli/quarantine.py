@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
+from proxy.admin.wire.ids import IdKind
 from proxy.admin.wire.upkeep import ObservedList, QuarantineRequest, StandingView
 from proxy.cli.client import PATIENT_S, part
 from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.progress import working
+from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import inert
 from proxy.seams.tenants import DEFAULT_TENANT
 from storage.values import QUARANTINE_REASON_LEN_MAX
@@ -66,8 +68,12 @@ async def _each(
     """
     request = QuarantineRequest(tenant=asked.tenant, reason=asked.reason)
     done = [
-        await api.post(f"/memories/{part(memory_id)}/{verb}", StandingView, request)
-        for memory_id in memory_ids
+        await api.post(
+            f"/memories/{part(await whole_id(api, IdKind.MEMORY, given, asked.tenant))}/{verb}",
+            StandingView,
+            request,
+        )
+        for given in memory_ids
     ]
     terminal = context.terminal
     if terminal.as_json:
@@ -95,7 +101,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def _quarantine_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("memory_ids", metavar="ID", nargs="*")
+    parser.add_argument("memory_ids", metavar="ID", nargs="*", help="or the beginning of one")
     parser.add_argument(
         "--would-refuse",
         action="store_true",
@@ -105,7 +111,7 @@ def _quarantine_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parole_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("memory_ids", metavar="ID", nargs="+")
+    parser.add_argument("memory_ids", metavar="ID", nargs="+", help="or the beginning of one")
     _common(parser)
 
 

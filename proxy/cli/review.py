@@ -22,7 +22,7 @@ from proxy.cli.command import Command
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.quarantine import StandingList
-from proxy.cli.review_many import CANDIDATE_ID_LEN, held_id
+from proxy.cli.review_many import held_id
 from proxy.cli.short_ids import whole_id
 from proxy.cli.terminal import block, inert, iso
 from proxy.seams.observations import whose_words
@@ -98,7 +98,8 @@ async def _vouch(context: Context) -> Exit:
     terminal = context.terminal
     done: list[StandingView] = []
     async with operator(context) as api:
-        for memory_id in asked.memory_ids:
+        for given in asked.memory_ids:
+            memory_id = await whole_id(api, IdKind.MEMORY, given, asked.tenant)
             path = f"/memories/{part(memory_id)}"
             memory = await api.get(path, MemoryView, tenant=asked.tenant)
             _show_whole(context, memory)
@@ -155,7 +156,7 @@ async def _forgive(context: Context) -> Exit:
     asked = context.arguments(_OneHeld)
     async with operator(context) as api:
         given = asked.candidate_id
-        refused = await whole_id(api, IdKind.REFUSED, given, whole_len=CANDIDATE_ID_LEN)
+        refused = await whole_id(api, IdKind.REFUSED, given)
         done = await api.post(f"/review/{part(refused)}/forgive", ForgivenView)
     terminal = context.terminal
     if terminal.as_json:
@@ -176,7 +177,8 @@ async def _unsettled(context: Context) -> Exit:
 async def _settle(context: Context) -> Exit:
     asked = context.arguments(_Settle)
     async with operator(context) as api:
-        path = f"/unsettled/{part(asked.candidate_id)}"
+        candidate_id = await whole_id(api, IdKind.UNSETTLED, asked.candidate_id)
+        path = f"/unsettled/{part(candidate_id)}"
         left = await api.post(path, UnsettledList, SettleRequest(done=asked.result == "done"))
     return _show_unsettled(context, left)
 
@@ -209,7 +211,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _vouch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("memory_ids", metavar="ID", nargs="+")
+    parser.add_argument("memory_ids", metavar="ID", nargs="+", help="or the beginning of one")
     parser.add_argument("--tenant", help=f"whose memories (default: {DEFAULT_TENANT})")
     parser.add_argument("--yes", action="store_true", help="you have read them; do not ask")
 

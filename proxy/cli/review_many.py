@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from proxy.cli.command import Context
     from proxy.cli.terminal import Terminal
 
-CANDIDATE_ID_LEN: Final = 32
 # Rows of a selection that are shown before it is confirmed.
 _SHOWN: Final = 10
 # The reason in few words, for a row; docs/reasons.md has the rest.
@@ -254,7 +253,7 @@ async def held_id(api: Operator, given: str) -> str:
     Raises:
         CommandFailed: None does, or more than one.
     """
-    return await whole_id(api, IdKind.HELD, given, whole_len=CANDIDATE_ID_LEN)
+    return await whole_id(api, IdKind.HELD, given)
 
 
 def _moment(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 from proxy.admin.wire.ids import BEGINNING_LEN_MIN, IdKind, IdList
@@ -12,23 +13,32 @@ from proxy.seams.tenants import DEFAULT_TENANT
 if TYPE_CHECKING:
     from proxy.cli.client import Operator
 
+# An id of this length is whole: it is passed on as it is, and its own command says what it is not.
+_WHOLE_LEN: Final = {
+    IdKind.HELD: 32,
+    IdKind.REFUSED: 32,
+    IdKind.UNSETTLED: 32,
+    IdKind.MEMORY: 36,
+}
 _NOUNS: Final = {
     IdKind.HELD: ("nothing that waits", "`mnemogate review list` shows what waits"),
     IdKind.REFUSED: ("nothing that is withheld", "its notice names a refused candidate"),
-    IdKind.MEMORY: ("no live memory", "`mnemogate memory list` shows them; check --tenant"),
+    IdKind.MEMORY: ("no memory", "`mnemogate memory list` shows them; check --tenant"),
     IdKind.SESSION: ("no session", "`mnemogate session list` shows them"),
+    IdKind.KEY: ("no key", "`mnemogate key list` shows them"),
+    IdKind.UNSETTLED: ("nothing that is not settled", "`mnemogate review unsettled` shows it"),
 }
 
 
 async def whole_id(
-    api: Operator, kind: IdKind, given: str, tenant: str = DEFAULT_TENANT, *, whole_len: int = 0
+    api: Operator, kind: IdKind, given: str, tenant: str = DEFAULT_TENANT
 ) -> str:
-    """The id with this beginning. One of `whole_len` characters is taken as it is.
+    """The id with this beginning; a whole one is taken as it is.
 
     Raises:
         CommandFailed: None does, or more than one: which, is said.
     """
-    if whole_len and len(given) >= whole_len:
+    if len(given) >= _WHOLE_LEN.get(kind, sys.maxsize):
         return given
     if len(given) < BEGINNING_LEN_MIN:
         raise CommandFailed(

@@ -19,8 +19,10 @@ class IdKind(enum.Enum):
 
     HELD = "held"  # a candidate that waits
     REFUSED = "refused"  # a candidate whose text is withheld
-    MEMORY = "memory"  # a live memory of the tenant
+    MEMORY = "memory"  # a memory of the tenant, live or under quarantine
     SESSION = "session"
+    KEY = "key"  # an API key, revoked ones too
+    UNSETTLED = "unsettled"  # an admitted change that a server behind may not have
 
 
 class IdsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
