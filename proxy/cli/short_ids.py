@@ -30,9 +30,7 @@ _NOUNS: Final = {
 }
 
 
-async def whole_id(
-    api: Operator, kind: IdKind, given: str, tenant: str = DEFAULT_TENANT
-) -> str:
+async def whole_id(api: Operator, kind: IdKind, given: str, tenant: str = DEFAULT_TENANT) -> str:
     """The id with this beginning; a whole one is taken as it is.
 
     Raises:
