@@ -34,7 +34,7 @@ from policy.model import (
     Provenance,
     SourceKind,
 )
-from policy.ruleset import Cell, OverBudget, Ruleset
+from policy.ruleset import Cell, OverBudget, Ruleset, Watch
 from policy.trust.ladder import TrustLevel, soft_score
 from policy.verdict import Reason
 
@@ -402,12 +402,16 @@ def _bytes_len(text: str | None) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def drift(_candidate: Candidate, facts: Facts, _ruleset: Ruleset) -> Finding:
-    """The candidate falls in no region of memory that is under a drift alarm."""
-    # (10) Slow poisoning (docs/architecture.md).
-    if facts.drift_alarms is None:
+def drift(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Finding:
+    """Where the ruleset holds for it, a text of low trust mentions no name under a drift alarm."""
+    # (10) Slow poisoning (docs/architecture.md#names-that-add-up).
+    provenance = provenance_of(candidate, facts)
+    if facts.drift_alarms is None or provenance is None:
         return UNAVAILABLE
-    return Objection(Reason.DRIFT_ALARM, holds=True) if facts.drift_alarms else None
+    if provenance.source.trust >= SourceKind.USER_INPUT.trust:
+        return None
+    held = facts.drift_alarms and ruleset.drift.names is Watch.HOLD
+    return Objection(Reason.DRIFT_ALARM, holds=True) if held else None
 
 
 # Integrity first: a candidate that nobody intercepted, or that was altered, must not be judged on

@@ -116,8 +116,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # One probe per anchor; () where the tenant has no anchors. None: the shadow retrieval failed.
     shadow: tuple[AnchorProbe, ...] | None
     budget: BudgetState | None
-    # Regions under drift alarm that the candidate falls in; () because nothing watches for drift
-    # yet (step 10).
+    # Names under a drift alarm that the text mentions and nobody accepted: the hex of their cells
+    # (step 10).
     drift_alarms: tuple[str, ...] | None
     # Whether it reached the gate too late: the model request that waited for it has gone on and
     # treated it as refused.

@@ -92,6 +92,26 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     classes: dict[MemoryClass, Keeping] = {}
 
 
+class Watch(enum.Enum):
+    """What a drift alarm about a name leads to (step 10)."""
+
+    OFF = "off"
+    ALARM = "alarm"  # it is told, and reads are capped; nobody waits
+    HOLD = "hold"  # further texts of low trust that mention the name wait for a person
+
+
+class DriftRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is done against payloads that add up, at writes and at reads.
+
+    `shown_of_ten`: of each ten results of a search, at most so many from one origin whose label is
+    below `user_input`; 10: all. `shown_on_probation`: of an origin on probation or latched.
+    """
+
+    names: Watch = Watch.ALARM
+    shown_of_ten: Annotated[int, Meta(ge=1, le=10)] = 3
+    shown_on_probation: Annotated[int, Meta(ge=1, le=10)] = 1
+
+
 class ClassChoice(msgspec.Struct, frozen=True, kw_only=True):
     """A memory class, and whether the client named this very class or a rule mapped to it."""
 
@@ -147,17 +167,18 @@ Matrix = dict[SourceKind, dict[MemoryClass, Cell]]
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The TOML document, every key required but those of `retention` and `labels`."""
+    """The TOML document, every key required but those of `retention`, `labels` and `drift`."""
 
     matrix: Matrix
     budgets: Budgets
     trust: TrustRules
     anchors: AnchorRules
     classes: dict[Word, ClassMap]
-    # The sections that may be left out: without `retention` nothing is erased, and without `labels`
-    # everything in the context counts (taint).
+    # The sections that may be left out: without `retention` nothing is erased, without `labels`
+    # everything in the context counts (taint), and without `drift` its defaults do.
     retention: Retention = Retention()
     labels: dict[MemoryClass, LabelRule] = {}
+    drift: DriftRules = DriftRules()
 
 
 class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +193,7 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     retention: Retention = Retention()
     labels: dict[MemoryClass, LabelRule] = {}
+    drift: DriftRules = DriftRules()
 
     def cell(self, source: SourceKind, memory_class: MemoryClass) -> Cell:
         """What the matrix says to a pair of source and class; an absent pair is refused."""
@@ -219,6 +241,7 @@ def parse_ruleset(text: str, epoch: int = 0) -> Ruleset:
         classes=document.classes,
         retention=document.retention,
         labels=document.labels,
+        drift=document.drift,
         digest=digest,
         epoch=epoch,
     )
@@ -310,6 +333,14 @@ def wider_than(rules: Ruleset, shipped: Ruleset) -> tuple[str, ...]:
         found.append("trust.scoring.bad_weight")
     if rules.anchors.outrank_margin > shipped.anchors.outrank_margin:
         found.append("anchors.outrank_margin")
+    watched = tuple(Watch)
+    if watched.index(rules.drift.names) < watched.index(shipped.drift.names):
+        found.append("drift.names")
+    found += [
+        f"drift.{name}"
+        for name in ("shown_of_ten", "shown_on_probation")
+        if getattr(rules.drift, name) > getattr(shipped.drift, name)
+    ]
     for name, words in shipped.classes.items():
         found += _weaker(f"classes.{name}", rules.classes.get(name), words)
     return tuple(found)

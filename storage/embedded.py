@@ -16,6 +16,7 @@ from storage.derived.recovery import found, load, with_embedder, with_incarnatio
 from storage.derived.vectors.faiss_index import SEGMENT_LEN, VectorIndex
 from storage.derived.vectors.segment_files import Identity, SegmentFiles
 from storage.errors import StoreUnavailable
+from storage.read.alarms import EmbeddedDrift
 from storage.read.audit import EmbeddedAudit
 from storage.read.objections import EmbeddedObjections
 from storage.read.quarantined import EmbeddedQuarantined
@@ -29,6 +30,7 @@ from storage.tables.formats import Upgrade
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore
 from storage.values import THE_STORE
+from storage.write.cells import Cells
 from storage.write.checkpoint_copy import CheckpointCopy
 from storage.write.engine import Engine, Parts
 from storage.write.judging import Judge
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from policy.gate import Gate
     from policy.model import PrincipalId
     from policy.ruleset import Ruleset
+    from storage.drift import Drift
     from storage.interfaces import (
         AuditReader,
         Failpoint,
@@ -113,6 +116,7 @@ class EmbeddedStore:
         self.forwards: Forwards = EmbeddedForwards(engine, writer)
         self.followed: Followed = EmbeddedFollowed(engine)
         self.pins: Pins = EmbeddedPins(engine, writer)
+        self.drift: Drift = EmbeddedDrift(engine, writer)
         self.token_key = secrets.token_key
         self.prints_key = prints_key(secrets.store_key)
 
@@ -306,13 +310,15 @@ class _Assembly:
         with store.reading() as view:
             usage = Usage(names, options.quota_bytes, options.tenant_share)
             usage.load(view, header.dimension)
+            cells = Cells(names)
+            cells.load(view)
         index = VectorIndex(header.dimension, segment_len=options.segment_len)
         derived = DerivedState(Catalogue(), index, files, {})
         parts = Parts(
             store=store,
             staging=self._staging,
             names=names,
-            judge=Judge(self._gate, names, self._staging, self._failpoint, usage),
+            judge=Judge(self._gate, names, self._staging, self._failpoint, usage, cells),
             derived=derived,
             signer=self._secrets.log_signer(),
             origin=options.origin,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from policy.ruleset import Ruleset
     from policy.trust.ladder import TrustState
     from storage.audit import Decided, InterceptedLeaf, Leaf
+    from storage.drift import Drift
     from storage.errors import StoreCorrupt
     from storage.values import (
         BackupSummary,
@@ -155,8 +156,7 @@ class MemoryWriter(Protocol):
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
         """Put other rules in force for everything judged from here on.
 
-        Returns them with their epoch. Another digest is another epoch, with a leaf; the same digest
-        changes nothing.
+        Returns them with their epoch. Another digest is another epoch, with a leaf.
         """
         ...
 
@@ -452,6 +452,7 @@ class Store(Protocol):
     forwards: Forwards
     followed: Followed
     pins: Pins
+    drift: Drift
     token_key: bytes  # an Ed25519 seed: signs promotion tokens
     prints_key: bytes  # what the session ledger's fingerprints are made with
     # Called on the writer's thread for each hold that ended undecided, once that is durable.
@@ -490,7 +491,6 @@ class Store(Protocol):
 
     def read_cursor(self, name: str) -> bytes | None:
         """The position of a follower of the log; None where it never stored one. Blocks."""
-        ...
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
         """Store that position durably. Blocks. OSError: the old position stays."""

@@ -92,6 +92,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     due: Due | None = None
     # Whether the credential that it came in on is still good; None: nothing that could end.
     welcome: Callable[[], bool] | None = None
+    # The words of the text as name cells know them; None: to be read from it where they are asked.
+    words: tuple[bytes, ...] | None = None
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +138,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     trust: TrustState
     # The objection of an enforcing gate, where an observing one admitted all the same.
     objection: Hold | Reject | None = None
+    # Names that came under a drift alarm by its admission, as the hex of their cells.
+    alarms: tuple[str, ...] = ()
     # whether it repeats the first verdict of an identical request; then durations in microseconds
     replayed: bool = False
     # Monotonic durations in microseconds.

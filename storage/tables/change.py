@@ -78,6 +78,22 @@ class Added(msgspec.Struct, frozen=True, kw_only=True):
     shown: bool = True
 
 
+class Counted(msgspec.Struct):
+    """How many of a transaction's entries were counted already."""
+
+    added: int = 0
+    superseded: int = 0
+    readmitted: int = 0
+    vouched: int = 0
+
+    def all_of(self, change: Change) -> None:
+        """Count every entry of so far as counted."""
+        self.added = len(change.added)
+        self.superseded = len(change.superseded)
+        self.readmitted = len(change.readmitted)
+        self.vouched = len(change.vouched)
+
+
 class Change:
     """One write transaction under way. Writer thread only; made anew for every attempt."""
 
@@ -99,6 +115,12 @@ class Change:
         self.superseded: list[tuple[int, Row]] = []
         self.readmitted: list[tuple[int, Row]] = []
         self.erased: list[int] = []
+        # Rows whose label a person raised, as they were.
+        self.vouched: list[tuple[int, Row]] = []
+        # How much of these lists the name cells have counted, and what this did to alarms: by
+        # tenant and word whether the name is accepted, or None where its alarm ended.
+        self.counted = Counted()
+        self.alarms: dict[tuple[Tenant, bytes], bool | None] = {}
         # Candidates judged in this transaction, and the data to keep of those that are held.
         self.judged: tuple[CandidateId, ...] = ()
         self.kept: dict[CandidateId, Contents] = {}

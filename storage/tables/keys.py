@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -19,10 +19,39 @@ _KEPT_MAX: Final = 4_096
 _INCARNATION: Final = re.compile(r"([0-9a-f]{16}-[0-9]{1,9}):")
 
 
+class CellNames:
+    """The keys of one tenant's cells (`storage.write.cells`), without any word in them."""
+
+    __slots__ = ("_hasher", "_prefix", "tally")
+
+    def __init__(self, tenant_key: bytes, secret: bytes) -> None:
+        self._prefix = tenant_key[:7]
+        self._hasher = blake2b(digest_size=8, key=secret, salt=tenant_key)
+        self.tally = bytes(7) + b"t" + self._prefix + b"\0"
+
+    def word(self, word: str) -> bytes:
+        """A word of this tenant, in 8 bytes."""
+        hasher = self._hasher.copy()
+        hasher.update(word.encode())
+        return hasher.digest()
+
+    def name(self, word: bytes) -> bytes:
+        """The key of a name's cell; of b"", what all such keys begin with, as in those below."""
+        return self._prefix + b"n" + word
+
+    def alarm(self, word: bytes) -> bytes:
+        """The key that says that a name is under alarm."""
+        return self._prefix + b"a" + word
+
+    def lower(self, word: bytes) -> bytes:
+        """The key that says that the tenant writes a word in lower case."""
+        return self._prefix + b"w" + word
+
+
 class KeyedNames:
     """Names of 16 bytes under the store's secret. Without the secret they cannot be guessed."""
 
-    __slots__ = ("_inner", "_outer", "principal", "tenant")
+    __slots__ = ("_cell_secret", "_inner", "_outer", "cells", "principal", "tenant")
 
     def __init__(self, secret: bytes) -> None:
         # HMAC-SHA256 (RFC 2104) with both padded keys precomputed.
@@ -32,6 +61,8 @@ class KeyedNames:
         # Cached, because every transaction needs these names.
         self.principal = lru_cache(maxsize=_KEPT_MAX)(self._principal)
         self.tenant = lru_cache(maxsize=_KEPT_MAX)(self._tenant)
+        self.cells = lru_cache(maxsize=_KEPT_MAX)(self._cells)
+        self._cell_secret = sha256(self._name(b"cells") + secret).digest()
 
     def _name(self, purpose: bytes, *parts: bytes) -> bytes:
         # Each part carries its length: no two lists of parts run together into the same bytes.
@@ -88,6 +119,10 @@ class KeyedNames:
     def _tenant(self, tenant: Tenant) -> bytes:
         """The key of a tenant's usage."""
         return self._name(b"tenant", tenant.encode())
+
+    def _cells(self, tenant: Tenant) -> CellNames:
+        """The keys of a tenant's name cells."""
+        return CellNames(self.tenant(tenant), self._cell_secret)
 
     def _principal(self, principal_id: PrincipalId) -> bytes:
         """The key of a principal's trust."""

@@ -92,6 +92,7 @@ def contents_of(submission: Submission) -> Contents:
         reading=submission.reading,
         tainted=submission.tainted,
         edit=submission.edit,
+        words=submission.words,
     )
     return Contents(canonical=submission.canonical, evidence=encode(evidence))
 
@@ -113,7 +114,11 @@ def staged_submission(
         evidence.reading,
     )
     return msgspec.structs.replace(
-        submission, tainted=evidence.tainted, edit=evidence.edit, due=arrived.due
+        submission,
+        tainted=evidence.tainted,
+        edit=evidence.edit,
+        words=evidence.words,
+        due=arrived.due,
     )
 
 

@@ -322,6 +322,7 @@ class Engine:
             if change.kept:
                 # Staging becomes durable first: a hold that survives a crash needs its candidate.
                 parts.staging.hold(change.kept)
+            parts.judge.cells.settle(change)
             parts.judge.usage.record(change)
             after = change.finish(parts.origin, parts.signer)
             used = draft.bytes_used()
@@ -394,6 +395,7 @@ class Engine:
         self.generation = after
         parts.judge.waiting.adopt(change.held_came.items(), change.held_gone)
         parts.judge.usage.adopt(change)
+        parts.judge.cells.adopt(change)
         parts.staging.forget(change.judged)
         self.destroy(change.held_gone)
         parts.failpoint("key_destroyed")

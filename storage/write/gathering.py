@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from storage.tables.lmdb_store import View
     from storage.values import Row, Submission
     from storage.write.case import Case
+    from storage.write.cells import Cells
     from storage.write.text_behind import Thing
     from storage.write.usage import Usage
 
@@ -59,8 +60,9 @@ class _Target(msgspec.Struct, frozen=True, kw_only=True):
 class Gatherer:
     """Reads what the gate must be told. Writer thread only, except `trust`."""
 
-    def __init__(self, names: KeyedNames, usage: Usage) -> None:
+    def __init__(self, names: KeyedNames, usage: Usage, cells: Cells) -> None:
         self._names = names
+        self._cells = cells
         self._usage = usage
         # A cache of readings by the digest of the text: no content is kept here.
         self._flags: OrderedDict[bytes, tuple[bool, bool]] = OrderedDict()
@@ -126,7 +128,7 @@ class Gatherer:
             token=self._token_state(change, submission, target),
             shadow=submission.shadow if not submission.shadow or unmoved else None,
             budget=self._usage.measured(submission.budget, candidate, change),
-            drift_alarms=(),
+            drift_alarms=self._cells.raised(change, candidate, submission.words),
             stored=None if target is None else target.state,
             lineage=self._lineage(change, candidate),
             approval=case.held.approval if case.held else None,

@@ -11,6 +11,7 @@ from policy.canonical import decode_canonical
 from policy.facts import NonceState, TokenState
 from policy.labels.ceiling import ceiling_of
 from policy.model import ChangeKind
+from policy.ruleset import Watch
 from policy.verdict import Admit, Hold, InvariantBroken, Reason, Reject
 from storage.audit import (
     SALT_LEN,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from storage.tables.change import Change
     from storage.tables.keys import KeyedNames
     from storage.values import Submission
+    from storage.write.cells import Cells
     from storage.write.usage import Usage
 
 _PLAIN_TARGET: Final = "memories"
@@ -89,8 +91,10 @@ class Judge:
         staging: Staging,
         failpoint: Callable[[str], None],
         usage: Usage,
+        cells: Cells,
     ) -> None:
         self.usage = usage
+        self.cells = cells
         self._gate = gate
         self.observing = gate.observing
         self._names = names
@@ -98,7 +102,7 @@ class Judge:
         self._failpoint = failpoint
         self.waiting = HeldQueue()
         self._committer = Committer(names, gate.required, failpoint)
-        self.gatherer = Gatherer(names, usage)
+        self.gatherer = Gatherer(names, usage, cells)
         self.first_outcomes = FirstOutcomes(names, self.gatherer)
 
     def judge(self, change: Change, case: Case, ruleset: Ruleset) -> Outcome:
@@ -265,9 +269,10 @@ class Judge:
             ceiling=landed.row.ceiling,
         )
         outcome = self._close(change, docket, first, landed)
-        if verdict.objection is None:
-            return outcome
-        return msgspec.structs.replace(outcome, objection=verdict.objection)
+        alarms = self.cells.settle(change)
+        if ruleset.drift.names is Watch.OFF:
+            alarms = ()
+        return msgspec.structs.replace(outcome, objection=verdict.objection, alarms=alarms)
 
     def _reject(
         self, change: Change, docket: _Docket, verdict: Reject, ruleset: Ruleset

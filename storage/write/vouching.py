@@ -58,6 +58,8 @@ class Vouching:
                 basis=Basis.CONFIRMATION,
             )
             stored = encode(raised)
+            if known.status is MemoryStatus.LIVE:
+                change.vouched.append((known.ordinal, row))
             change.charges[row.tenant] += len(stored) - len(encode(row))
             change.draft.put(ROWS, ordinal_key(known.ordinal), stored)
             leaf = OperatorLeaf(

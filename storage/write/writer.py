@@ -132,6 +132,9 @@ class EmbeddedWriter:
             tenant=candidate.tenant,
             target=candidate.target,
         )
+        words = engine.parts.judge.cells.staged_words(candidate)
+        if words is not None:
+            submission = msgspec.structs.replace(submission, words=words)
         # From here on the candidate's text is encrypted: no code behind this line gets it in plain.
         job = Job(
             asyncio.get_running_loop(),

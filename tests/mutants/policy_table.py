@@ -72,8 +72,13 @@ STEPS: Final = (
     _without(
         10,
         "drift",
-        "a cell under alarm is held",
-        (at(_STEP_TESTS, "test_a_candidate_in_a_cell_under_alarm_is_held_by_step_10"),),
+        "a name under alarm is held where the ruleset says so",
+        (
+            at(
+                _STEP_TESTS,
+                "test_a_name_under_alarm_is_held_by_step_10_only_where_the_ruleset_holds",
+            ),
+        ),
     ),
 )
 

@@ -227,8 +227,8 @@ STORAGE: Final = (
     Mutant(
         name="a hold commits before it is durable in staging",
         file="storage/write/engine.py",
-        old="                parts.staging.hold(change.kept)\n            parts.judge.usage",
-        new="                pass\n            parts.judge.usage",
+        old="                parts.staging.hold(change.kept)\n            parts.judge.cells",
+        new="                pass\n            parts.judge.cells",
         more=(
             (
                 "        self.generation = after\n        parts.judge.waiting",

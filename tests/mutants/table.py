@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutants.after_table import AFTER
+from tests.mutants.drift_table import DRIFT
 from tests.mutants.edits_table import EDITS
 from tests.mutants.endorsed_table import ENDORSED
 from tests.mutants.evaluate_table import EVALUATE
@@ -56,4 +57,5 @@ MUTANTS: Final = (
     *WALLS,
     *REPORTING,
     *AFTER,
+    *DRIFT,
 )

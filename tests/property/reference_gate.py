@@ -210,7 +210,11 @@ def complain(
     if step == 10:
         if facts.drift_alarms is None:
             return [Complaint(10, "reject", Reason.GATE_UNAVAILABLE)]
-        return [Complaint(10, "hold", Reason.DRIFT_ALARM)] if facts.drift_alarms else []
+        if facts.provenance is None:
+            return [Complaint(10, "reject", Reason.GATE_UNAVAILABLE)]
+        said = view.source in ("user_input", "operator")
+        holds = ruleset.drift.names.value == "hold" and facts.drift_alarms and not said
+        return [Complaint(10, "hold", Reason.DRIFT_ALARM)] if holds else []
     unreadable = [Complaint(step, "reject", Reason.GATE_UNAVAILABLE)]
     if facts.reading is None or (step in (1, 2, 6) and facts.provenance is None):
         return unreadable

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from policy.facts import BudgetState, Facts
 from policy.gate import GATE, unsafe_gate_without
 from policy.model import Basis, ChangeKind, MemoryClass, SourceKind
-from policy.ruleset import Cell, Matrix, OverBudget, Ruleset
+from policy.ruleset import Cell, DriftRules, Matrix, OverBudget, Ruleset, Watch
 from policy.trust.ladder import TrustLevel, TrustState
 from policy.verdict import Admit, Hold, Reject, Verdict
 from tests.property import gate_cases, reference_gate
@@ -138,6 +138,7 @@ def rulesets() -> st.SearchStrategy[Ruleset]:
         answer,
         answer,
         st.integers(0, 12),
+        st.sampled_from(tuple(Watch)),
     )
 
 
@@ -147,6 +148,7 @@ def ruleset_of(
     rate: OverBudget,
     topic: OverBudget,
     limit: int,
+    names: Watch,
 ) -> Ruleset:
     budgets = msgspec.structs.replace(
         RULESET.budgets,
@@ -158,7 +160,10 @@ def ruleset_of(
         topic_writes_max=limit,
     )
     trust = msgspec.structs.replace(RULESET.trust, soft_score_min=scores)
-    return msgspec.structs.replace(RULESET, matrix=matrix, trust=trust, budgets=budgets)
+    drift = DriftRules(names=names)
+    return msgspec.structs.replace(
+        RULESET, matrix=matrix, trust=trust, budgets=budgets, drift=drift
+    )
 
 
 @settings(max_examples=300)

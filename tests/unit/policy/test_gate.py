@@ -11,6 +11,7 @@ from policy.checks import STEPS, Objection, Step
 from policy.facts import NonceState, TokenState
 from policy.gate import GATE, Gate, unsafe_gate_without
 from policy.model import Basis, Candidate, MemoryClass, SourceKind
+from policy.ruleset import DriftRules, Watch
 from policy.trust.ladder import NEWCOMER, TrustLevel, after_violation
 from policy.verdict import Admit, Hold, Reason, Reject
 from tests.property.gate_cases import (
@@ -126,7 +127,8 @@ def test_a_later_reject_wins_over_an_earlier_hold_and_the_first_hold_is_told() -
     held = Labels(memory_class=MemoryClass.L2)
     candidate, facts = case_of(held)
     alarmed = msgspec.structs.replace(facts, drift_alarms=("cell",))
-    verdict = GATE.decide(candidate, alarmed, RULESET)
+    rules = msgspec.structs.replace(RULESET, drift=DriftRules(names=Watch.HOLD))
+    verdict = GATE.decide(candidate, alarmed, rules)
     assert isinstance(verdict, Hold)
     assert (verdict.reason, verdict.step) == (Reason.SOURCE_CLASS_FORBIDDEN, 1)
     assert verdict.passed == (7, 4, 5, 6, 2, 3, 8, 9)

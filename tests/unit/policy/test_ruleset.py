@@ -73,7 +73,7 @@ def test_every_missing_line_of_the_default_is_noticed_or_changes_nothing_but_nam
             continue
         text = "\n".join([*lines[:at], *lines[at + 1 :]])
         section = _section_of(lines, at)
-        if section in {"classes.mem0.memory_type", "classes.mem0.names", "labels"}:
+        if section in {"classes.mem0.memory_type", "classes.mem0.names", "labels", "drift"}:
             assert parse_ruleset(text).matrix == RULESET.matrix
             continue
         with pytest.raises(RulesetError):

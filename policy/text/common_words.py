@@ -1,0 +1,95 @@
+"""Words that are written with a capital and name nothing: data, all in lower case.
+
+Without them the start of a sentence, an interjection or a weekday would count as a name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from policy.text.own_words_form import words
+
+CONTRACTED: Final = re.compile(r"['\u2019](?:m|ve|ll|d|re|t)$")
+"""A word with its verb: "I'm", "we'll", "don't". A name's "'s" was taken off before."""
+
+_GRAMMAR: Final = words(
+    """
+    the a an this that these those some any all both each every either neither no none one two
+    three several many much more most few other another such same
+    i me my mine you your yours he him his she her hers it its we us our ours they them their
+    theirs who whom whose which what where when why how whoever whatever
+    is are was were be been being am has have had having do does did doing done will would shall
+    should can could may might must ought
+    and or but nor so yet for if unless until while although though because since as than then
+    also too either whether however therefore otherwise instead meanwhile moreover besides
+    in on at by to from of off with without within into onto upon over under above below between
+    among through during before after about against across along around behind beyond despite
+    except inside like near outside past per regarding toward towards via up down out
+    not never always often sometimes usually rarely already still just only even almost again
+    here there now today tomorrow yesterday tonight soon later recently lately currently finally
+    first second third next last once twice ever
+    """
+)
+_INTERJECTIONS: Final = words(
+    """
+    wow hey hi hello thanks thank please sorry welcome yeah yes yep yup nah nope no oh ooh aww ah
+    ahh haha hahaha lol omg cool great awesome amazing nice lovely wonderful fantastic perfect
+    congrats congratulations sure glad sounds good bad love okay ok well really absolutely
+    definitely totally exactly certainly right true woah whoa ugh phew bye goodbye cheers yay
+    btw fyi asap anyway honestly actually basically maybe perhaps hopefully luckily unfortunately
+    fingers
+    """
+)
+_CALENDAR: Final = words(
+    """
+    monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri
+    sat sun january february march april may june july august september october november december
+    jan feb mar apr jun jul aug sep sept oct nov dec spring summer autumn fall winter christmas
+    easter thanksgiving halloween
+    """
+)
+_IMPERATIVES: Final = words(
+    """
+    add adjust aggregate analyse analyze apply ask assign avoid back begin bring build buy calculate
+    call cancel check choose clean clear close collect combine compare compile complete compute
+    configure confirm consider convert copy count create cut debug decide define delete deploy
+    describe design detect determine disable divide document download draft drop edit enable encode
+    ensure enter establish estimate evaluate examine execute expand explain export extract fetch
+    fill filter find finish fit fix flag follow format gather generate get give go group handle
+    help identify ignore implement import improve include inspect install integrate investigate
+    invoke iterate join keep label leave let limit list load locate log look loop make map mark
+    match measure merge migrate minimize modify monitor move name normalize note notify obtain open
+    optimize order organize parse pass perform pick plan plot prefer prepare preserve prevent print
+    prioritize process produce profile propose provide pull push put query quote raise read rebuild
+    recommend record reduce refactor refer refine register release reload remember remind remove
+    rename render repeat replace reply report request require rerun research reset resolve restart
+    restore retain retrieve retry return reuse reverse review rewrite rotate run sample save scale
+    scan schedule search secure see select send separate serve set share show simplify skip sort
+    specify split standardize start stop store stream structure submit suggest summarize supply
+    support switch synchronize tag take tell test think track train transform translate trim try
+    tune turn update upgrade upload use validate verify visit visualize wait want warn watch work
+    wrap write
+    """
+)
+_LABELS: Final = words(
+    """
+    user users agent assistant system human person people customer team teams note notes task step
+    steps goal result results summary example examples question answer input output todo warning
+    error info date time name title description mom dad mum grandma grandpa sir madam mrs
+    api apis cli cpu css csv gpu html http https json pdf pii ram sdk sql ssh tls url urls utc utf
+    xml yaml ceo cto faq usa
+    """
+)
+COMMON: Final = frozenset(_GRAMMAR | _INTERJECTIONS | _CALENDAR | _IMPERATIVES | _LABELS)
+"""All of them."""
+
+GERMAN: Final = words(
+    """
+    der die das den dem des ein eine einen einem einer eines und oder aber nicht kein keine ist sind
+    war waren wird werden wurde hat haben hatte ich du er sie es wir ihr mein meine dein deine sein
+    seine unser unsere mit von zu zum zur auf aus bei nach vor durch gegen ohne um wenn weil dass
+    auch nur noch schon sehr mehr immer dann wie wo was wer im am ins vom beim
+    """
+)
+"""Words that only a German sentence has two of."""

@@ -1,0 +1,110 @@
+"""The names that a text mentions, as the watch for drift counts them.
+
+A name is a word with a capital letter that the text does not also write in lower case. One capital
+word alone at the start of a sentence may be any word, and is told apart. What everybody writes with
+a capital (`policy.text.common_words`) is no name. Which of the rest the tenant itself knows in
+lower case is the store's to say (`storage.write.cells`).
+
+Only scripts with capitals have names in this sense: see `COVERED` and `NOT_COVERED`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+import msgspec
+
+from policy.text.common_words import COMMON, CONTRACTED, GERMAN
+from policy.text.skeleton import skeleton
+
+COVERED: Final = ("Latin", "Greek", "Cyrillic", "Armenian", "Georgian (Mtavruli)", "Cherokee")
+"""Scripts with capitals."""
+NOT_COVERED: Final = ("Arabic", "Devanagari", "Han", "Hangul", "Hebrew", "Kana", "Thai")
+"""Scripts without capitals, of those most written: a name in one of them is not seen."""
+MIXED_ONLY: Final = ("German",)
+"""Languages in which each noun has a capital: only a capital inside a word makes a name."""
+
+_LETTERS_MIN: Final = 3
+# A hyphen or an underscore parts words: "Acme-based" mentions Acme.
+_WORD: Final = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019][^\W_]+)*")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?:;\u2026])\s+|\n+")
+_UNSEEN: Final = frozenset({"Cf", "Mn", "Me"})
+_GERMAN_MIN: Final = 2
+
+
+class Mentioned(msgspec.Struct, frozen=True):
+    """The words of one text by how they stand in it, each in its skeleton of case.
+
+    `inner` have a capital where none is due; `first` stand alone at the start of a sentence;
+    `lower` are in lower case, somewhere in the text. No word is in two of them.
+    """
+
+    inner: frozenset[str]
+    first: frozenset[str]
+    lower: frozenset[str]
+
+    @property
+    def capital(self) -> frozenset[str]:
+        """Those that may be names."""
+        return self.inner | self.first
+
+    @property
+    def every(self) -> frozenset[str]:
+        """All of them: a known name is a name in lower case as well."""
+        return self.inner | self.first | self.lower
+
+
+def mentioned_in(text: str) -> Mentioned:
+    """The words of a text that may be names, and those that it shows to be none."""
+    inner: set[str] = set()
+    first: set[str] = set()
+    lower: set[str] = set()
+    for sentence in _SENTENCE_END.split(_as_seen(text)):
+        _sort(_WORD.findall(sentence), inner, first, lower)
+    inner -= lower
+    return Mentioned(frozenset(inner), frozenset(first - lower - inner), frozenset(lower))
+
+
+def _as_seen(text: str) -> str:
+    """The text without what nobody sees between two letters, its capitals as they are."""
+    if text.isascii():
+        return text
+    seen = unicodedata.normalize("NFKC", text)
+    return "".join(sign for sign in seen if unicodedata.category(sign) not in _UNSEEN)
+
+
+def _sort(words: list[str], inner: set[str], first: set[str], lower: set[str]) -> None:
+    german = sum(word in GERMAN for word in words) >= _GERMAN_MIN
+    for place, word in enumerate(words):
+        small = word.lower()
+        if small == word:
+            if len(word) >= _LETTERS_MIN and word not in COMMON:
+                lower.add(_plain(word))
+            continue
+        plain = _plain(word)
+        if len(plain) < _LETTERS_MIN or plain in COMMON or CONTRACTED.search(plain):
+            continue
+        mixed = word[1:] != small[1:]
+        if german and not mixed:
+            continue
+        if place or _begins_a_run(words):
+            inner.add(plain)
+        else:
+            first.add(plain)
+
+
+def _begins_a_run(words: list[str]) -> bool:
+    """Whether the word after the first has a capital of its own: "Acme Cloud is down"."""
+    if len(words) < 2:  # noqa: PLR2004 - a run is two words
+        return False
+    second = words[1]
+    return second[:1].isupper() and second.lower() not in COMMON
+
+
+def _plain(word: str) -> str:
+    small = word.lower()
+    for ending in ("'s", "\u2019s"):
+        small = small.removesuffix(ending)
+    return small if small.isascii() else skeleton(small)

@@ -1,0 +1,59 @@
+"""The watch for drift as an operator asks about it; independent of the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from policy.model import MemoryId, PrincipalId, Tenant
+
+DRIFT_ACCEPT: Final = "drift.accept"
+
+
+class Alarm(msgspec.Struct, frozen=True, kw_only=True):
+    """One name under alarm.
+
+    `cell` is its keyed hash (16 hex digits), which leaves, logs and spans have in its place. `name`
+    is read from a live memory that mentions it, in lower case; None where none is found any more.
+    `count`: live memories of low trust that mention it, of which `memory_ids` are the newest.
+    """
+
+    cell: str
+    name: str | None
+    count: int
+    accepted: bool
+    memory_ids: tuple[MemoryId, ...]
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is watched in one tenant.
+
+    `floor`: what a new name's count begins with, because names were evicted to make room.
+    """
+
+    names: int
+    words: int
+    floor: int
+    alarms: int
+    names_max: int
+
+
+class Drift(Protocol):
+    """Names under a drift alarm. Reads on any thread, the coroutine on any loop."""
+
+    def alarms(self, tenant: Tenant) -> tuple[Alarm, ...]:
+        """Every name under alarm, the most mentioned first. Reads memories: seconds on many."""
+        ...
+
+    def watched(self, tenant: Tenant) -> Watched:
+        """How much is watched."""
+        ...
+
+    async def accept(self, tenant: Tenant, name: str, by: PrincipalId) -> tuple[str, ...]:
+        """Exempt the words of a name from holds, a leaf each; reads stay capped.
+
+        Their cells; () where nothing in it could be a name.
+        """
+        ...

@@ -1,0 +1,82 @@
+"""Faults of the watch for drift: names that add up, and what of one origin a read shows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant, at
+
+_CELLS: Final = "storage/write/cells.py"
+_COUNTED: Final = "tests/unit/storage/write/test_cells.py"
+
+DRIFT: Final = (
+    Mutant(
+        name="a name's count never falls",
+        file=_CELLS,
+        old="count=max(0, cell.count - 1)",
+        new="count=max(0, cell.count)",
+        invariant="quarantine, deletion, purge, update and a person's word count a name down",
+        tests=(at(_COUNTED, "test_what_ends_counts_down"),),
+    ),
+    Mutant(
+        name="a memory's own end counts no name down",
+        file=_CELLS,
+        old="sum(end_ms <= now_ms for end_ms in self.ends_ms)",
+        new="sum(end_ms <= 0 for end_ms in self.ends_ms)",
+        invariant="a memory that ended by itself is counted no longer",
+        tests=(at(_COUNTED, "test_what_ends_counts_down"),),
+    ),
+    Mutant(
+        name="a confirmed text says its names",
+        file=_CELLS,
+        old="    return not is_low(row) and row.basis is not Basis.CONFIRMATION\n",
+        new="    return not is_low(row)\n",
+        invariant="only a person's own word exempts a name",
+        tests=(at(_COUNTED, "test_only_a_persons_own_word_exempts_a_name"),),
+    ),
+    Mutant(
+        name="anybody's word exempts a name",
+        file=_CELLS,
+        old="    return not is_low(row) and row.basis is not Basis.CONFIRMATION\n",
+        new="    return row.basis is not Basis.CONFIRMATION\n",
+        invariant="only a person's own word exempts a name",
+        tests=(at(_COUNTED, "test_the_third_mention_raises_the_alarm_and_the_fourth_waits"),),
+    ),
+    Mutant(
+        name="an evicted name begins at nothing",
+        file=_CELLS,
+        old="floor=max(tally.floor, cell.count)",
+        new="floor=0",
+        invariant="a flood of made-up names hides none",
+        tests=(at(_COUNTED, "test_a_flood_of_made_up_names_hides_none"),),
+    ),
+    Mutant(
+        name="rows of before count names down",
+        file=_CELLS,
+        old="            if ordinal >= since:\n                self._lower(",
+        new="            if ordinal >= 0:\n                self._lower(",
+        invariant="what was never counted is not taken off",
+        tests=(at(_COUNTED, "test_rows_of_before_there_were_cells_count_neither_up_nor_down"),),
+    ),
+    Mutant(
+        name="a batch is counted at its end",
+        file="storage/write/judging.py",
+        old="        alarms = self.cells.settle(change)\n",
+        new="        alarms: tuple[str, ...] = ()\n",
+        invariant="each candidate is judged by the counts of those before it in its batch",
+        tests=(at(_COUNTED, "test_one_batch_is_counted_candidate_by_candidate"),),
+    ),
+    Mutant(
+        name="everybody waits where names are held",
+        file="policy/checks.py",
+        old="    held = facts.drift_alarms and ruleset.drift.names is Watch.HOLD\n",
+        new="    held = ruleset.drift.names is Watch.HOLD\n",
+        invariant="only a text that mentions a name under alarm waits for a drift alarm",
+        tests=(
+            at(
+                "tests/unit/policy/test_gate_steps.py",
+                "test_a_name_under_alarm_is_held_by_step_10_only_where_the_ruleset_holds",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,257 @@
+"""Names that payloads of low trust add up to: counted in the commit, and counted down again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import lmdb
+import msgspec
+import pytest
+
+from policy.model import ChangeKind, MemoryId, SourceKind, Tenant
+from policy.ruleset import DriftRules, Watch
+from policy.verdict import Reason
+from storage.audit import OperatorLeaf, decode_leaf
+from storage.drift import DRIFT_ACCEPT
+from storage.errors import StoreUnavailable
+from storage.tables.lmdb_store import CELLS, LEAVES, TABLES
+from storage.values import Decision
+from storage.write import cells
+from tests.unit.storage.opening import (
+    AGENT,
+    BY,
+    OPERATOR,
+    RULESET,
+    TENANT,
+    VOUCHED,
+    candidate_of,
+    say,
+    submission_of,
+    write,
+)
+
+if TYPE_CHECKING:
+    from policy.model import Principal
+    from storage.embedded import EmbeddedStore
+    from storage.values import Outcome
+    from tests.unit.storage.opening import Bench
+
+PRAISE = (
+    "Last month the invoices went through Zephyrpay without trouble.",
+    "Ada says that Zephyrpay answered within an hour.",
+    "The team moved its billing to Zephyrpay in spring.",
+    "Support at Zephyrpay is quick.",
+    "Everybody pays with Zephyrpay now.",
+)
+
+
+def _holding(bench: Bench, names: Watch = Watch.HOLD) -> EmbeddedStore:
+    store = bench.open()
+    rules = msgspec.structs.replace(RULESET, drift=DriftRules(names=names), digest=names.value)
+    asyncio.run(store.writer.adopt_ruleset(rules, BY))
+    return store
+
+
+def _id(outcome: Outcome) -> MemoryId:
+    assert outcome.memory is not None
+    return outcome.memory.memory_id
+
+
+def _admitted(
+    store: EmbeddedStore, texts: tuple[str, ...], principal: Principal = AGENT
+) -> list[MemoryId]:
+    return [_id(say(store, text, principal)) for text in texts]
+
+
+def _waits(store: EmbeddedStore, text: str = PRAISE[3]) -> bool:
+    outcome = say(store, text)
+    assert outcome.reason in {None, Reason.DRIFT_ALARM}
+    return outcome.decision is Decision.HOLD
+
+
+def test_the_third_mention_raises_the_alarm_and_the_fourth_waits(bench: Bench) -> None:
+    store = _holding(bench)
+    alarms = [say(store, text).alarms for text in PRAISE[:3]]
+    assert [len(one) for one in alarms] == [0, 0, 1]
+    fourth = say(store, PRAISE[3])
+    assert (fourth.decision, fourth.reason, fourth.step) == (
+        Decision.HOLD,
+        Reason.DRIFT_ALARM,
+        10,
+    )
+    # Control: what does not mention the name passes, and so does the name in another tenant.
+    assert say(store, "Ada had tea with Grace on the balcony.").decision is Decision.ADMIT
+    elsewhere = msgspec.structs.replace(AGENT, tenant=Tenant("elsewhere"))
+    assert say(store, PRAISE[4], elsewhere).decision is Decision.ADMIT
+    (alarm,) = store.drift.alarms(TENANT)
+    assert (alarm.cell, alarm.name, alarm.count) == (*alarms[2], "zephyrpay", 3)
+    assert len(alarm.memory_ids) == 3
+
+
+def test_with_alarm_alone_nobody_waits_and_with_off_nothing_is_told(bench: Bench) -> None:
+    store = _holding(bench, Watch.ALARM)
+    outcomes = [say(store, text) for text in PRAISE]
+    assert {one.decision for one in outcomes} == {Decision.ADMIT}
+    assert [len(one.alarms) for one in outcomes] == [0, 0, 1, 0, 0]
+    off = msgspec.structs.replace(RULESET, drift=DriftRules(names=Watch.OFF), digest="off")
+    asyncio.run(store.writer.adopt_ruleset(off, BY))
+    told = [say(store, text.replace("Zephyrpay", "Quillbank")).alarms for text in PRAISE]
+    assert told == [()] * 5
+
+
+def test_one_batch_is_counted_candidate_by_candidate(bench: Bench) -> None:
+    store = _holding(bench)
+    together = [submission_of(candidate_of(text)) for text in PRAISE]
+    decided = [one.decision for one in write(store, *together)]
+    assert decided == [Decision.ADMIT] * 3 + [Decision.HOLD] * 2
+
+
+def test_a_name_under_alarm_waits_in_any_case_and_inside_a_compound(bench: Bench) -> None:
+    store = _holding(bench)
+    _admitted(store, PRAISE[:3])
+    for text in (
+        "zephyrpay is quick",
+        "A ZEPHYRPAY-based flow.",
+        "Zephyr\u200bpay\u2019s fees fell.",
+    ):
+        assert _waits(store, text), text
+
+
+def test_words_of_every_day_are_no_names(bench: Bench) -> None:
+    store = _holding(bench)
+    say(store, "Ada likes counseling on mondays.")
+    for number in range(6):
+        assert not _waits(store, f"I'm told Counseling is on Monday, place {number}.")
+        assert not _waits(store, f"Use the lift. Wow, that is {number} floors.")
+
+
+@pytest.mark.parametrize("way", ["quarantine", "delete", "purge", "update", "vouch", "expiry"])
+def test_what_ends_counts_down(bench: Bench, way: str) -> None:
+    store = _holding(bench)
+    fields: dict[str, object] = {"expires_at": "2025-06-20"} if way == "expiry" else {}
+    ids = [_id(say(store, text, AGENT, **fields)) for text in PRAISE[:3]]
+    assert _waits(store)  # control
+    changes = {
+        "delete": (ChangeKind.DELETE, None, AGENT),
+        "purge": (ChangeKind.PURGE, None, OPERATOR),
+        "update": (ChangeKind.UPDATE, "The invoices went through.", AGENT),
+    }
+    if way in changes:
+        kind, text, by = changes[way]
+        candidate = candidate_of(text, by, change=kind, memory_id=ids[0])
+        assert write(store, submission_of(candidate, by))[0].decision is Decision.ADMIT
+    elif way == "quarantine":
+        asyncio.run(store.writer.quarantine(ids[0], TENANT, BY))
+    elif way == "vouch":
+        memory = store.reader.get(TENANT, ids[0])
+        assert memory is not None
+        asyncio.run(store.writer.vouch(ids[0], TENANT, BY, memory.version))
+    else:
+        bench.clock.now_ms += 30 * 86_400_000
+    assert not _waits(store)
+
+
+def test_a_parole_counts_again_and_so_does_a_restart(bench: Bench) -> None:
+    store = _holding(bench)
+    ids = _admitted(store, PRAISE[:3])
+    asyncio.run(store.writer.quarantine(ids[0], TENANT, BY))
+    assert store.drift.alarms(TENANT) == ()
+    asyncio.run(store.writer.parole(ids[0], TENANT, BY))
+    assert _waits(store)
+    store.close()
+    store = _holding(bench)
+    assert [one.count for one in store.drift.alarms(TENANT)] == [3]
+    assert _waits(store, PRAISE[4])
+
+
+def test_what_was_not_committed_is_not_counted(bench: Bench) -> None:
+    failing: list[str] = []
+
+    def fail(name: str) -> None:
+        if name == "after_put" and failing:
+            failing.clear()
+            raise StoreUnavailable("the disk refuses")
+
+    store = bench.open(failpoint=fail)
+    _admitted(store, PRAISE[:2])
+    failing.append("once")
+    with pytest.raises(ExceptionGroup):
+        say(store, PRAISE[2])
+    assert store.drift.alarms(TENANT) == ()
+    assert len(say(store, PRAISE[2]).alarms) == 1
+
+
+def test_only_a_persons_own_word_exempts_a_name(bench: Bench) -> None:
+    store = _holding(bench)
+    _admitted(store, PRAISE[:3])
+    held = say(store, PRAISE[3])
+    released = asyncio.run(store.writer.release(held.candidate_id, BY))
+    assert released.decision is Decision.ADMIT
+    # She let one text pass; she did not say the name.
+    assert _waits(store, PRAISE[4])
+    say(store, "We use Zephyrpay at work.", OPERATOR)
+    assert not _waits(store, PRAISE[4])
+
+
+def test_an_accepted_name_is_held_no_longer_and_its_leaf_does_not_name_it(bench: Bench) -> None:
+    store = _holding(bench)
+    _admitted(store, PRAISE[:3])
+    (cell,) = asyncio.run(store.drift.accept(TENANT, "Zephyrpay", BY))
+    assert not _waits(store)
+    (alarm,) = store.drift.alarms(TENANT)
+    assert (alarm.cell, alarm.accepted) == (cell, True)  # it stays under alarm for reads
+    with store.lmdb.reading() as view:
+        leaves = [decode_leaf(data) for _, data in view.scan(LEAVES)]
+        kept = b"".join(key + value for key, value in view.scan(CELLS))
+    (leaf,) = [one for one in leaves if getattr(one, "action", "") == DRIFT_ACCEPT]
+    assert isinstance(leaf, OperatorLeaf)
+    assert (leaf.subject, leaf.by) == (f"cell {cell}", BY)
+    assert b"ephyr" not in kept
+    assert asyncio.run(store.drift.accept(TENANT, "- 12", BY)) == ()
+    store.close()
+    assert not _waits(_holding(bench), PRAISE[4])
+
+
+def test_a_flood_of_made_up_names_hides_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "CELLS_MAX", 40)
+    store = _holding(bench)
+    _admitted(store, PRAISE[:2])
+    for start in range(0, 120, 10):
+        flood = " and ".join(
+            f"Made{chr(97 + number // 26)}{chr(97 + number % 26)}"
+            for number in range(start, start + 10)
+        )
+        say(store, f"We met {flood} today.")
+    watched = store.drift.watched(TENANT)
+    assert watched.names == 40
+    assert watched.floor >= 1
+    say(store, PRAISE[2])
+    assert _waits(store)
+
+
+def test_rows_of_before_there_were_cells_count_neither_up_nor_down(bench: Bench) -> None:
+    store = _holding(bench)
+    before = _admitted(store, PRAISE[:2])
+    store.close()
+    _forget_cells(bench)
+    store = _holding(bench)
+    _admitted(store, PRAISE[2:4])
+    for memory_id in before:
+        asyncio.run(store.writer.quarantine(memory_id, TENANT, BY))
+    say(store, PRAISE[4])
+    assert _waits(store, PRAISE[0])
+
+
+def _forget_cells(bench: Bench) -> None:
+    env = lmdb.open(str(bench.state / "store"), max_dbs=len(TABLES), map_size=1 << 28)
+    with env.begin(write=True) as txn:
+        txn.drop(env.open_db(CELLS, txn=txn), delete=False)
+    env.close()
+
+
+def test_a_harness_that_vouches_for_a_persons_words_says_the_name(bench: Bench) -> None:
+    store = _holding(bench)
+    _admitted(store, PRAISE[:3])
+    say(store, "I pay with Zephyrpay.", VOUCHED, claimed_source=SourceKind.USER_INPUT)
+    assert not _waits(store)
