@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from policy.model import (
+    Candidate,
     CandidateId,
     HistoryEntry,
     Hit,
@@ -104,8 +105,11 @@ class MemoryWriter(Protocol):
 
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId
-    ) -> tuple[Outcome, ...]:
-        """Refuse those of them that are held, a leaf each, in one transaction."""
+    ) -> dict[CandidateId, Outcome | None]:
+        """Refuse the first of them in one transaction of bounded time; None where one is not held.
+
+        One at least; those that the answer leaves out are undecided. Then their keys are erased.
+        """
         ...
 
     async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
@@ -229,6 +233,10 @@ class MemoryReader(Protocol):
 
     def held_candidate(self, candidate_id: CandidateId) -> HeldCandidate | None:
         """One held candidate with its content, for a person to read."""
+        ...
+
+    def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:
+        """The contents of those of them that are held, together. Any thread."""
         ...
 
     def keys(self) -> tuple[KeyRecord, ...]:

@@ -83,22 +83,26 @@ class Deciding(msgspec.Struct, frozen=True, kw_only=True):
 
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId, way: str
-    ) -> frozenset[CandidateId]:
-        """Refuse those of them that are held, together; which they were.
+    ) -> dict[CandidateId, bool]:
+        """Refuse the first of them together: whether each was held.
+
+        Those that are not in the answer are to be asked for again.
 
         Raises:
-            StorageError: None of them could be decided.
+            StorageError: None of them could be decided, or a key could not be erased.
         """
         before = await asyncio.to_thread(
             lambda: {one: self.reader.held_candidate(one) for one in candidate_ids}
         )
         started_ns = self.surroundings.clock_ns()
-        outcomes = await self.writer.deny_many(candidate_ids, by)
-        for outcome in outcomes:
-            self._told(before[outcome.candidate_id], outcome, way, started_ns)
+        decided = await self.writer.deny_many(candidate_ids, by)
+        for candidate_id, outcome in decided.items():
+            if outcome is None:
+                continue
+            self._told(before[candidate_id], outcome, way, started_ns)
             if self.withholding is not None:
                 self.withholding.heard(outcome)
-        return frozenset(outcome.candidate_id for outcome in outcomes)
+        return {candidate_id: outcome is not None for candidate_id, outcome in decided.items()}
 
     def expired(self, held: HeldCandidate, outcome: Outcome) -> None:
         """Record that a candidate expired undecided. Any thread."""

@@ -39,9 +39,9 @@ from storage.values import EntityPage, Page, StoreStatus, TenantUsage, Turnover
 from storage.write.wellness import notice, writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from policy.model import HistoryEntry, PrincipalId, SourceKind, Tenant
+    from policy.model import Candidate, HistoryEntry, PrincipalId, SourceKind, Tenant
     from policy.query import Filter
     from storage.derived.catalogue import Ordinals
     from storage.tables.lmdb_store import View
@@ -339,6 +339,11 @@ class EmbeddedReader:
             candidate=decode_canonical(contents.canonical),
             trace_id=decode_evidence(contents.evidence).trace_id,
         )
+
+    def held_contents(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, Candidate]:
+        """The contents of those of them that are held, together. Any thread."""
+        texts = self._engine.parts.staging.held_texts(candidate_ids)
+        return {candidate_id: decode_canonical(text) for candidate_id, text in texts.items()}
 
     # ---- operator's tables ---------------------------------------------------------------------
 

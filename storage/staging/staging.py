@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from typing import TYPE_CHECKING, Final
 
 from policy.model import CandidateId
@@ -34,6 +35,7 @@ _CANONICAL: Final = b"c"
 _EVIDENCE: Final = b"e"
 _ROW: Final = b"s"
 _MAP_PER_QUOTA: Final = 2
+_READ_AT_ONCE: Final = 256
 # File names of versions that staged undecided candidates on disk.
 _LEFT: Final = ("data.mdb", "lock.mdb")
 
@@ -54,6 +56,9 @@ class Staging:
         self._drawn: dict[CandidateId, bytes] = {}
         # Ciphertexts of held candidates whose key is gone; removed with the next write.
         self._held_litter: list[CandidateId] = []
+        # Candidates whose key is gone from memory, and not yet from the disk.
+        self._condemned: list[CandidateId] = []
+        self._erasing = threading.Lock()
         for name in _LEFT:
             (directory / name).unlink(missing_ok=True)
         self._undecided = Undecided(directory, quota_bytes * _MAP_PER_QUOTA)
@@ -131,6 +136,27 @@ class Staging:
             return None
         return Contents(canonical=canonical, evidence=evidence)
 
+    def held_texts(self, candidate_ids: Sequence[CandidateId]) -> dict[CandidateId, bytes]:
+        """Canonical bytes of held candidates; one that does not open is left out. Any thread.
+
+        Raises:
+            StoreUnavailable: Staging cannot be read.
+        """
+        texts: dict[CandidateId, bytes] = {}
+        for start in range(0, len(candidate_ids), _READ_AT_ONCE):
+            some = candidate_ids[start : start + _READ_AT_ONCE]
+            # A hold waits for this transaction, so nothing is decrypted in it.
+            with self._kept.reading() as txn:
+                sealed = [txn.get(_key(one, _CANONICAL)) for one in some]
+            for one, value in zip(some, sealed, strict=True):
+                key = self._keys.get(one)
+                if key is None or value is None:
+                    continue
+                text = unseal(key, _key(one, _CANONICAL), value)
+                if text is not None:
+                    texts[one] = text
+        return texts
+
     def seal(self, candidate_id: CandidateId, data: bytes) -> bytes:
         """Encrypt a held candidate's row data under the key that it will be held under.
 
@@ -182,19 +208,53 @@ class Staging:
         Raises:
             OSError: A key's file could not be removed; its key in memory is gone.
         """
-        touched = False
+        if self.condemn(candidate_ids):
+            self.erase()
+            self.tidy()
+
+    def condemn(self, candidate_ids: Iterable[CandidateId]) -> bool:
+        """Drop keys of held candidates from memory, so that this process cannot read them.
+
+        Their files stay until `erase`. True where there are any.
+        """
+        found = False
         for candidate_id in candidate_ids:
             self._keys.pop(candidate_id, None)
             if candidate_id in self._held:
                 self._held.discard(candidate_id)
                 self._held_litter.append(candidate_id)
+                self._condemned.append(candidate_id)
+                found = True
+        return found
+
+    def erase(self) -> None:
+        """Erase the key files of condemned candidates. When this returns, all of them are gone.
+
+        Any thread; who comes second waits. What fails stays condemned; a start erases it as well.
+
+        Raises:
+            OSError: A file could not be overwritten or removed.
+        """
+        with self._erasing:
+            some = self._condemned[:]
+            # One by one: the commits of writers wait for the same disk.
+            for candidate_id in some:
                 self._shred(self._key_path(candidate_id))
-                touched = True
-        if touched:
-            fsync_directory(self._key_directory)
-            with contextlib.suppress(StoreUnavailable):
-                # The ciphertext is unreadable already; only its room is freed later.
-                self._sweep_held()
+            if some:
+                fsync_directory(self._key_directory)
+            # Others may have been condemned meanwhile, behind these.
+            del self._condemned[: len(some)]
+
+    @property
+    def erasing(self) -> bool:
+        """Whether a thread is erasing key files now."""
+        return self._erasing.locked()
+
+    def tidy(self) -> None:
+        """Remove ciphertexts whose key is gone, where the disk lets us."""
+        with contextlib.suppress(StoreUnavailable):
+            # The ciphertext is unreadable already; only its room is freed later.
+            self._sweep_held()
 
     def sweep(self) -> None:
         """Remove the ciphertexts of destroyed candidates now, not with the next hold.
@@ -256,7 +316,8 @@ class Staging:
         try:
             # Overwritten in place first: an unlinked file's blocks keep their bytes.
             os.write(handle, bytes(KEY_LEN))
-            os.fsync(handle)
+            # Its length stays, so the data alone has to reach the disk.
+            os.fdatasync(handle)
         finally:
             os.close(handle)
         path.unlink(missing_ok=True)

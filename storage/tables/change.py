@@ -129,6 +129,8 @@ class Change:
         # New held candidates, and decided ones, whose keys are destroyed with the commit.
         self.held_came: dict[CandidateId, HeldRow] = {}
         self.held_gone: set[CandidateId] = set()
+        # Whether the key files of those are erased by whoever asked, before anybody is answered.
+        self.asker_erases = False
         # Of those the ones that nobody decided, and what became of them.
         self.expired: list[tuple[HeldCandidate, Outcome]] = []
         self._tree = generation.tree.copy()

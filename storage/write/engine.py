@@ -397,7 +397,10 @@ class Engine:
         parts.judge.usage.adopt(change)
         parts.judge.cells.adopt(change)
         parts.staging.forget(change.judged)
-        self.destroy(change.held_gone)
+        if change.asker_erases:
+            parts.staging.condemn(change.held_gone)
+        else:
+            self.destroy(change.held_gone)
         parts.failpoint("key_destroyed")
         self._erased.extend(change.erased)
         self.unerased = self.unerased or bool(change.erased)
@@ -418,7 +421,22 @@ class Engine:
         try:
             self.parts.staging.destroy(candidate_ids)
         except OSError as error:
-            self.broken = f"a held candidate's key could not be destroyed: {error.strerror}"
+            self._keep_no_key(error)
+
+    def erase_condemned(self) -> None:
+        """Erase keys of held candidates that were decided together. Any thread.
+
+        Raises:
+            StoreUnavailable: A key file cannot be removed; nothing more is written.
+        """
+        try:
+            self.parts.staging.erase()
+        except OSError as error:
+            self._keep_no_key(error)
+            raise StoreUnavailable(str(self.broken)) from error
+
+    def _keep_no_key(self, error: OSError) -> None:
+        self.broken = f"a held candidate's key could not be destroyed: {error.strerror}"
 
     @property
     def observing(self) -> bool:
@@ -448,6 +466,14 @@ class Engine:
             self.remarks["readers"] = f"dead readers cannot be cleared: {error}"
         if self.broken is None:
             self.erase_if_due()
+
+    def tidy_held(self) -> None:
+        """Finish what those left who refused many and did not stay."""
+        staging = self.parts.staging
+        if not staging.erasing:
+            with contextlib.suppress(StoreUnavailable):
+                self.erase_condemned()
+        staging.tidy()
 
     def mark_time(self) -> None:
         """Make the current time durable, where no write did so for a minute."""

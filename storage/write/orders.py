@@ -7,6 +7,7 @@ ends admitted.
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
     from policy.trust.ladder import TrustState
     from storage.tables.change import Change
     from storage.tables.codec import HeldRow
+    from storage.tables.lmdb_store import View
     from storage.values import Anchor, KeyRecord, Outcome
     from storage.write.engine import Engine
 
 
 _EXPIRED_AT_ONCE: Final = 256
+# How long one transaction refuses what a person chose: writes wait behind it.
+_REFUSING_NS: Final = 2_000_000
 
 
 class Operating:
@@ -78,19 +82,29 @@ class Operating:
 
     def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId
-    ) -> tuple[Outcome, ...]:
-        """Refuse those of them that are held, in one transaction; their keys are destroyed."""
+    ) -> dict[CandidateId, Outcome | None]:
+        """Refuse the first of them, in one short transaction; None for one that is not held.
+
+        One at least; of others that the answer does not name nothing is decided. Their keys are
+        gone from memory; whoever asked erases their files (`Engine.erase_condemned`).
+        """
         engine = self._engine
-        rows: dict[CandidateId, HeldRow] = {}
-        for candidate_id in candidate_ids:
-            with contextlib.suppress(UnknownCandidate):
-                rows[candidate_id] = self._held(candidate_id)
+        judge, ruleset = engine.parts.judge, engine.ruleset
 
-        def work(change: Change) -> tuple[Outcome, ...]:
-            judge, ruleset = engine.parts.judge, engine.ruleset
-            return tuple(judge.deny(change, one, row, ruleset, by=by) for one, row in rows.items())
+        def work(change: Change) -> dict[CandidateId, Outcome | None]:
+            change.asker_erases = True
+            decided: dict[CandidateId, Outcome | None] = {}
+            until_ns = time.monotonic_ns() + _REFUSING_NS
+            for one in candidate_ids:
+                row = _held_row(change.draft, one)
+                decided[one] = None
+                if row is not None:
+                    decided[one] = judge.deny(change, one, row, ruleset, by=by)
+                if time.monotonic_ns() >= until_ns:
+                    break
+            return decided
 
-        return engine.transact(work) if rows else ()
+        return engine.transact(work) if candidate_ids else {}
 
     def _deny(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Outcome:
         engine = self._engine
@@ -109,12 +123,11 @@ class Operating:
         return self._engine.transact(work)
 
     def _held(self, candidate_id: CandidateId) -> HeldRow:
-        key = held_key(candidate_id)
         with self._engine.parts.store.reading() as view:
-            payload = None if key is None else view.get(HELD, key)
-        if payload is None:
+            row = _held_row(view, candidate_id)
+        if row is None:
             raise UnknownCandidate("no held candidate of that id")
-        return decode_held(payload)
+        return row
 
     def _reopened(self, candidate_id: CandidateId, row: HeldRow, by: PrincipalId) -> Case | None:
         """The held candidate with its evidence; None where staging has lost any part of it."""
@@ -299,3 +312,9 @@ class Operating:
         return change.log(
             OperatorLeaf(at_ms=change.now_ms, action=action, subject=subject, by=by, detail=detail)
         )
+
+
+def _held_row(view: View, candidate_id: CandidateId) -> HeldRow | None:
+    key = held_key(candidate_id)
+    payload = None if key is None else view.get(HELD, key)
+    return None if payload is None else decode_held(payload)

@@ -165,9 +165,12 @@ class EmbeddedWriter:
 
     async def deny_many(
         self, candidate_ids: Sequence[CandidateId], by: PrincipalId
-    ) -> tuple[Outcome, ...]:
-        """Refuse those of them that are held, a leaf each, in one transaction."""
-        return await self._run(lambda: self._operating.deny_many(candidate_ids, by))
+    ) -> dict[CandidateId, Outcome | None]:
+        """Refuse the first of them, a leaf each, in one short transaction."""
+        decided = await self._run(lambda: self._operating.deny_many(candidate_ids, by))
+        # Not on the writer's thread: each file waits for the disk, and writes would wait with it.
+        await asyncio.to_thread(self._engine.erase_condemned)
+        return decided
 
     async def forgive(self, candidate_id: CandidateId, by: PrincipalId) -> int:
         """Log that a person ended the withholding of a refused candidate; the leaf's index."""
@@ -374,6 +377,7 @@ class EmbeddedWriter:
         if now >= self._retry_due_ns:
             self._retry_due_ns = now + _RETRY_EVERY_NS
             try_again(self._engine)
+            self._engine.tidy_held()
         if now >= self._housekeeping_due_ns:
             self._housekeeping_due_ns = now + _HOUSEKEEPING_EVERY_NS
             self._engine.tidy()
@@ -397,5 +401,6 @@ class EmbeddedWriter:
     def _last_orders(self) -> None:
         """At shutdown: queue nothing new any more, and write what outlives the process."""
         self._engine.mark_time()
+        self._engine.tidy_held()
         self._copy_checkpoint()
         self._engine.parts.derived.save()

@@ -245,6 +245,19 @@ OPERATE: Final = (
         tests=(at(_QUEUES, "test_a_choice_of_an_update_ends_with_what_it_would_change"),),
     ),
     Mutant(
+        name="what one transaction had no time for is left waiting",
+        file=_QUEUE,
+        old="            unasked = set(as_they_were) - decided.keys()\n",
+        new="            unasked = set[CandidateId]()\n",
+        invariant="all of a selection are refused, in as many transactions as it takes",
+        tests=(
+            at(
+                _QUEUES,
+                "test_what_is_refused_together_is_a_few_transactions_with_a_leaf_for_each",
+            ),
+        ),
+    ),
+    Mutant(
         name="what says something like it is let in together",
         file=_QUEUE,
         old="        if selection.same is None:\n",

@@ -480,6 +480,19 @@ STORAGE: Final = (
         ),
     ),
     Mutant(
+        name="who refuses many is answered while the keys are on the disk",
+        file="storage/write/writer.py",
+        old="        await asyncio.to_thread(self._engine.erase_condemned)\n",
+        new="",
+        invariant="when a refusal is answered no key opens what was refused",
+        tests=(
+            at(
+                _HELD,
+                "test_of_many_the_first_are_denied_and_their_keys_are_erased_beside_the_writer",
+            ),
+        ),
+    ),
+    Mutant(
         name="a purge keeps the rows",
         file=_COMMIT,
         old="                draft.put(ROWS, ordinal_key(ordinal), left)\n",

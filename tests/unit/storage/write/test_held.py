@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,8 @@ import pytest
 from policy.model import Basis, CandidateId, ChangeKind, MemoryClass, Scope, SourceKind, Tenant
 from policy.query import EVERYTHING
 from policy.verdict import Reason
-from storage.errors import UnknownCandidate
+from storage.errors import StoreUnavailable, UnknownCandidate
+from storage.staging.staging import Staging
 from storage.values import Decision
 from tests.unit.storage.opening import (
     BY,
@@ -26,6 +29,8 @@ from tests.unit.storage.opening import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from storage.embedded import EmbeddedStore
     from storage.values import Outcome
     from tests.unit.storage.opening import Bench
@@ -125,6 +130,58 @@ def test_denied_candidate_is_refused_and_its_key_destroyed(
     assert list((bench.state / "staging" / "keys").iterdir()) == []
     assert store.reader.status().version == 0
     assert store.reader.check().problems == ()
+
+
+def test_of_many_the_first_are_denied_and_their_keys_are_erased_beside_the_writer(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erasers: list[str] = []
+    shred = Staging._shred
+
+    def seen(path: Path) -> None:
+        erasers.append(threading.current_thread().name)
+        shred(path)
+
+    monkeypatch.setattr(Staging, "_shred", staticmethod(seen))
+    monkeypatch.setattr("storage.write.orders._REFUSING_NS", 0)
+    with closing(bench.open()) as store:
+        first, second = (_hold(store, f"{TEXT} {number}").candidate_id for number in range(2))
+        for one in (first, second):
+            (tmp_path / one).hardlink_to(bench.state / "staging" / "keys" / f"{one}.key")
+        decided = asyncio.run(store.writer.deny_many((first, second), BY))
+        # No time is left after the first: the second is named by no answer, and waits.
+        assert [*decided] == [first]
+        assert store.reader.held_candidate(first) is None
+        assert [one.candidate_id for one in store.reader.held()] == [second]
+        assert not any((tmp_path / first).read_bytes())
+        assert any((tmp_path / second).read_bytes())
+        asyncio.run(store.writer.deny(second, BY))  # control: a single one is the writer's
+        assert [name == "mnemogate-writer" for name in erasers] == [False, True]
+        assert store.reader.check().problems == ()
+    assert list((bench.state / "staging" / "keys").iterdir()) == []
+
+
+def test_a_key_that_was_not_erased_with_its_verdict_opens_nothing_and_is_erased_at_a_start(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_path: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    keys = bench.state / "staging" / "keys"
+    with monkeypatch.context() as patched, closing(bench.open()) as store:
+        held = _hold(store).candidate_id
+        patched.setattr(Staging, "_shred", staticmethod(refused))
+        with pytest.raises(StoreUnavailable, match="could not be destroyed"):
+            asyncio.run(store.writer.deny_many((held,), BY))
+        assert store.reader.held_candidate(held) is None
+        assert store.reader.held_contents((held,)) == {}
+        with pytest.raises(StoreUnavailable, match="could not be destroyed"):
+            asyncio.run(store.writer.deny(held, BY))
+        assert [one.stem for one in keys.iterdir()] == [held]  # control: it is still there
+    with closing(bench.open()) as store:
+        assert list(keys.iterdir()) == []
+        assert store.reader.held() == ()
+        assert store.reader.check().problems == ()
 
 
 @pytest.mark.parametrize("decide", ["release", "deny"])
